@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
+from llmfair.asking import dispatch
 from llmfair.backends import vllm_engine
 from llmfair.errors import BackendError
 from tests.ports import free_port
 
+T = TypeVar("T")
 ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
     "OMP_NUM_THREADS": "1",  # several threads for a tiny model's product only wait for each other
@@ -42,6 +47,41 @@ def why_not() -> str:
 
 WHY_NOT = why_not()
 needs_vllm = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+
+
+def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns on dispatch's loop, where engines live."""
+    return asyncio.run_coroutine_threadsafe(work, dispatch._loop()).result(timeout=280)
+
+
+@contextmanager
+def shared_engine(**room: Any) -> Iterator[list[Mapping[str, Any]]]:
+    """Lets all backends share the engine that the first of them starts; yields what each would have started it with."""
+    started: list[Any] = []
+    asked: list[Mapping[str, Any]] = []
+    start, stop = vllm_engine.start_engine, vllm_engine.stop_engine
+
+    def start_once(arguments: Mapping[str, Any]) -> Any:
+        asked.append(arguments)
+        if not started:
+            started.append(start({**arguments, "kv_cache_memory_bytes": CACHE_BYTES, **room}))
+        return started[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        patch.setattr(vllm_engine, "start_engine", start_once)
+        patch.setattr(vllm_engine, "stop_engine", lambda engine: None)
+        yield asked
+    while started:
+        on_loop(_stopped(stop, started.pop()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sockets that vLLM leaves to the garbage collector
+        gc.collect()
+
+
+async def _stopped(stop: Any, engine: Any) -> None:
+    stop(engine)
 
 
 @contextmanager

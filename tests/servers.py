@@ -28,6 +28,8 @@ from multidict import CIMultiDictProxy
 
 MODEL = "test-model"
 PASSAGE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
+LETTER = re.compile(r"^(?:Passage (?=[A-Z]:)|\[(?=[A-Z]\] ))([A-Z])", re.MULTILINE)
+YES_OR_NO = "Answer 'Yes' or 'No'"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ KEYWORDS = (
 def rank(body: dict[str, Any], attempt: int) -> Reply:
     """Orders the passages `[k] title` of a prompt by chance, seeded by the body; others get `OK`.
 
-    Where refined keywords are asked for, one or two.
+    Where refined keywords are asked for, one or two; of letters, or of yes and no, one with its log-probability.
     """
     numbers = [
         match[1]
@@ -93,8 +95,20 @@ def rank(body: dict[str, Any], attempt: int) -> Reply:
     chance = random.Random(json.dumps(body, sort_keys=True))
     if "your refined keywords" in body["messages"][-1]["content"]:
         return Reply(json.dumps({"keywords": chance.sample(KEYWORDS, chance.randint(1, 2))}))
+    said = body["messages"][-1]["content"]
+    if labels := ["Yes", "No"] if YES_OR_NO in said else LETTER.findall(said):
+        return _label(chance.sample(labels, len(labels)), body)
     chance.shuffle(numbers)
     return Reply(" > ".join(f"[{number}]" for number in numbers) or "OK")
+
+
+def _label(best_first: list[str], body: dict[str, Any]) -> Reply:
+    """The first label; where log-probabilities are asked for, those of all."""
+    if not body.get("logprobs"):
+        return Reply(best_first[0])
+    shares = [{"token": label, "logprob": -0.1 - place} for place, label in enumerate(best_first)]
+    first = {**shares[0], "top_logprobs": shares[: body["top_logprobs"]]}
+    return Reply(best_first[0], choice={"logprobs": {"content": [first]}})
 
 
 def faulty(

@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import re
 import signal
 import subprocess
 import time
-import warnings
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from llmfair.asking import dispatch
 from llmfair.backends import vllm as backend_module
-from llmfair.backends import vllm_engine
 from llmfair.backends.adapters import Adapter
 from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, Rejected, UsageError
 from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from tests.cli.command import kept, llmfair, only_run, process, ran
-from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm
+from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
 from tests.folders import balanced, write_folder
 
-T = TypeVar("T")
 LETTERS, ORDER = Labels(("A", "B")), Permutation(2)
 
 
 # What vLLM and torch warn of is theirs; the first test of a module waits for the engine.
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
-
-
-def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns on dispatch's loop, where engines live."""
-    return asyncio.run_coroutine_threadsafe(work, dispatch._loop()).result(timeout=280)
 
 
 @pytest.fixture(scope="module")
@@ -61,33 +51,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one_engine(models: Path) -> Iterator[list[Mapping[str, Any]]]:
-    """Lets all backends share one engine with room for adapters; what it would have been started with is kept."""
-    started: list[Any] = []
-    asked: list[Mapping[str, Any]] = []
-    start, stop = vllm_engine.start_engine, vllm_engine.stop_engine
-
-    def start_once(arguments: Mapping[str, Any]) -> Any:
-        asked.append(arguments)
-        if not started:
-            room = {"enable_lora": True, "max_lora_rank": 8, "kv_cache_memory_bytes": CACHE_BYTES}
-            started.append(start({**arguments, **room}))
-        return started[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        patch.setattr(vllm_engine, "start_engine", start_once)
-        patch.setattr(vllm_engine, "stop_engine", lambda engine: None)
+    """One engine for all backends, with room for adapters."""
+    with shared_engine(enable_lora=True, max_lora_rank=8) as asked:
         yield asked
-    while started:
-        on_loop(_stopped(stop, started.pop()))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of sockets that vLLM leaves to the garbage collector
-        gc.collect()
-
-
-async def _stopped(stop: Any, engine: Any) -> None:
-    stop(engine)
 
 
 @pytest.fixture

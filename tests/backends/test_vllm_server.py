@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from llmfair.backends.templates import ChatTemplate
 from llmfair.prompts import load_prompt
+from tests.backends.held import ANSWERS, asked_by, require_held, texts
 from tests.cli.command import Outcome, only_run, ran, refuses
 from tests.engines import needs_vllm, served
 from tests.folders import balanced, write_folder
@@ -112,6 +114,18 @@ def test_constrained_letters(server: str) -> None:
         "pairwise", server, "base", "--form", "letter", "--constrain", "--temperature", "1", "--pairs", "10"
     )
     assert {row["text"] for row in journal(only_run())} == {"A", "B"}
+
+
+@pytest.mark.parametrize("strategy", [name for name in ANSWERS if name != "first"])
+def test_every_strategy_is_held_to_its_grammar(server: str, strategy: str) -> None:
+    require_held(audited("listwise", server, "base", *asked_by(strategy)), strategy)
+
+
+def test_the_labels_of_first_are_read_where_the_server_sends_them(server: str) -> None:
+    """A server sends twenty alternatives: of a random model few of them are labels, and the others are counted."""
+    (answers,) = audited("listwise", server, "base", *asked_by("first")).json["answers"].values()
+    assert {*answers["classes"]} <= {"ok", "missing", "no_ids"} and answers["windows"] == 9
+    assert all(re.fullmatch(ANSWERS["first"], text) for text in texts())
 
 
 def test_a_model_that_the_server_has_not_is_named(server: str) -> None:

@@ -20,9 +20,11 @@ from typing import Any
 from llmfair.asking.journal import read_rows
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.chat_completions import encode_body
-from llmfair.records import Chat, Expects, Labels, Message, Permutation, Sampling, Text
+from llmfair.rankers.questions import Question
+from llmfair.records import Chat, Expects, Labels, Message, Sampling, Text
 from tests.cli.command import llmfair, process
 from tests.folders import balanced, write_folder
+from tests.rankers.asking import made
 from tests.shared import SHARED, mockllm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +36,15 @@ FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_rese
 class Audited:
     """An audit of the folder `lists`, or of other `data`: its command, how many answers it needs, and the files that must be equal.
 
-    `answers` None: a sequential audit, whose answers past its stop depend on what was in flight.
+    `answers` None: a sequential audit, whose answers past its stop depend on what was in flight. `strategy`: how lists
+    are ordered.
     """
 
     command: tuple[str, ...]
     answers: int | None
     same: tuple[str, ...]
     data: str = "lists"
+    strategy: str = "windows"
 
 
 LISTWISE = Audited(
@@ -54,6 +58,19 @@ LISTWISE = Audited(
         "failures.csv", "texts.jsonl", "rankings/neutral.run",
     ),
 )  # fmt: skip
+STRATEGIES = {
+    name: Audited(
+        ("listwise", "--orders", "1", "--conditions", "neutral", "--no-repeat", *flags), answers, LISTWISE.same,
+        strategy=name,
+    )
+    for name, flags, answers in (
+        ("pointwise", (), 400),  # 10 queries × 40 items
+        ("setwise:k=5", (), None),  # as many as the answers call for
+        ("pairwise-sort:k=5", (), None),
+        ("first", ("--window", "5", "--step", "2", "--passes", "1"), 190),
+        ("tournament:group=10,best=5", (), 160),  # 10 queries × 2 rounds of 4, 2, 1 and 1 groups
+    )
+}  # fmt: skip
 PAIRWISE = Audited(
     ("pairwise", "--pairs", "10", "--conditions", "relevant"),
     220,  # 10 queries × 10 pairs and one of them twice, both orders
@@ -161,24 +178,30 @@ def _mock_digest(raw: bytes) -> str:
 
 def command(audited: Audited, port: int, output: Path) -> list[str]:
     return [
-        *audited.command, "-d", audited.data, "-m", "openai:any", "-o", str(output), "-j", "8",
+        *audited.command, *([] if audited.strategy == "windows" else ["--strategy", audited.strategy]),
+        "-d", audited.data, "-m", "openai:any", "-o", str(output), "-j", "8",
         "--base-url", f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1", "--no-cache",
     ]  # fmt: skip
 
 
-def journalled(folder: Path, server: ServerKind) -> set[str]:
+def journalled(folder: Path, server: ServerKind, strategy: str = "windows") -> set[str]:
     """Digests of the requests whose answers a run's journal holds."""
     journals = [path for name in JOURNALS if (path := folder / name).exists()]
-    return {server.digest(_body_of(row)) for path in journals for row in read_rows(path) if "key" in row}
+    question = made(strategy).question
+    return {
+        server.digest(_body_of(row, question)) for path in journals for row in read_rows(path) if "key" in row
+    }
 
 
-def _body_of(row: dict[str, Any]) -> bytes:
+def _body_of(row: dict[str, Any], question: Question) -> bytes:
     messages = tuple(Message(role, text) for role, text in row["chat"])
     about = row["about"]
     of_task: dict[str, Expects] = {"rag": Text(), "refine": Text(), "support": Labels(("yes", "no"))}
-    expects = of_task.get(about["task"]) or Permutation(len(about["doc_ids"]))
+    expects = of_task.get(about["task"]) or question.expects(len(about["doc_ids"]))
     chat = Chat(messages, expects, row["draw"])
-    return encode_body("any", messages, chat_sampling(chat, Sampling()))
+    margins = question.margins != "none"
+    sampling = Sampling(margins=margins, max_tokens=1 if question.margins == "needed" else 0)
+    return encode_body("any", messages, chat_sampling(chat, sampling))
 
 
 def asked(log: Path) -> list[str]:
@@ -228,7 +251,7 @@ def kill_and_resume(
     moments, killed = random.Random(seed), list[int]()
     with server.running(log, "--latency-ms", "20", *rates) as port:
         for _ in range(kills):
-            known, before = journalled(disturbed, server), len(asked(log))
+            known, before = journalled(disturbed, server, audited.strategy), len(asked(log))
             server.forget(port)
             running = process(*command(audited, port, disturbed))
             _wait_for_a_moment(running, disturbed / "journal.jsonl", moments)
@@ -238,16 +261,16 @@ def kill_and_resume(
             assert not known & set(asked(log)[before:]), "an answered chat was asked again"
             if running.returncode != -signal.SIGKILL:
                 break
-            killed.append(len(journalled(disturbed, server)))
+            killed.append(len(journalled(disturbed, server, audited.strategy)))
         for output in (disturbed, disturbed, calm):
-            known, before = journalled(output, server), len(asked(log))
+            known, before = journalled(output, server, audited.strategy), len(asked(log))
             server.forget(port)
             found = llmfair(*command(audited, port, output))  # no process is needed where none is killed
             time.sleep(server.settle)
             assert found.code == 0, found.err
             assert not known & set(asked(log)[before:]), "an answered chat was asked again"
             if audited.answers is not None:
-                assert len(journalled(output, server)) == audited.answers
+                assert len(journalled(output, server, audited.strategy)) == audited.answers
     for name in audited.same:
         assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
     return killed

@@ -19,6 +19,7 @@ from tests.cli.kills import (
     RAG,
     REFINE,
     SEQUENTIAL,
+    STRATEGIES,
     Audited,
     ServerKind,
     asked,
@@ -50,6 +51,22 @@ every_audit = pytest.mark.parametrize(
 )
 def test_a_kill_or_two(audited: Audited, kills: int, tmp_path: Path) -> None:
     assert len(kill_and_resume(tmp_path, OWN, kills=kills, seed=1, audited=audited)) == kills
+
+
+def test_a_strategy_is_killed_twice(tmp_path: Path) -> None:
+    audited = STRATEGIES["setwise:k=5"]
+    assert len(kill_and_resume(tmp_path, OWN, kills=2, seed=1, audited=audited)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_is_killed_eight_times(strategy: str, tmp_path: Path) -> None:
+    audited, killed, runs = STRATEGIES[strategy], list[int](), 0
+    while len(killed) < 8:
+        killed += kill_and_resume(tmp_path / str(runs), OWN, 8 - len(killed), seed=runs, audited=audited)
+        runs += 1
+    print(f"{strategy}: 8 kills over {runs} runs, with {sorted(killed)} answers on disk: none asked twice")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.prompts import load_prompt
@@ -94,3 +95,27 @@ def driven(steps: Steps[Ranked], answer: Callable[[Chat], Completion]) -> tuple[
 def order_of(ranked: Ranked) -> list[int]:
     assert ranked.ranking is not None
     return [int(doc_id) for doc_id in ranked.ranking.doc_ids]
+
+
+def by_transformers(folder: Path) -> Callable[[Chat], Completion]:
+    """Answers with the log-probabilities of the labels, from transformers' own logits where the answer begins."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+    def answer(chat: Chat) -> Completion:
+        talk = [{"role": role, "content": content} for role, content in chat.messages]
+        text = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+        ids = tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+        with torch.inference_mode():
+            logprobs = model(ids).logits[0, -1].log_softmax(-1)
+        assert isinstance(chat.expects, Labels)
+        first = {
+            label: tokenizer(label, add_special_tokens=False).input_ids[0] for label in chat.expects.labels
+        }
+        return Completion(
+            "", Finish.STOP, logprobs={label: float(logprobs[token]) for label, token in first.items()}
+        )
+
+    return answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from llmfair.records import Chat, Completion, Finish, Labels, Request, Sampling
 from tests import models
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread
-from tests.rankers.asking import as_shown, driven, made, order_of, probe_of, ranker_of, said
+from tests.rankers.asking import as_shown, by_transformers, driven, made, order_of, probe_of, ranker_of, said
 
 whole = partial(said, margins=True)
 
@@ -89,26 +88,15 @@ def test_what_it_cannot_do_is_refused() -> None:
 def test_the_order_is_that_of_the_logits(tmp_path: Path) -> None:
     """A tiny model of random weights: the ranking is what transformers' own logits of the letters make of it."""
     models.needs_local()
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     folder = models.causal(tmp_path / "tiny", "llama", seed=5)
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    asked: list[Chat] = []
-
-    def by_transformers(chat: Chat) -> Completion:
-        asked.append(chat)
-        talk = [{"role": role, "content": content} for role, content in chat.messages]
-        text = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
-        ids = tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
-        with torch.inference_mode():
-            logits = model(ids).logits[0, -1]
-        assert isinstance(chat.expects, Labels)
-        found = {label: float(logits[_token(tokenizer, label)]) for label in chat.expects.labels}
-        return Completion("", Finish.STOP, logprobs=found)
-
     ranker, probe = ranker_of(First(6, 3, 2)), probe_of([0] * 12)
-    expected, _ = driven(ranker.steps(probe), by_transformers)
+    logits, asked = by_transformers(folder), list[Chat]()
+
+    def noted(chat: Chat) -> Completion:
+        asked.append(chat)
+        return logits(chat)
+
+    expected, _ = driven(ranker.steps(probe), noted)
     requests = [
         Request(chat, Sampling(margins=True, max_tokens=1), str(k), "p") for k, chat in enumerate(asked)
     ]
@@ -116,11 +104,6 @@ def test_the_order_is_that_of_the_logits(tmp_path: Path) -> None:
     found, _ = driven(ranker.steps(probe), lambda chat: next(answers))
     assert order_of(found) == order_of(expected) != list(range(12))
     assert [one.permutation for one in found.windows] == [one.permutation for one in expected.windows]
-
-
-def _token(tokenizer: Any, label: str) -> int:
-    (token,) = tokenizer(label, add_special_tokens=False).input_ids
-    return int(token)
 
 
 def _answers(folder: Path, requests: list[Request]) -> list[Completion]:

@@ -1,0 +1,87 @@
+"""Strategies on vLLM's engine: what a model of random weights is asked, and what is made of its labels' logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.vllm import VLLM, vllm
+from llmfair.rankers.strategy import Ranked
+from llmfair.records import Chat, Completion, Request, Sampling
+from tests.backends.held import ANSWERS, asked_by, require_held
+from tests.cli.command import ran
+from tests.engines import needs_vllm, on_loop, shared_engine
+from tests.folders import balanced, write_folder
+from tests.rankers.asking import by_transformers, driven, made, order_of, probe_of, ranker_of
+
+# What vLLM and torch warn of is theirs; the first test waits for the engine.
+pytestmark = [needs_vllm, pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
+APART = 0.02
+"""Nats that two programs of one model may differ by."""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A model whose engine all tests share."""
+    from tests.models import causal
+
+    with shared_engine():
+        yield causal(tmp_path_factory.mktemp("models") / "base", "llama", seed=1)
+
+
+@pytest.fixture
+def backend(base: Path) -> Iterator[VLLM]:
+    found = vllm(str(base), BackendOptions())
+    on_loop(found.open())
+    yield found
+    on_loop(found.close())
+
+
+def test_the_order_of_first_is_that_of_the_logits(base: Path, backend: VLLM) -> None:
+    found, expected = both("first", base, backend, window=6, step=3, passes=2)
+    assert order_of(found) == order_of(expected) != list(range(12))
+    assert [one.permutation for one in found.windows] == [one.permutation for one in expected.windows]
+
+
+@pytest.mark.parametrize("strategy", ["setwise:k=6", "pairwise-sort:k=6"])
+def test_the_choice_is_the_label_of_the_highest_logit(strategy: str, base: Path, backend: VLLM) -> None:
+    found, expected = both(strategy, base, backend)
+    assert order_of(found) == order_of(expected) != list(range(12))
+    assert [one.named for one in found.windows] == [one.named for one in expected.windows]
+    assert len({one.permutation for one in found.windows}) > 1
+
+
+def test_the_score_of_pointwise_is_the_logit_of_yes_less_that_of_no(base: Path, backend: VLLM) -> None:
+    found, expected = both("pointwise", base, backend)
+    ours, logits = (
+        dict(zip(order_of(ranked), scores_of(ranked), strict=True)) for ranked in (found, expected)
+    )
+    print(
+        f"pointwise: scores of {min(logits.values()):.2f} … {max(logits.values()):.2f}, at most {max(abs(ours[k] - logits[k]) for k in logits):.2g} nats apart"
+    )
+    assert ours == pytest.approx(logits, abs=APART)
+    assert max(logits.values()) - min(logits.values()) > 1 and order_of(found) != list(range(12))
+
+
+@pytest.mark.parametrize("strategy", ANSWERS)
+def test_every_strategy_is_held_to_its_grammar(strategy: str, base: Path) -> None:
+    lists = write_folder(Path("lists"), balanced(3, 6, 6))
+    require_held(ran("listwise", "-d", lists, "-m", f"vllm:{base}", *asked_by(strategy), "--json"), strategy)
+
+
+def scores_of(ranked: Ranked) -> tuple[float, ...]:
+    assert ranked.ranking is not None and ranked.ranking.scores is not None
+    return ranked.ranking.scores
+
+
+def both(strategy: str, base: Path, backend: VLLM, **settings: object) -> tuple[Ranked, Ranked]:
+    """What vLLM's margins make of a list, and what transformers' logits do."""
+    ranker, probe = ranker_of(made(strategy, **settings)), probe_of([0] * 12)
+
+    def asked(chat: Chat) -> Completion:
+        return on_loop(backend.complete(Request(chat, Sampling(margins=True, max_tokens=1), "k", "p")))
+
+    return driven(ranker.steps(probe), asked)[0], driven(ranker.steps(probe), by_transformers(base))[0]
