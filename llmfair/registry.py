@@ -3,8 +3,8 @@
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
 groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures`,
-`llmfair.aggregates`, `llmfair.datasets`, `llmfair.remedies` and `llmfair.simulated` (how simulated models answer a form
-of question).
+`llmfair.aggregates`, `llmfair.datasets`, `llmfair.engines`, `llmfair.remedies` and `llmfair.simulated` (how simulated
+models answer a form of question).
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from typing import Any, Literal, TypeVar
 from llmfair.errors import UsageError, did_you_mean, warn
 
 What = Literal[
-    "audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset", "simulated", "remedy"
+    "audit",
+    "backend",
+    "ranker",
+    "strategy",
+    "measure",
+    "aggregate",
+    "dataset",
+    "engine",
+    "simulated",
+    "remedy",
 ]
 F = TypeVar("F")
 
@@ -31,6 +40,7 @@ _PACKAGES: dict[What, str] = {
     "measure": "llmfair.metrics",
     "aggregate": "llmfair.audits.aggregates",
     "dataset": "llmfair.datasets",
+    "engine": "llmfair.retrieval",
     "simulated": "llmfair.backends.simulated",
     "remedy": "llmfair.mitigation.remedies",
 }

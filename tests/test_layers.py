@@ -28,6 +28,7 @@ BASICS = {
     "former",
     "secrets",
     "rights",
+    "many",
 }
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
@@ -48,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "secrets": set(),
     "rights": set(),
     "records": {"jsonbytes"},
+    "many": {"records"},
     "verdicts": {"records"},
     "steps": {"records"},
     "errors": set(),

@@ -182,13 +182,16 @@ class Design(ABC, Generic[T]):
             "dataset": self.dataset.name,
             "lists": {
                 **self.dataset.describe(),
-                "cells": {
-                    query.query_id: cells(self.dataset.candidates(query), self.attribute)
-                    for query in self.queries
-                },
+                "cells": self.cells(),
             },
             **({"prompt": {"file": getattr(settings, "prompt", prompt.id), **asked}} if prompt else {}),
             "warnings": list(self.warnings),
+        }
+
+    def cells(self) -> dict[str, dict[str, int]]:
+        """How many documents of each query are relevant or not, by group."""
+        return {
+            query.query_id: cells(self.dataset.candidates(query), self.attribute) for query in self.queries
         }
 
     def facts(self) -> DesignFacts:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llmfair import inputs
+from llmfair.audits.engines import engine_of
 from llmfair.datasets.base import (
     Dataset,
     DocumentSource,
@@ -30,7 +31,7 @@ from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.crossfit import POOL
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
-from llmfair.retrieval.bm25 import Bm25Index
+from llmfair.retrieval.engine import Engine
 from llmfair.rundir import folder_name
 from llmfair.settings import ListSettings, PromptSettings
 
@@ -102,13 +103,13 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
 
 
 def training_lists(
-    dataset: Dataset | DocumentSource | Collection, query_text: str = "title"
+    dataset: Dataset | DocumentSource | Collection, query_text: str = "title", engine: Engine | None = None
 ) -> list[Candidates]:
     """The lists with judgements that a ranker can learn from: all of the data's own, whatever queries are asked.
 
-    Of data without lists, or with lists of some queries only, they are what BM25 finds first for each topic, unjudged
-    documents too. `query_text`: whether topics ask their keywords, where they have any, or their title. Raises
-    UsageError where nothing can be searched.
+    Of data without lists, or with lists of some queries only, they are what `engine` finds first for each topic (BM25
+    on this machine, unless said), unjudged documents too. `query_text`: whether topics ask their keywords, where they
+    have any, or their title. Raises UsageError where nothing can be searched.
     """
     source: Any = dataset.source if isinstance(dataset, Collection) else dataset
     try:
@@ -118,8 +119,8 @@ def training_lists(
     if listed:
         lists = (source.candidates(query) for query in source.queries)
         return [replace(one, query=searched(one.query, query_text)) for one in lists]
-    found = Collection(source)
-    index = Bm25Index(cache_folder() / "indexes", found.documents.values())
+    found = dataset if isinstance(dataset, Collection) else Collection(source)
+    index = engine or engine_of(found)
     return [
         Candidates(
             query,
@@ -133,9 +134,8 @@ def training_lists(
 def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
     """Who is in which group, of the documents and of those that stand for relevant ones outside drawn lists."""
     attributes = {one.name: one for one in dataset.attributes}
-    return Groups(
-        attribute.name, attributes, {**dataset.documents, **dataset.stand_ins}, dataset.relevant_counts
-    )
+    documents = {**dataset.documents, **dataset.stand_ins} if dataset.stand_ins else dataset.documents
+    return Groups(attribute.name, attributes, documents, dataset.relevant_counts)
 
 
 def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:

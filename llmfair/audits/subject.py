@@ -18,7 +18,7 @@ from llmfair.backends.scored import SCORES, is_scorer
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.records import Attribute, Sampling
+from llmfair.records import Attribute, Document, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
 from llmfair.settings.asking import wished
 
@@ -71,13 +71,20 @@ class Subject:
             return capable(self.given, self.spec, settings)
         return backend_of(self.spec, settings, self.adapted)
 
-    def ranker(self, dataset: Dataset, attribute: Attribute, **options: Any) -> Ranker:
-        """The ranker that it is, over the dataset's documents, with other options of a ranker that a kind has.
+    def ranker(
+        self,
+        dataset: Dataset,
+        attribute: Attribute,
+        documents: tuple[Document, ...] | None = None,
+        **options: Any,
+    ) -> Ranker:
+        """The ranker that it is, over all or some of the dataset's documents, with other options that a kind has.
 
         Raises UsageError for an unknown name.
         """
         name, _, checkpoint = self.spec.partition(":")
-        documents = tuple(dataset.documents.values())
+        if documents is None:
+            documents = tuple(dataset.documents.values())
         options = {
             "lists": partial(training_lists, dataset),
             "groups": groups_of(dataset, attribute),

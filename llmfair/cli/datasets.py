@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -54,12 +54,14 @@ def _listing(name: str) -> dict[str, Any]:
     return {"attributes": attributes, "queries": len(dataset.queries), "size": "bundled", "fetched": None}
 
 
+Scope = Literal["pool", "full"]
+AnalyzerName = Literal["english", "standard"]
 COPY = "file or address of another copy, gzip or plain"
 
 
 @datasets.command(
     "fetch",
-    epilog="llmfair datasets fetch trec-fair/2022 --stream --yes\n\nllmfair datasets fetch lamp/4",
+    epilog="llmfair datasets fetch trec-fair/2022 --index pool --yes\n\nllmfair datasets fetch lamp/4",
 )
 def fetch(
     name: Annotated[
@@ -87,6 +89,21 @@ def fetch(
             max=1_000_000,
         ),
     ] = 0,
+    index: Annotated[
+        Scope | None,
+        flag("Index the relevant pages (pool) or all (full), for llmfair refine.", "--index", panel="Index"),
+    ] = None,
+    analyzer: Annotated[
+        AnalyzerName,
+        flag("How text becomes terms: english cuts endings, standard does not.", "--analyzer", panel="Index"),
+    ] = "english",
+    engine: Annotated[
+        str,
+        flag("Where: tantivy, elasticsearch:INDEX or opensearch:INDEX.", "--engine", panel="Index"),
+    ] = "tantivy",
+    engine_url: Annotated[
+        str | None, flag("Address of the server of an index.", "--engine-url", panel="Index")
+    ] = None,
     topics: Annotated[str | None, flag(f"Topics with rel_docs: {COPY}.", "--topics", panel="Sources")] = None,
     metadata: Annotated[str | None, flag(f"Metadata: {COPY}.", "--metadata", panel="Sources")] = None,
     corpus: Annotated[str | None, flag(f"Corpus: {COPY}.", "--corpus", panel="Sources")] = None,
@@ -103,12 +120,15 @@ def fetch(
 
     Stopped at any moment, the same command continues where it was.
     """
+    from llmfair.audits.engines import filling
     from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
     from llmfair.datasets.fetch import fetch as fetch_collection
     from llmfair.datasets.lamp_fetch import lamp_number
 
     terminal.output = terminal.Output(quiet, verbose, not no_progress, as_json=as_json)
-    options = FetchOptions(topics, metadata, corpus, titles, text_words, stream, keep_downloads)
+    options = FetchOptions(
+        topics, metadata, corpus, titles, text_words, stream, keep_downloads, index, analyzer, engine
+    )
     if (number := lamp_number(name)) is not None:
         if options != FetchOptions():
             raise UsageError(
@@ -125,8 +145,9 @@ def fetch(
         if not yes and not terminal.agreed("Download?", True, "download this", hint):
             terminal.say("Nothing was downloaded.")
             raise typer.Exit(1)
+    fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if plan.options.index else None
     with transfers() as progress:
-        record = fetch_collection(plan, progress)
+        record = fetch_collection(plan, progress, fill)
     if as_json:
         folder = str(collection.folder)
         terminal.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
@@ -195,7 +216,7 @@ def _print_record(name: str, folder: str, record: dict[str, Any], already: bool)
     from llmfair.report.tables import Table
 
     topics, groups, pages = record["topics"], record["metadata"], record["pages"]
-    rows = (
+    rows: tuple[tuple[str, str], ...] = (
         ("topics", f"{topics['queries']:,}"),
         ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
         ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
@@ -206,6 +227,9 @@ def _print_record(name: str, folder: str, record: dict[str, Any], already: bool)
             f"{pages['duplicate_lines']:,} articles",
         ),
     )
+    if indexed := pages.get("index"):
+        told = f"{indexed['documents']:,} pages ({indexed['scope']}), {indexed['analyzer']} terms, {indexed['engine']}"
+        rows = (*rows, ("index", told))
     unknown = groups["unrecognised_labels"]
     notes = [
         *([f"labels of no known place, read as unknown: {', '.join(unknown)}"] if unknown else []),

@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from llmfair.datasets.base import Dataset, DocumentSource
+from llmfair.datasets.page_store import StoredIndex
 from llmfair.errors import UsageError
 from llmfair.jsonbytes import encode
+from llmfair.many import ManyDocuments
 from llmfair.records import Attribute, Candidates, Document, Qrels, Query, Side
+
+LOOKED_AT = 100
+"""Documents of a query that tell what the others are like, where there are too many."""
 
 
 class Collection:
@@ -28,26 +34,53 @@ class Collection:
         self.source: Any = source
         self.name, self.prompt = source.name, source.prompt
         self.documents: Mapping[str, Document] = source.documents
-        if not any(document.text.strip() for document in self.documents.values()):
+        self.too_many = isinstance(self.documents, ManyDocuments)
+        if not self.too_many and not any(document.text.strip() for document in self.documents.values()):
             raise UsageError(
                 f"{self.name} cannot be searched: none of its {len(self.documents):,} documents has a text.",
                 'lines of docs.jsonl: {"doc_id": "…", "title": "…", "text": "…"}',
             )
 
-    # All its documents are at hand, and stand for themselves.
     stand_ins: Mapping[str, Document] = {}
-    relevant_counts: Mapping[str, Mapping[str, int]] = {}
+    """None: documents stand for themselves, or are found by the names that `relevant_counts` has."""
+
+    @cached_property
+    def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Of relevant documents that are too many to be looked at: how many each combination of groups has."""
+        counts: Mapping[str, Mapping[str, int]] = getattr(self.source, "relevant_counts", {})
+        return counts
+
+    @property
+    def index(self) -> StoredIndex | None:
+        """The index that it was fetched with; None where its documents are at hand to be indexed."""
+        index: StoredIndex | None = getattr(self.source, "index", None)
+        return index
 
     @property
     def queries(self) -> Sequence[Query]:
         """All topics, whether they have lists to rank or not."""
-        topics: Sequence[Query] = getattr(self.source, "topics", self.source.queries)
+        topics: Sequence[Query] = (
+            self.source.topics if hasattr(self.source, "topics") else self.source.queries
+        )
         return topics
 
     @cached_property
     def qrels(self) -> Qrels:
         """By document id, as files have them."""
+        if hasattr(self.source, "judged"):
+            judged: Qrels = self.source.judged
+            return judged
         return {query_id: dict(sorted(judged.items())) for query_id, judged in self.source.qrels.items()}
+
+    def document(self, doc_id: str) -> Document:
+        """A document that an engine found. Raises UsageError for one that the collection does not have."""
+        try:
+            return self.documents[doc_id]
+        except KeyError:
+            raise UsageError(
+                f"the index that is searched has a document '{doc_id}', and {self.name} has not.",
+                "an index of this collection, whose ids are those of its documents",
+            ) from None
 
     @property
     def attributes(self) -> Sequence[Attribute]:
@@ -55,14 +88,18 @@ class Collection:
         return attributes
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        """The side of every document that has one."""
+        """The side of every document that has one; of too many, of those relevant to a topic."""
+        if self.too_many:
+            sides: Mapping[str, Side] = self.source.sides(attribute)
+            return sides
         found = {doc_id: attribute.side(document) for doc_id, document in self.documents.items()}
         return {doc_id: side for doc_id, side in found.items() if side is not None}
 
     def candidates(self, query: Query) -> Candidates:
-        """The documents that were judged."""
+        """The documents that were judged; of too many, the first."""
         judged = self.qrels.get(query.query_id, {})
-        found = (self.documents.get(doc_id) for doc_id in judged)
+        looked_at = islice(judged, LOOKED_AT if self.too_many else None)
+        found = (self.documents.get(doc_id) for doc_id in looked_at)
         return Candidates(query, tuple(document for document in found if document is not None), judged)
 
     def describe(self) -> dict[str, Any]:
@@ -72,6 +109,9 @@ class Collection:
     def fingerprint(self, queries: Sequence[Query], attribute: str) -> str:
         """SHA-256 of all that can be found, of who is in which group, of topics and judgements."""
         digest = hashlib.sha256()
+        if (fetched := getattr(self.source, "fingerprint", None)) is not None:
+            digest.update(encode([fetched, [[query.query_id, query.text] for query in queries]]))
+            return digest.hexdigest()
         for doc_id in sorted(self.documents):
             document = self.documents[doc_id]
             groups = list(document.groups.get(attribute, ()))

@@ -10,25 +10,38 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from llmfair.datasets.keywords import keywords_of
-from llmfair.datasets.trec_fair import GROUP_OF, UNKNOWN, canonical_groups, page_lines
-from llmfair.errors import UsageError
-from llmfair.records import Query
+from llmfair.datasets.page_lines import Keyed, by_id, firsts, parsed
+from llmfair.datasets.page_store import GroupsOf, PageWriter, written
+from llmfair.datasets.trec_fair import page_lines
+from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
+from llmfair.errors import MissingExtra, UsageError
+from llmfair.records import Document, Query
 from llmfair.trec import write_whole
 
-Keyed = tuple[int, int, bytes]
-"""Page id (or the page's place among the wanted ones), number of the line, the line."""
+TextOf = Callable[[Mapping[str, Any]], str]
+Fill = Callable[[Path, Iterable[Document]], None]
+"""Takes all documents, in their order, into an index below a folder."""
+EVERY_GROUP = "groups-full.npz"
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What is to be found of a corpus by searching: the relevant pages, or all; `fill` makes the index in `folder`."""
+
+    folder: Path
+    full: bool
+    fill: Fill
 
 
 # Step 1: topics and relevance
@@ -74,7 +87,7 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
     rows = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            row = _object(line, name, number)
+            row = parsed(line, name, number)
             try:
                 pages = array("q", map(int, row["rel_docs"]))
                 topic = Query(str(row["id"]), str(row["title"]), _keywords(row.get("keywords"), name, number))
@@ -101,9 +114,14 @@ def _keywords(given: object, name: str, number: int) -> tuple[str, ...]:
 
 
 def keep_groups(
-    folder: Path, wanted: array[int], lines: Iterable[bytes], name: str, labels: Mapping[str, str]
+    folder: Path,
+    wanted: array[int],
+    lines: Iterable[bytes],
+    name: str,
+    labels: Mapping[str, str],
+    full: bool = False,
 ) -> dict[str, Any]:
-    """Writes groups.jsonl.gz: every wanted page with its canonical groups, by id.
+    """Writes groups.jsonl.gz: every wanted page with its canonical groups, by id; those of all pages too, if `full`.
 
     `labels` names the field of each attribute. Raises UsageError for a broken line.
     """
@@ -112,11 +130,18 @@ def keep_groups(
     combinations: dict[tuple[tuple[str, ...], ...], int] = {((),) * len(labels): 0}
     codes = array("i", bytes(4 * len(wanted)))
     seen = bytearray(len(wanted))
-    for place, number, line in _first(wanted, _by_id(lines, "page_id", name, counts), seen, counts):
-        row = _object(line, name, number)
+    ids, codes_of_all = array("q"), array("i")
+    keyed = by_id(lines, "page_id", name, counts)
+    for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
+        row = parsed(line, name, number)
         raw = {attribute: row.get(field) or () for attribute, field in labels.items()}
         groups = tuple(canonical_groups(attribute, found) for attribute, found in raw.items())
-        codes[place] = combinations.setdefault(groups, len(combinations))
+        code = combinations.setdefault(groups, len(combinations))
+        if place is not None:
+            codes[place] = code
+        if full:
+            ids.append(page_id)
+            codes_of_all.append(code)
         for attribute, found in raw.items():
             unrecognised.update(
                 label for label in found if label not in UNKNOWN and GROUP_OF[attribute](label) is None
@@ -128,8 +153,13 @@ def keep_groups(
     with _packed(folder / "groups.jsonl.gz") as file:
         for page_id, code in zip(wanted, codes, strict=True):
             file.write(_page(page_id, "", groups_of[code]))
+    if full:
+        order = np.argsort(np.array(ids))
+        every = GroupsOf(np.array(ids)[order], np.array(codes_of_all)[order], groups_of)
+        every.save(folder / EVERY_GROUP)
     return {
         **_counted(counts),
+        **({"full": True} if full else {}),
         "pages_without_metadata": seen.count(0),
         "unrecognised_labels": dict(sorted(unrecognised.items())),
     }
@@ -146,6 +176,12 @@ def _read_groups(folder: Path, wanted: array[int]) -> tuple[list[Mapping[str, An
     return [json.loads(text) for text in combinations], codes
 
 
+def _wanted_groups(folder: Path, wanted: array[int]) -> tuple[Any, Any, list[Mapping[str, Any]]]:
+    combinations, codes = _read_groups(folder, wanted)
+    without = [{}, *combinations]  # the first is of no group
+    return np.array(wanted), np.array(codes) + 1, without
+
+
 # Step 3: titles
 
 
@@ -154,19 +190,34 @@ def keep_pages(
     wanted: array[int],
     lines: Iterable[bytes],
     name: str,
-    text_of: Callable[[Mapping[str, Any]], str] | None,
+    text_of: TextOf | None,
+    words: int = 0,
+    sought: Sought | None = None,
 ) -> dict[str, Any]:
-    """Writes pages.jsonl.gz from a corpus: title and groups of the wanted pages, in its order; text when asked.
+    """Writes pages.jsonl.gz from a corpus: title and groups of the wanted pages, in its order; the first words of each.
 
-    Pages that the corpus lacks come last, with a blank title. Raises UsageError for a broken line.
+    Pages that the corpus lacks come last, with a blank title. What is `sought` is indexed in the same pass, its titles
+    and first words kept beside the index. Raises UsageError for a broken line.
     """
     counts: Counter[str] = Counter()
 
     def read(number: int, line: bytes) -> tuple[str, str]:
-        row = _object(line, name, number)
+        row = parsed(line, name, number)
         return str(row.get("title") or ""), text_of(row) if text_of else ""
 
-    return _write_pages(folder, wanted, _by_id(lines, "id", name, counts), read, counts)
+    keyed = by_id(lines, "id", name, counts)
+    if sought is None:
+        for _ in _write_pages(folder, wanted, keyed, read, counts, words):
+            pass
+        return _told(counts, wanted)
+    groups = GroupsOf.load(folder / EVERY_GROUP) if sought.full else GroupsOf(*_wanted_groups(folder, wanted))
+    with written(sought.folder) as pages:
+        documents = _write_pages(folder, wanted, keyed, read, counts, words, pages, sought.full)
+        sought.fill(sought.folder, documents)
+        for _ in documents:  # an index that was whole looks at none
+            pass
+        pages.save(sought.folder, groups)
+    return {**_told(counts, wanted), "indexed": counts["indexed"]}
 
 
 def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: str) -> dict[str, Any]:
@@ -185,7 +236,9 @@ def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: 
     def read(number: int, title: bytes) -> tuple[str, str]:
         return title.decode("utf-8", "replace").replace("_", " "), ""
 
-    return _write_pages(folder, wanted, keyed(), read, counts)
+    for _ in _write_pages(folder, wanted, keyed(), read, counts):
+        pass
+    return _told(counts, wanted)
 
 
 def _write_pages(
@@ -194,28 +247,53 @@ def _write_pages(
     keyed: Iterator[Keyed],
     read: Callable[[int, bytes], tuple[str, str]],
     counts: Counter[str],
-) -> dict[str, Any]:
+    words: int = 0,
+    pages: PageWriter | None = None,
+    full: bool = False,
+) -> Iterator[Document]:
+    """The pages as they are read, with whole texts; written when all of them were."""
     groups_of, codes = _read_groups(folder, wanted)
     seen = bytearray(len(wanted))
-    titled = 0
     with _packed(folder / "pages.jsonl.gz") as file:
-        for place, number, line in _first(wanted, keyed, seen, counts):
+        for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
             title, text = read(number, line)
-            titled += bool(title.strip())
-            file.write(_page(wanted[place], title, groups_of[codes[place]], text))
+            kept = first_words(text, words)
+            if place is not None:
+                counts["titled"] += bool(title.strip())
+                file.write(_page(page_id, title, groups_of[codes[place]], kept))
+            if pages is not None:
+                pages.add(page_id, title, kept)
+            counts["indexed"] += 1
+            yield Document(str(page_id), title, text)
         for place, found in enumerate(seen):
             if not found:
                 file.write(_page(wanted[place], "", groups_of[codes[place]]))
-    return {**_counted(counts), "pages": len(wanted), "pages_without_title": len(wanted) - titled}
+                if pages is not None:
+                    pages.add(wanted[place], "", "")
 
 
-def plain_text(words: int) -> Callable[[Mapping[str, Any]], str]:
-    """The first words of a 2022 article."""
-    return lambda row: " ".join(str(row.get("plain") or "").split(maxsplit=words)[:words])
+def first_words(text: str, words: int) -> str:
+    return " ".join(text.split(maxsplit=words)[:words]) if words else ""
 
 
-def wikitext(words: int, textify: Callable[[str], str]) -> Callable[[Mapping[str, Any]], str]:
-    """The first words of a 2021 article, which is wikitext.
+def plain_text(row: Mapping[str, Any]) -> str:
+    """A 2022 article."""
+    return str(row.get("plain") or "")
+
+
+def textifier() -> Any:
+    try:
+        import pyautocorpus
+    except ImportError:
+        raise MissingExtra(
+            "the articles of 2021 are wikitext; plain text of them needs pyautocorpus.",
+            "pip install 'ir_datasets[pyautocorpus]'    titles alone need nothing: leave --text-words and --index out",
+        ) from None
+    return pyautocorpus.Textifier().textify
+
+
+def wikitext(textify: Callable[[str], str]) -> TextOf:
+    """A 2021 article, which is wikitext.
 
     An unclosed comment ends the article, as Wikipedia shows it (and ir_datasets reads it); the error names the byte.
     """
@@ -223,60 +301,18 @@ def wikitext(words: int, textify: Callable[[str], str]) -> Callable[[Mapping[str
     def text_of(row: Mapping[str, Any]) -> str:
         markup = str(row.get("text") or "")
         try:
-            plain = textify(markup)
+            return textify(markup)
         except ValueError as error:
             message, position = (*error.args, None)[:2]
             if message != "Expected markup type 'comment'" or position is None:
                 raise
-            plain = textify(markup.encode()[:position].decode())
-        return " ".join(plain.split(maxsplit=words)[:words])
+            return textify(markup.encode()[:position].decode())
 
     return text_of
 
 
-# Lines
-
-
-def _by_id(lines: Iterable[bytes], key: str, name: str, counts: Counter[str]) -> Iterator[Keyed]:
-    """Lines of JSON with their page id, which is read without parsing the line where it stands first, as it does."""
-    first = re.compile(rb'\s*\{\s*"%s"\s*:\s*"?(\d{1,18})"?\s*[,}]' % key.encode())
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        if match := first.match(line):
-            yield int(match[1]), number, line
-        elif line.strip():
-            try:
-                yield int(_object(line, name, number)[key]), number, line
-            except (KeyError, TypeError, ValueError):
-                raise UsageError(
-                    f"{name}:{number}: {key}: is not a page id.", "one JSON object a line"
-                ) from None
-    counts["lines"] = number
-
-
-def _first(
-    wanted: array[int], keyed: Iterator[Keyed], seen: bytearray, counts: Counter[str]
-) -> Iterator[Keyed]:
-    """The first line of every wanted page, with the page's place in `wanted` instead of its id."""
-    for page_id, number, line in keyed:
-        place = bisect_left(wanted, page_id)
-        if place == len(wanted) or wanted[place] != page_id:
-            continue
-        if seen[place]:
-            counts["duplicate_lines"] += 1
-            continue
-        seen[place] = 1
-        yield place, number, line
-
-
-def _object(line: bytes, name: str, number: int) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise UsageError(f"{name}:{number}: not a JSON object: {error}", "one JSON object a line") from None
-    if not isinstance(row, dict):
-        raise UsageError(f"{name}:{number}: not a JSON object.", "one JSON object a line")
-    return row
+def _told(counts: Counter[str], wanted: array[int]) -> dict[str, Any]:
+    return {**_counted(counts), "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
 
 
 def _counted(counts: Counter[str]) -> dict[str, int]:

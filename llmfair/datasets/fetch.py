@@ -6,32 +6,48 @@ the corpus). Addresses, sizes and checksums are those of ir_datasets.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import llmfair
-from llmfair import locks, secrets
+from llmfair import secrets
 from llmfair.datasets import distill
-from llmfair.datasets.base import cache_folder
+from llmfair.datasets.alone import alone_in, disk_full
+from llmfair.datasets.distill import Sought
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
 from llmfair.datasets.keywords import keywords_of
-from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record
-from llmfair.errors import LlmfairError, MissingExtra, UsageError, did_you_mean
-from llmfair.records import Query
+from llmfair.datasets.origins import given_copy, place_of, published
+from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_folder, is_indexed
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.jsonbytes import encode
+from llmfair.records import Document, Query
 from llmfair.trec import write_whole
 
 Step = Literal["topics", "metadata", "pages"]
+Scope = Literal["pool", "full"]
+"""Which pages are indexed: those that are relevant to some topic, or all."""
+
+
+class Fill(Protocol):
+    """Takes documents into the index below a folder; `source` names them: the same for the same documents."""
+
+    def __call__(self, folder: Path, documents: Iterable[Document], *, source: str) -> None: ...
+
+
 STEPS: tuple[Step, ...] = ("topics", "metadata", "pages")
 KEPT_BYTES = 100_000_000  # what stays: about 1.5 million titles, groups and 2 million judgements
 BYTES_PER_WORD = 5_000_000  # and per word of text kept of each page
+INDEX_BYTES = {
+    "pool": 1_000_000_000,
+    "full": 6_000_000_000,
+}  # an index, with the titles and groups of its pages
 CORPUS = {2021: "2021/docs", 2022: "2022/docs"}
 METADATA = {2021: "2021/metadata", 2022: "2022/metadata"}
 
@@ -47,6 +63,18 @@ class FetchOptions:
     text_words: int = 0
     stream: bool = False
     keep_downloads: bool = False
+    index: Scope | None = None
+    analyzer: str = "english"
+    engine: str = "tantivy"
+
+    @property
+    def indexed(self) -> dict[str, str] | None:
+        """What is to be indexed and how, as the record of a fetch has it; None where nothing is."""
+        return (
+            None
+            if self.index is None
+            else {"scope": self.index, "analyzer": self.analyzer, "engine": self.engine}
+        )
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,7 @@ class FetchPlan:
     def disk_bytes(self) -> int:
         """Space that is needed on top of what is taken already."""
         kept = KEPT_BYTES + BYTES_PER_WORD * self.options.text_words
+        kept += INDEX_BYTES[self.options.index] if self.options.index and "pages" in self.origins else 0
         return kept + (0 if self.options.stream else sum(missing or 0 for _, missing in self.to_download))
 
 
@@ -88,9 +117,12 @@ def collection_of(name: str) -> Collection:
 
 def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     """The steps left to do; none makes a request. Raises UsageError or MissingExtra for options that cannot work."""
-    _check(collection, options)
     record = fetch_record(collection)
-    left: list[Step] = [step for step in STEPS if not _is_done(step, record, options)]
+    if options.index is None and (earlier := record.get("pages", {}).get("index")):
+        kept = {"index": earlier["scope"], "analyzer": earlier["analyzer"], "engine": earlier["engine"]}
+        options = replace(options, **kept)
+    _check(collection, options)
+    left: list[Step] = [step for step in STEPS if not _is_done(step, collection, record, options)]
     left = [*STEPS[STEPS.index(left[0]) :]] if left else []  # a step rests on those before it
     return FetchPlan(collection, options, {step: _origins(step, collection, options) for step in left})
 
@@ -101,28 +133,18 @@ def _check(collection: Collection, options: FetchOptions) -> None:
             f"the topics of {collection.name} are published by NIST only.",
             f"{collection.fetch_command}    with trec_2022_eval_reldocs.jsonl.gz, downloaded by hand",
         )
-    if options.titles and (options.text_words or options.corpus):
+    if options.titles and (options.text_words or options.corpus or options.index):
         raise UsageError(
-            "--titles replaces the corpus, so there is no text.", "leave --text-words and --corpus out"
+            "--titles replaces the corpus, so there is no text.",
+            "leave --text-words, --corpus and --index out",
         )
     if options.text_words < 0:
         raise UsageError(f"--text-words {options.text_words} is negative.", "0 keeps no text")
-    if options.text_words and collection.year == 2021:
-        _textify()
+    if (options.text_words or options.index) and collection.year == 2021:
+        distill.textifier()
 
 
-def _textify() -> Any:
-    try:
-        import pyautocorpus
-    except ImportError:
-        raise MissingExtra(
-            "the articles of 2021 are wikitext; plain text of them needs pyautocorpus.",
-            "pip install 'ir_datasets[pyautocorpus]'    titles alone need nothing: leave --text-words out",
-        ) from None
-    return pyautocorpus.Textifier().textify
-
-
-def _is_done(step: Step, record: Mapping[str, Any], options: FetchOptions) -> bool:
+def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], options: FetchOptions) -> bool:
     """Whether a step was finished, with the copies that are asked for now (if any are)."""
     if step not in record:
         return False
@@ -132,15 +154,21 @@ def _is_done(step: Step, record: Mapping[str, Any], options: FetchOptions) -> bo
         "pages": (options.corpus, options.titles),
     }[step]
     used = [secrets.written(source["from"]) for source in record[step]["sources"]]
-    same = all(given is None or secrets.written(_place(given)) in used for given in asked)
-    return same and (step != "pages" or options.text_words <= record[step]["text_words"])
+    same = all(given is None or secrets.written(place_of(given)) in used for given in asked)
+    match step:
+        case "pages":
+            indexed = options.indexed is None or (
+                options.indexed == _indexed(record[step]) and is_indexed(collection)
+            )
+            return same and indexed and options.text_words <= record[step]["text_words"]
+        case "metadata":
+            return same and (options.index != "full" or record[step].get("full", False))
+    return same
 
 
-def _place(given: str) -> str:
-    return given if "://" in given else str(Path(given).expanduser().resolve())
-
-
-# Where the files come from
+def _indexed(pages: Mapping[str, Any]) -> dict[str, str]:
+    """What of the pages was indexed and how."""
+    return {name: pages.get("index", {}).get(name) for name in ("scope", "analyzer", "engine")}
 
 
 def _origins(step: Step, collection: Collection, options: FetchOptions) -> list[Origin]:
@@ -150,57 +178,22 @@ def _origins(step: Step, collection: Collection, options: FetchOptions) -> list[
         "pages": options.titles or options.corpus,
     }[step]
     if given:
-        return [_given(given)]
+        return [given_copy(given)]
     keys = {
         "topics": collection.topic_files,
         "metadata": (METADATA[collection.year],),
         "pages": (CORPUS[collection.year],),
     }[step]
-    return [_published(key, keep=step == "topics") for key in keys]
-
-
-def _given(text: str) -> Origin:
-    """A copy the user names. Raises UsageError when there is no such file."""
-    if "://" in text:
-        if not text.startswith(("http://", "https://")):
-            raise UsageError(
-                f"{secrets.written(text)}: only http and https addresses can be fetched.", "or give a file"
-            )
-        name = text.partition("?")[0].rstrip("/").rpartition("/")[2] or "download"
-        folder = hashlib.sha256(secrets.written(text).encode()).hexdigest()[
-            :12
-        ]  # equal names from two servers stay apart
-        return Origin(name, _downloads() / folder / name, url=text, temporary=True)
-    path = Path(_place(text))
-    if not path.is_file():
-        raise UsageError(f"{text}: there is no such file.", "give a path or an http address")
-    return Origin(path.name, path)
-
-
-def _published(key: str, keep: bool) -> Origin:
-    """A file of ir_datasets' list: its own copy if it holds one, else downloaded; topics to where it looks for them."""
-    import ir_datasets
-
-    entry = ir_datasets.util.DownloadConfig.context("trec-fair").contents()[key]
-    home = Path(ir_datasets.util.home_path())
-    name = Path(entry["cache_path"]).name
-    own = home / "trec-fair" / entry["cache_path"]
-    for held in (own, home / "downloads" / entry["expected_md5"]):
-        if held.is_file():
-            return Origin(name, held, entry["url"])
-    path = own if keep else _downloads() / "trec-fair" / entry["cache_path"]
-    return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"], temporary=not keep)
-
-
-def _downloads() -> Path:
-    return cache_folder() / "downloads"
+    return [published(key, keep=step == "topics") for key in keys]
 
 
 # The steps
 
 
-def fetch(plan: FetchPlan, progress: DownloadProgress | None = None) -> dict[str, Any]:
-    """Does what the plan says and returns the record of `fetch.json`.
+def fetch(
+    plan: FetchPlan, progress: DownloadProgress | None = None, fill: Fill | None = None
+) -> dict[str, Any]:
+    """Does what the plan says and returns the record of `fetch.json`; `fill` makes the index, where one is asked for.
 
     Raises LlmfairError when a connection fails for good, an md5 differs, the disk is full or another process is
     fetching; UsageError for a malformed file. The same command continues.
@@ -211,20 +204,28 @@ def fetch(plan: FetchPlan, progress: DownloadProgress | None = None) -> dict[str
     with alone_in(collection.folder):
         free = shutil.disk_usage(collection.folder).free
         if free < plan.disk_bytes:
-            raise _disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
-        return _run(plan, watch)
+            raise disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
+        return _run(plan, watch, fill)
 
 
-def _run(plan: FetchPlan, progress: DownloadProgress) -> dict[str, Any]:
+def _run(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None) -> dict[str, Any]:
     done = fetch_record(plan.collection)
     record: dict[str, Any] = {step: done[step] for step in STEPS if step in done and step not in plan.origins}
     for step, origins in plan.origins.items():
         for origin in origins:
             if step == "topics" or not plan.options.stream:
                 download(origin, progress)
-        counts = _KEEP[step](plan, origins, progress)
+        match step:
+            case "topics":
+                counts = _keep_topics(plan, origins, progress)
+            case "metadata":
+                counts = _keep_groups(plan, origins, progress)
+            case "pages":
+                counts = _keep_pages(plan, origins, progress, fill)
         record[step] = {"sources": [_source(origin) for origin in origins], **counts}
         _note(plan.collection, record)
+        if step == "pages" and plan.options.index is not None:
+            _remove_other_index(plan.collection, plan.options.index)
         for origin in origins:
             if origin.temporary and not plan.options.keep_downloads:
                 origin.path.unlink(missing_ok=True)
@@ -254,28 +255,56 @@ def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadP
 def _keep_groups(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
     folder, (origin,) = plan.collection.folder, origins
     lines = read_lines(origin, progress)
-    return distill.keep_groups(
-        folder, distill.wanted_pages(folder), lines, origin.place, plan.collection.labels
-    )
+    wanted, full = distill.wanted_pages(folder), plan.options.index == "full"
+    return distill.keep_groups(folder, wanted, lines, origin.place, plan.collection.labels, full)
 
 
-def _keep_pages(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
-    folder, (origin,), words = plan.collection.folder, origins, plan.options.text_words
+def _keep_pages(
+    plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress, fill: Fill | None
+) -> dict[str, Any]:
+    folder, (origin,), options = plan.collection.folder, origins, plan.options
     wanted, lines = distill.wanted_pages(folder), read_lines(origin, progress)
-    if plan.options.titles:
+    index: dict[str, Any] | None = None
+    if options.titles:
         counts = distill.keep_titles(folder, wanted, lines, origin.place)
     else:
+        sought = None
+        if options.index is not None and fill is not None:
+            index = {**(options.indexed or {}), "source": _source_of(origin, options.index, wanted)}
+            sought = Sought(
+                index_folder(plan.collection, options.index),
+                options.index == "full",
+                partial(fill, source=index["source"]),
+            )
         text_of = None
-        if words:
-            is_2021 = plan.collection.year == 2021
-            text_of = distill.wikitext(words, _textify()) if is_2021 else distill.plain_text(words)
-        counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of)
+        if options.text_words or sought:
+            text_of = (
+                distill.wikitext(distill.textifier()) if plan.collection.year == 2021 else distill.plain_text
+            )
+        words = options.text_words
+        counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of, words, sought)
     with (folder / "pages.jsonl.gz").open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return {**counts, "text_words": words, "sha256": sha256}
+    if index is not None:
+        counts["index"] = {**index, "documents": counts.pop("indexed")}
+    return {**counts, "text_words": options.text_words, "sha256": sha256}
 
 
-_KEEP = {"topics": _keep_topics, "metadata": _keep_groups, "pages": _keep_pages}
+def _remove_other_index(collection: Collection, scope: Scope) -> None:
+    """A collection is searched in one way: the record speaks of one index."""
+    for other in INDEX_BYTES:
+        if other != scope:
+            shutil.rmtree(index_folder(collection, other), ignore_errors=True)
+
+
+def _source_of(origin: Origin, scope: Scope, wanted: array[int]) -> str:
+    """SHA-256 of what is indexed: of which corpus, and which of its pages."""
+    corpus = origin.md5 or secrets.written(origin.url or "")
+    if origin.here and not origin.md5:
+        with origin.path.open("rb") as file:
+            corpus = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    pages = hashlib.sha256(wanted.tobytes()).hexdigest() if scope == "pool" else "all"
+    return hashlib.sha256(encode([corpus, pages])).hexdigest()
 
 
 def _source(origin: Origin) -> dict[str, Any]:
@@ -285,40 +314,3 @@ def _source(origin: Origin) -> dict[str, Any]:
 def _note(collection: Collection, record: Mapping[str, Any]) -> None:
     content = {"schema": 1, "collection": collection.name, "llmfair": llmfair.__version__, **record}
     write_whole(collection.folder / "fetch.json", [json.dumps(content, indent=1, ensure_ascii=False) + "\n"])
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """A folder to fetch into, held against a second fetch, which would write into the same files.
-
-    Raises UsageError if it cannot be made, LlmfairError if another process holds it or the disk is full.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
-        ) from None
-    lock = os.open(folder.parent / ".fetch.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if not locks.lock(lock, folder.parent):
-            raise LlmfairError(
-                f"another process is fetching into {folder.parent}.",
-                "wait for it; the same command then continues",
-            )
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        free = shutil.disk_usage(folder).free
-        raise _disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
-    finally:
-        os.close(lock)
-
-
-def _disk_full(what: str) -> LlmfairError:
-    return LlmfairError(
-        f"the disk is full: {what} under {cache_folder()}.",
-        "free some or move the folder with LLMFAIR_CACHE_DIR, then repeat the command: it continues; "
-        "--stream keeps no copy of a corpus",
-    )

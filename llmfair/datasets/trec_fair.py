@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
+from llmfair.datasets.page_store import JudgedPages, PageStore, StoredIndex
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Document, Query, Side
 from llmfair.registry import register
@@ -60,6 +61,17 @@ class Collection:
         topics = "" if self.topic_files else " --topics FILE"
         return f"llmfair datasets fetch {self.short_name}{topics}"
 
+    def index_command(self, indexed: Mapping[str, Any]) -> str:
+        """What makes such an index."""
+        analyzer = indexed.get("analyzer", "english")
+        flags = f" --index {indexed['scope']}" + (f" --analyzer {analyzer}" if analyzer != "english" else "")
+        engine = indexed.get("engine", "tantivy")
+        return (
+            self.fetch_command
+            + flags
+            + (f" --engine {engine} --engine-url URL" if engine != "tantivy" else "")
+        )
+
 
 _2021 = {"location": "geographic_locations"}
 _2022 = {"gender": "gender", "location": "page_subcont_regions"}
@@ -69,38 +81,6 @@ COLLECTIONS = (
     Collection(2022, "train", 50, 7.93, _2022, ("2022/train/topics",)),
     Collection(2022, "eval", 50, 7.91, _2022, ()),
 )
-
-
-# Groups
-
-GENDERS = {
-    **dict.fromkeys(("female", "cisgender female", "transgender female"), "female"),
-    **dict.fromkeys(("male", "cisgender male", "transgender male"), "male"),
-}
-CONTINENTS = (
-    "Africa", "Antarctica", "Asia", "Europe", "Latin America and the Caribbean", "Northern America", "Oceania",
-)  # fmt: skip
-SUBREGIONS = (
-    "Antarctica", "Caribbean", "Central America", "Central Asia", "Eastern Africa", "Eastern Asia", "Eastern Europe",
-    "Middle Africa", "Northern Africa", "Northern America", "Northern Europe", "Oceania", "South America",
-    "South-eastern Asia", "Southern Africa", "Southern Asia", "Southern Europe", "Western Africa", "Western Asia",
-    "Western Europe",
-)  # fmt: skip
-REGIONS = {
-    **{region: region for region in (*CONTINENTS, *SUBREGIONS)},
-    **dict.fromkeys(("Australia and New Zealand", "Melanesia", "Micronesia", "Polynesia"), "Oceania"),
-}
-GROUP_OF: Mapping[str, Callable[[str], str | None]] = {
-    "gender": lambda label: GENDERS.get(label, "nonbinary"),  # the organisers' rule: every other label
-    "location": REGIONS.get,
-}
-UNKNOWN = frozenset({"", "@UNKNOWN", "Unknown", "UNK"})
-
-
-def canonical_groups(attribute: str, labels: Sequence[str] | None) -> tuple[str, ...]:
-    """The groups of raw labels in file order without repeats; none, `[]` and unknown places are the empty tuple."""
-    found = (GROUP_OF[attribute](label) for label in labels or () if label not in UNKNOWN)
-    return tuple(dict.fromkeys(group for group in found if group is not None))
 
 
 # Pages
@@ -222,6 +202,49 @@ class TrecFair:
                 )
         return found
 
+    # As a collection that is searched
+
+    @cached_property
+    def documents(self) -> PageStore:
+        """All pages that were indexed. Raises UsageError when none was."""
+        folder = index_folder(self.collection, self._indexed["scope"])
+        try:
+            return PageStore(folder)
+        except OSError as error:
+            raise UsageError(
+                f"the pages of {self.name} are gone: {error}.",
+                f"{self.collection.index_command(self._indexed)}    makes them",
+            ) from None
+
+    @cached_property
+    def index(self) -> StoredIndex:
+        """The index of its documents. Raises UsageError when there is none."""
+        indexed = self._indexed
+        folder = index_folder(self.collection, indexed["scope"])
+        analyzer, command = indexed["analyzer"], self.collection.index_command(indexed)
+        return StoredIndex(folder / analyzer, indexed["source"], analyzer, indexed["engine"], command)
+
+    @property
+    def judged(self) -> Mapping[str, JudgedPages]:
+        """The relevant pages of every topic."""
+        return {query_id: JudgedPages(pages) for query_id, pages in self._relevance.items()}
+
+    @property
+    def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """By topic, how many of its relevant pages have each combination of groups, by its document's id."""
+        return {query_id: self.documents.kinds(pages) for query_id, pages in self._relevance.items()}
+
+    @property
+    def _indexed(self) -> dict[str, Any]:
+        indexed: dict[str, Any] | None = fetch_record(self.collection).get("pages", {}).get("index")
+        if indexed is None:
+            self._fetched("pages", "")
+            raise UsageError(
+                f"{self.name} cannot be searched: its pages were fetched without an index.",
+                self.collection.index_command({"scope": "pool"}),
+            )
+        return indexed
+
     def describe(self) -> dict[str, Any]:
         """Licence, topics, pages by side and without one (unknown, mixed, other), and the record of the fetch.
 
@@ -243,7 +266,7 @@ class TrecFair:
     def listing(self) -> dict[str, Any]:
         """What `datasets list` says, without reading any data."""
         folder, fetched = self.collection.folder, "pages" in fetch_record(self.collection)
-        taken = sum(path.stat().st_size for path in folder.iterdir()) if fetched else 0
+        taken = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if fetched else 0
         return {
             "attributes": [self._attribute],
             "queries": self.collection.queries,
@@ -279,6 +302,19 @@ class TrecFair:
             f"{collection.fetch_command}    downloads {collection.gigabytes:.1f} GB once, needs "
             f"{collection.gigabytes + 0.2:.1f} GB of disk meanwhile and about 0.1 GB afterwards{topics}",
         )
+
+
+def index_folder(collection: Collection, scope: str) -> Path:
+    """Where the pages that were indexed are kept, and their index if it is on this disk."""
+    return collection.folder / f"index-{scope}"
+
+
+def is_indexed(collection: Collection) -> bool:
+    """Whether the index that the record speaks of is there; of one on a server, its pages."""
+    indexed = fetch_record(collection)["pages"]["index"]
+    folder = index_folder(collection, indexed["scope"])
+    on_disk = indexed["engine"] != "tantivy" or (folder / indexed["analyzer"]).is_dir()
+    return on_disk and (folder / "texts.jsonl").is_file()
 
 
 def fetch_record(collection: Collection) -> dict[str, Any]:

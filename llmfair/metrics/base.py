@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.many import of_each_kind
 from llmfair.metrics.values import Limit, Value
 from llmfair.records import Attribute, Candidates, Document, Encounter, Ranking, Side
 
@@ -66,7 +67,7 @@ class Groups:
     def found(self) -> Mapping[str, frozenset[str]]:
         """The groups that documents have, by attribute."""
         found: dict[str, set[str]] = {}
-        for document in self.documents.values():
+        for document in of_each_kind(self.documents):
             for attribute, names in document.groups.items():
                 found.setdefault(attribute, set()).update(names)
         return {attribute: frozenset(names) for attribute, names in found.items()}

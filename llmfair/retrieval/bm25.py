@@ -10,13 +10,55 @@ from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
 
+from llmfair.errors import UsageError
 from llmfair.records import Document
+from llmfair.registry import register
 from llmfair.retrieval.analysis import ENGLISH, Analyzer
-from llmfair.retrieval.build import filled, identity, stored
-from llmfair.retrieval.engine import Hit
+from llmfair.retrieval.build import filled, identity, opened, stored
+from llmfair.retrieval.engine import Engine, EngineOptions, Hit
 from llmfair.retrieval.tantivy import TantivyEngine, content, new_index
 
 SMALL_WRITER_BYTES = 15_000_000  # tantivy's least: enough for what is indexed in memory
+
+
+@register("engine", "tantivy")
+class Tantivy:
+    """Searches on this machine."""
+
+    @staticmethod
+    def open(options: EngineOptions) -> Engine:
+        """Over the documents at hand, or an index that was made of them. Raises UsageError, RunConflict."""
+        _of_no_server(options.index, options.url or options.fields)
+        if (made := options.made) is None:
+            return Bm25Index(options.cache / "indexes", options.documents.values(), options.analyzer)
+        if made.engine != "tantivy":
+            raise UsageError(
+                f"{options.collection} was indexed by {made.engine}, and not on this machine.",
+                f"--engine {made.engine} --engine-url URL",
+            )
+        return opened(made, options.analyzer)
+
+    @staticmethod
+    def fill(
+        folder: Path,
+        documents: Iterable[Document],
+        *,
+        source: str,
+        analyzer: Analyzer,
+        index: str = "",
+        url: str | None = None,
+    ) -> None:
+        """Makes an index below a folder, or goes on with it. Raises UsageError, RunConflict."""
+        _of_no_server(index, url)
+        stored(folder / analyzer.name, documents, source, analyzer)
+
+
+def _of_no_server(*given: object) -> None:
+    if any(given):
+        raise UsageError(
+            "tantivy searches on this machine: no index, address or fields of a server are its own.",
+            "--engine elasticsearch:INDEX or opensearch:INDEX with --engine-url URL",
+        )
 
 
 class Bm25Index:

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import locks
-from llmfair.errors import RunConflict, UsageError
+from llmfair.errors import RunConflict, UsageError, line_of
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
+from llmfair.retrieval.engine import MadeIndex
 from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def stored(
     documents: Iterable[Document],
     source: str,
     analyzer: Analyzer,
-    commit_every: int = COMMIT_EVERY,
+    commit_every: int | None = None,
 ) -> TantivyEngine:
     """The engine of the index at this path, which is made when there is none, or a damaged one.
 
@@ -47,24 +48,65 @@ def stored(
     an index is to be made, and come in the same order each time. Several processes may share a path. Raises RunConflict
     for an index of something else, UsageError when none can be made.
     """
-    made_of = {"source": source, "tokenizer": analyzer.tokenizer, "tantivy": version("tantivy")}
+    made_of = _made_of(source, analyzer)
     plan = {"schema": SCHEMA, **made_of}
     try:
         with _locked(path):
             manifest = _manifest(path)
             if not _is_whole(path, manifest):
-                _build(path, documents, plan, analyzer, commit_every)
-            elif other := [name for name in made_of if manifest.get(name) != made_of[name]]:
-                raise RunConflict(
-                    f"the index {path} is another one: {', '.join(other)} differ.",
-                    "another folder, or remove it",
-                )
+                _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
+            else:
+                _refuse_other(path, manifest, made_of)
             return TantivyEngine(_opened(path), analyzer, identity(source, analyzer))
     except (OSError, ValueError) as error:  # tantivy tells a full disk by a ValueError
         raise UsageError(
             f"the index {path} cannot be made: {error}.",
             "free its place, or name another cache folder with LLMFAIR_CACHE_DIR",
         ) from None
+
+
+def opened(made: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
+    """The engine of an index that was made before, whatever its size, in a moment.
+
+    Raises UsageError for one that is gone or damaged, RunConflict for one of something else, with the command that
+    makes it.
+    """
+    path, command = made.path, made.command
+    if not (path / MANIFEST).is_file():
+        raise UsageError(f"the index {path} is gone.", f"{command}    makes it")
+    manifest = _manifest(path)
+    _refuse_other(path, manifest, _made_of(made.source, analyzer), command)
+    try:
+        if not _is_whole(path, manifest):
+            raise UsageError(f"the index {path} is damaged.", f"remove it, then {command}")
+        return TantivyEngine(_opened(path), analyzer, identity(made.source, analyzer))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the index {path} cannot be read: {line_of(error)}.", f"remove it, then {command}"
+        ) from None
+
+
+def _made_of(source: str, analyzer: Analyzer) -> dict[str, str]:
+    return {"source": source, "tokenizer": analyzer.tokenizer, "tantivy": version("tantivy")}
+
+
+def _refuse_other(
+    path: Path, manifest: Mapping[str, Any], made_of: Mapping[str, str], command: str = ""
+) -> None:
+    """Raises RunConflict for an index that was made of something else, or by another version of tantivy."""
+    other = {name: manifest.get(name) for name in made_of if manifest.get(name) != made_of[name]}
+    if not other:
+        return
+    said = ", ".join(f"{name} is {_short(was)}, not {_short(made_of[name])}" for name, was in other.items())
+    raise RunConflict(
+        f"the index {path} is another one: {said}.",
+        f"remove it, then {command}" if command else "another folder, or remove it",
+    )
+
+
+def _short(value: object) -> str:
+    """A sum by its first digits."""
+    return str(value)[:12]
 
 
 def identity(source: str, analyzer: Analyzer) -> str:
@@ -141,10 +183,14 @@ def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
             return False
         if {file.name for file in _files(path)} != set(expected):
             return False
-        return all(
-            _stat(path / name) == told[:2] or _told(path / name)[2] == told[2]
-            for name, told in expected.items()
-        )
+        touched = {name for name, told in expected.items() if _stat(path / name) != told[:2]}
+        found = {name: _told(path / name) for name in touched}
+        if any(found[name][2] != expected[name][2] for name in touched):
+            return False
+        if touched:  # a copy, which is not read whole again the next time
+            with suppress(OSError):
+                _write_manifest(path, {**manifest, "files": {**expected, **found}})
+        return True
     except OSError:
         return False
 

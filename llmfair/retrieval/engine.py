@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from llmfair.records import Document
+from llmfair.retrieval.analysis import Analyzer
 
 
 class Hit(NamedTuple):
@@ -41,4 +46,56 @@ class Engine(Protocol):
 
     def count(self) -> int:
         """How many documents the collection has."""
+        ...
+
+
+@dataclass(frozen=True)
+class MadeIndex:
+    """An index of a collection that was made before: by whom, where if on this disk, and what it was made of.
+
+    `source` is the SHA-256 of what its documents are, `command` makes it anew.
+    """
+
+    engine: str
+    path: Path
+    source: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What an engine searches. `collection` names it; its `documents` are at hand, unless an index was `made` of them.
+
+    `index` is what the engine's spec names after a colon; `url` and `fields`, the searched ones of an index that
+    somebody else made, are of servers. `cache` is a folder that outlives the run.
+    """
+
+    collection: str
+    documents: Mapping[str, Document]
+    analyzer: Analyzer
+    cache: Path
+    made: MadeIndex | None = None
+    index: str = ""
+    url: str | None = None
+    fields: tuple[str, ...] = ()
+
+
+class EngineKind(Protocol):
+    """What is registered as an engine (`@register("engine", NAME)`): `--engine NAME` or `NAME:INDEX`."""
+
+    def open(self, options: EngineOptions) -> Engine:
+        """Over an index that exists, or over documents at hand. Raises UsageError, RunConflict, BackendError."""
+        ...
+
+    def fill(
+        self,
+        folder: Path,
+        documents: Iterable[Document],
+        *,
+        source: str,
+        analyzer: Analyzer,
+        index: str,
+        url: str | None,
+    ) -> None:
+        """Takes all documents, in the same order each time, into an index; one that was begun is gone on with."""
         ...

@@ -108,11 +108,15 @@ def test_an_index_of_an_older_form_is_made_anew(form: str) -> None:
 def test_an_index_of_something_else_is_refused_by_name() -> None:
     stored(PATH, documents(30), "a" * 64, ENGLISH)
     for source, analyzer, named in (
-        ("b" * 64, ENGLISH, "source"),
-        ("a" * 64, STANDARD, "tokenizer"),
-        ("b" * 64, STANDARD, "source, tokenizer"),
+        ("b" * 64, ENGLISH, "source is aaaaaaaaaaaa, not bbbbbbbbbbbb"),
+        ("a" * 64, STANDARD, "tokenizer is en_stem, not standard"),
+        (
+            "b" * 64,
+            STANDARD,
+            "source is aaaaaaaaaaaa, not bbbbbbbbbbbb, tokenizer is en_stem, not standard",
+        ),
     ):
-        with pytest.raises(RunConflict, match=f"made/index is another one: {named} differ"):
+        with pytest.raises(RunConflict, match=f"made/index is another one: {named}"):
             stored(PATH, documents(30), source, analyzer)
     assert stored(PATH, documents(0), "a" * 64, ENGLISH).count() == 30
 

@@ -6,7 +6,6 @@ replay years later, give the same bytes.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usef
 from llmfair.audits.listwise.seen import WindowShare
 from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
 from llmfair.audits.readable import as_readable
+from llmfair.audits.relevant import RELEVANT, relevant_lines
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
@@ -220,13 +220,5 @@ def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:
     # Documents outside the lists too: targets and the axis of groups are made of them.
     yield "groups.tsv", "".join(groups_lines({d: doc.groups for d, doc in design.dataset.documents.items()}))
     if design.groups.relevant:
-        yield "relevant.jsonl", "".join(_relevant_lines(design))
+        yield RELEVANT, "".join(relevant_lines(design.groups))
     yield "candidates.jsonl", "".join(design.candidates_lines())
-
-
-def _relevant_lines(design: ListwiseDesign) -> Iterator[str]:
-    """Of drawn lists: the groups of all relevant documents of each query, and how many have them."""
-    groups = design.groups
-    for query_id, counts in sorted(groups.relevant.items()):
-        rows = [{"groups": groups.documents[name].groups, "count": count} for name, count in counts.items()]
-        yield json.dumps({"query_id": query_id, "relevant": rows}, ensure_ascii=False) + "\n"

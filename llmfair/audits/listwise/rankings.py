@@ -11,7 +11,8 @@ from typing import Any
 from llmfair import former
 from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.lists import CandidatesLine
-from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
+from llmfair.audits.listwise.results import ListwiseResults
+from llmfair.audits.relevant import RELEVANT, read_relevant
 from llmfair.audits.scoring.remeasured import Announce, incomplete, named
 from llmfair.audits.scoring.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import attribute_of
@@ -141,7 +142,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     scores = own_scores(path)
     files = {former.condition(file.stem): scored(read_file(file, announce), scores) for file in paths}
     _check_whole(path, results, files)
-    against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
+    against = Against(judgements, attribute, lists, *read_relevant(path / RELEVANT))
     rankings = Rankings(
         columns,
         _conditions(files),
@@ -166,19 +167,6 @@ def _check_whole(path: Path, results: ListwiseResults, files: Mapping[str, RunFi
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
-
-
-def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
-    """What stands for the relevant documents outside drawn lists (`outcome.py`); nothing where lists are whole."""
-    documents: dict[str, Document] = {}
-    counts: dict[str, dict[str, int]] = {}
-    for row in read_lines(path, RelevantLine) if path.is_file() else ():
-        for number, one in enumerate(row.relevant):
-            name = f"@ {row.query_id} {number}"
-            groups = {attribute: tuple(found) for attribute, found in one.groups.items()}
-            documents[name] = Document(name, "", groups=groups)
-            counts.setdefault(row.query_id, {})[name] = one.count
-    return documents, counts
 
 
 def _attribute(row: Mapping[str, Any]) -> Attribute:

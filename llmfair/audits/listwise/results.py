@@ -219,22 +219,6 @@ class ListwiseFinding(Finding):
         return "not_judged" if self.useful is None else self.useful.unshown
 
 
-@dataclass(frozen=True)
-class AlikeRelevant:
-    """Relevant documents of the same groups, and how many they are."""
-
-    groups: Mapping[str, Sequence[str]]
-    count: Count
-
-
-@dataclass(frozen=True)
-class RelevantLine:
-    """A line of relevant.jsonl: of a drawn list, all relevant documents of the query."""
-
-    query_id: str
-    relevant: Sequence[AlikeRelevant]
-
-
 @dataclass(frozen=True, kw_only=True)
 class ListwiseResults(Results):
     """llmfair listwise; results.json of its run folder."""

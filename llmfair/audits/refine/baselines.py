@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -18,9 +18,11 @@ from llmfair.audits.lists import training_lists
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.subject import Subject
 from llmfair.datasets.collection import Collection
+from llmfair.datasets.keywords import searched
 from llmfair.errors import BackendError, UsageError, did_you_mean
 from llmfair.rankers.base import Ranker
-from llmfair.records import Attribute, Candidates
+from llmfair.records import Attribute, Candidates, Document
+from llmfair.retrieval.engine import Engine
 from llmfair.steps import Steps
 
 ALL = "all"
@@ -85,16 +87,39 @@ def with_target(spec: str, target: str) -> str:
     return f"{spec}{',' if colon else ':'}{TARGET}={target}"
 
 
+@dataclass(frozen=True)
+class FirstStage:
+    """What rankers order: the `depth` documents that the engine finds for each topic's keywords or title."""
+
+    engine: Engine
+    dataset: Collection
+    query_text: str
+    depth: int
+
+    def ranker(self, spec: str, attribute: Attribute) -> Ranker:
+        """A ranker by its spec. Raises UsageError, and as rankers do."""
+        lists = partial(training_lists, self.dataset, self.query_text, self.engine)
+        return Subject(spec).ranker(self.dataset, attribute, self.documents, lists=lists)
+
+    @cached_property
+    def documents(self) -> tuple[Document, ...]:
+        """All there are; where these are too many to hold, all that any topic finds."""
+        if not self.dataset.too_many:
+            return tuple(self.dataset.documents.values())
+        queries = (searched(query, self.query_text) for query in self.dataset.queries)
+        hits = (self.engine.search(query.text, self.depth) for query in queries)
+        found = sorted({hit.doc_id for of_query in hits for hit in of_query})
+        return tuple(self.dataset.document(doc_id) for doc_id in found)
+
+
 def made_baselines(
-    specs: Iterator[tuple[str, str]], dataset: Collection, attribute: Attribute, query_text: str
+    specs: Iterator[tuple[str, str]], attribute: Attribute, first_stage: FirstStage
 ) -> tuple[list[Baseline], list[str]]:
     """The baselines, and what has to be said: of those that need what is not here, too. Raises UsageError."""
     found, said = list[Baseline](), list[str]()
     for name, spec in specs:
         try:
-            ranker = Subject(spec).ranker(
-                dataset, attribute, lists=partial(training_lists, dataset, query_text)
-            )
+            ranker = first_stage.ranker(spec, attribute)
         except BackendError as error:  # no package, or no checkpoint, of the models that it needs
             said.append(f"--baseline {name} is left out: {error.message.removesuffix('.')}: {error.hint}")
             continue

@@ -42,6 +42,8 @@ Ended = Refined | Candidates
 MOST_REPLIES = 2
 """A round asks once more where the first reply cannot be read."""
 TOKENS_ANSWERED = 40
+MOST_HINTED = 10_000
+"""Documents that a query finds, by whose words simulated models tell groups apart: as deep as servers search."""
 
 
 def ordering(query: Query, baseline: str) -> str:
@@ -214,7 +216,7 @@ class RefineDesign(Design[Ended]):
         """What the original query finds, as deep as baselines look, with its scores."""
         if query.query_id not in self._found:
             hits = self.engine.search(query.text, max(self.settings.depth, self.k))
-            documents = tuple(self.dataset.documents[hit.doc_id] for hit in hits)
+            documents = tuple(self.dataset.document(hit.doc_id) for hit in hits)
             judged = self.dataset.qrels.get(query.query_id, {})
             self._found[query.query_id] = Candidates(
                 query, documents, judged, tuple(hit.score for hit in hits)
@@ -244,8 +246,8 @@ class RefineDesign(Design[Ended]):
 
     def hints(self, query: Query, group: str, added: Names[str]) -> Sequence[str]:
         """What simulated models are told: the words that distinguish a group among what the query finds."""
-        found = self.engine.search(query.text, self.engine.count())
-        documents = [self.dataset.documents[hit.doc_id] for hit in found]
+        found = self.engine.search(query.text, min(self.engine.count(), MOST_HINTED))
+        documents = [self.dataset.document(hit.doc_id) for hit in found]
         return distinguishing(
             {one.doc_id: self._cells_of(one) for one in documents},
             {one.doc_id: terms_of(one) for one in documents},
@@ -278,6 +280,9 @@ class RefineDesign(Design[Ended]):
         return dict(Counter(by if query.keywords else "title" for query in self.topics))
 
     # What names it
+
+    def cells(self) -> dict[str, dict[str, int]]:
+        return {} if self.dataset.too_many else super().cells()
 
     def identity(self) -> dict[str, Any]:
         aimed_at = Path(self.aimed_at)

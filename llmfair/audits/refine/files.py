@@ -8,7 +8,8 @@ query's ranking goes on beyond its page, as deep as baselines look, and `scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.refine.design import FAIR_QR, REFINED, RefineDesign
@@ -16,9 +17,11 @@ from llmfair.audits.refine.observing import Pages
 from llmfair.audits.refine.results import RefineFacts, RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.refine.trail import TRAIL, TrailLine, trail_lines
+from llmfair.audits.relevant import RELEVANT, read_relevant, relevant_lines
 from llmfair.audits.scoring.run_files import SCORES
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
+from llmfair.many import of_each_kind
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.rankers.fair_qr import Refined, refined_text
@@ -66,6 +69,7 @@ def files_of(
         "queries/original.tsv": original,
         "queries/refined.tsv": "".join(last),
         **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
+        **({RELEVANT: "".join(_relevant_lines(design, reached))} if design.groups.relevant else {}),
         GROUPS: "".join(groups_lines(_groups(design, [*first_stage, *pages[REFINED]], qrels))),
         SCORES: "".join(scores_lines(first_stage)),
         **{f"rankings/{name}.run": "".join(lines) for name, lines in runs.items()},
@@ -76,18 +80,25 @@ def _ranking(candidates: Candidates) -> Ranking:
     return Ranking(candidates.query.query_id, candidates.doc_ids, candidates.scores)
 
 
+def _relevant_lines(design: RefineDesign, reached: Collection[str]) -> Iterator[str]:
+    groups = design.groups
+    relevant = {query_id: counts for query_id, counts in groups.relevant.items() if query_id in reached}
+    return relevant_lines(replace(groups, relevant=relevant))
+
+
 def _groups(
     design: RefineDesign, rankings: Sequence[Ranking], qrels: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """By document and attribute; a document of unknown group says so, or nobody would know that it is listed."""
     documents = design.dataset.documents
     named = {doc_id for ranking in rankings for doc_id in ranking.doc_ids}
-    named |= {
-        doc_id
-        for judged in qrels.values()
-        for doc_id, grade in judged.items()
-        if grade >= 1 and doc_id in documents
-    }
+    if not design.groups.relevant:  # which else has what is known of relevant documents
+        named |= {
+            doc_id
+            for judged in qrels.values()
+            for doc_id, grade in judged.items()
+            if grade >= 1 and doc_id in documents
+        }
     named |= {*_of_each_group(design)}
     return {
         doc_id: {
@@ -101,11 +112,11 @@ def _groups(
 def _of_each_group(design: RefineDesign) -> Iterator[str]:
     """The first document of every group there is."""
     seen = set[tuple[str, str]]()
-    for doc_id, document in sorted(design.dataset.documents.items()):
+    for document in sorted(of_each_kind(design.dataset.documents), key=lambda document: document.doc_id):
         groups = {(name, group) for name, of in document.groups.items() for group in of}
         if not groups <= seen:
             seen |= groups
-            yield doc_id
+            yield document.doc_id
 
 
 # Read back
@@ -120,7 +131,8 @@ def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Jud
     qrels = run.path / QRELS  # of a run without judgements there is none
     judgements = of_files(qrels if qrels.is_file() else None, run.path / GROUPS, known, undeclared=True)
     attributes = {one.name: one for one in judgements.attributes} | {attribute.name: attribute}
-    groups = Groups(attribute.name, attributes, judgements.documents)
+    stand_ins, relevant = read_relevant(run.path / RELEVANT)
+    groups = Groups(attribute.name, attributes, {**judgements.documents, **stand_ins}, relevant)
     pages = Pages(attribute, groups, judgements.qrels)
     found: dict[str, list[Judged]] = {}
     for condition in results.design.conditions:

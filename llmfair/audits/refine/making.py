@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from llmfair import registry
 from llmfair.audits.design import NOBODY, Outcome
+from llmfair.audits.engines import engine_of
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import given_of, selected_queries, training_lists
-from llmfair.audits.refine.baselines import made_baselines, named_specs, with_target
+from llmfair.audits.lists import given_of, selected_queries
+from llmfair.audits.refine.baselines import FirstStage, made_baselines, named_specs, with_target
 from llmfair.audits.refine.design import TARGET_KNOWN, Ended, RefineDesign
 from llmfair.audits.refine.outcome import outcome_of
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import Subject
-from llmfair.datasets.base import cache_folder, load_dataset, named_attribute
+from llmfair.datasets.base import load_dataset, named_attribute
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.keywords import searched
 from llmfair.errors import UsageError, did_you_mean
@@ -31,7 +31,7 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.base import ScoringRanker
 from llmfair.records import Attribute, Failure
 from llmfair.retrieval.analysis import ANALYZERS
-from llmfair.retrieval.bm25 import Bm25Index
+from llmfair.retrieval.engine import Engine
 
 SHOWN = "nDCG@{k},AWRF@{k},nDCGxAWRF@{k}"
 PRESET, PRODUCTS = "paper", ",nDCGxAWRF(agg=mean-of-products)@{k}"
@@ -61,13 +61,15 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     dataset = Collection(load_dataset(settings.dataset, given_of(settings)))
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
+    engine = searching(settings, dataset)
+    first_stage = FirstStage(engine, dataset, settings.query_text, settings.depth)
     check_target(settings.target)
     objective = objective_of(settings)
     check_target(str(objective.arguments["target"]))
     k = int(objective.cutoff or 0)
     named = named_specs(settings.baseline, [*TARGET_KNOWN])
     specs = ((name, with_target(spec, str(objective.arguments["target"]))) for name, spec in named.items())
-    baselines, warnings = made_baselines(specs, dataset, attribute, settings.query_text)
+    baselines, warnings = made_baselines(specs, attribute, first_stage)
     products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
     usual = f"{SHOWN.format(k=k)}{products},{objective}"
     aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
@@ -79,7 +81,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     asked_for = measures_of(
         ",".join((usual, *map(str, shown), *(gate.measure for gate in gates))), settings.target
     )
-    reranker = reranker_of(settings, dataset, attribute)
+    reranker = reranker_of(settings, dataset, attribute, first_stage)
     warnings += [f"--rerank {settings.rerank}: {said}" for said in (reranker.warnings if reranker else ())]
     design = RefineAudit(
         settings=settings,
@@ -91,9 +93,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         shown=shown,
         gates=gates,
         prompt=load_prompt(str(settings.prompt), "refine"),
-        engine=Bm25Index(
-            cache_folder() / "indexes", dataset.documents.values(), ANALYZERS[settings.analyzer]
-        ),
+        engine=engine,
         objective=objective,
         aimed=aimed,
         utility=utility,
@@ -110,7 +110,16 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     return design
 
 
-def reranker_of(settings: RefineSettings, dataset: Collection, attribute: Attribute) -> ScoringRanker | None:
+def searching(settings: RefineSettings, dataset: Collection) -> Engine:
+    """The engine that the settings name. Raises UsageError, and as engines do."""
+    given = (settings.engine_fields or "").split(",")
+    fields = [field.strip() for field in given if field.strip()]
+    return engine_of(dataset, ANALYZERS[settings.analyzer], settings.engine, settings.engine_url, fields)
+
+
+def reranker_of(
+    settings: RefineSettings, dataset: Collection, attribute: Attribute, first_stage: FirstStage
+) -> ScoringRanker | None:
     """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
     spec = settings.rerank
     if spec in ("bm25", "none"):
@@ -121,8 +130,7 @@ def reranker_of(settings: RefineSettings, dataset: Collection, attribute: Attrib
             f"--rerank {spec} is unknown.{did_you_mean(spec, ['none', *known])}",
             f"known: none, {', '.join(known)}",
         )
-    lists = partial(training_lists, dataset, settings.query_text)
-    ranker = Subject(spec).ranker(dataset, attribute, lists=lists)
+    ranker = first_stage.ranker(spec, attribute)
     if not isinstance(ranker, ScoringRanker):
         raise UsageError(
             f"--rerank {spec}: {spec} gives an order and no scores, by which the last page is ordered.",

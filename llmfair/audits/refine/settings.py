@@ -68,6 +68,27 @@ class RefineSettings(PromptSettings, AuditSettings):
         "Data",
         advanced=True,
     )
+    engine: str = setting(
+        "tantivy",
+        "Who searches: tantivy, on this machine, or an index of a server: elasticsearch:INDEX, opensearch:INDEX.",
+        "Data",
+        result=False,
+        advanced=True,
+    )
+    engine_url: str | None = setting(
+        None,
+        "The server's address; its key is in LLMFAIR_SEARCH_API_KEY, or in LLMFAIR_SEARCH_USER and _PASSWORD.",
+        "Data",
+        result=False,
+        advanced=True,
+    )
+    engine_fields: str | None = setting(
+        None,
+        "Fields that are searched of an index that llmfair did not fill, comma-separated, each by its own analyzer.",
+        "Data",
+        result=False,
+        advanced=True,
+    )
     objective: str = setting(
         "KL@20",
         "The measure of one page that the loop improves; its cutoff is the length of the page.",

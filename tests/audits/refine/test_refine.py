@@ -599,7 +599,7 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
     empty = collection("empty", {"q": "reef"}, **{"docs.jsonl": '{"doc_id": "m0", "title": "reef"}\n',
                                                   "qrels.txt": "q 0 m0 1\n", "groups.tsv": "m0\tgender\tmale\n"})  # fmt: skip
     refuses("none of its 1 documents has a text", *QUICK, "-d", empty)
-    refuses("cannot be searched", *QUICK, "-d", "trec-fair/2022/gender")
+    refuses("was never fetched", *QUICK, "-d", "trec-fair/2022/gender")
 
 
 # From Python, and what is imported

@@ -1,0 +1,68 @@
+"""Which engine searches a collection: tantivy unless said, over documents at hand or the index it was fetched with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from llmfair import registry
+from llmfair.datasets.base import cache_folder
+from llmfair.datasets.collection import Collection
+from llmfair.datasets.fetch import Fill
+from llmfair.errors import RunConflict, UsageError, did_you_mean
+from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
+from llmfair.retrieval.engine import Engine, EngineOptions, MadeIndex
+
+TANTIVY = "tantivy"
+
+
+def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
+    """What fills the index of an engine's spec with a collection that is fetched. Raises UsageError."""
+    name, index = _named(spec)
+    fills: Fill = partial(
+        registry.lookup("engine", name).fill, analyzer=ANALYZERS[analyzer], index=index, url=url
+    )
+    return fills
+
+
+def _named(spec: str) -> tuple[str, str]:
+    """Name and index of a spec. Raises UsageError with the nearest name."""
+    name, _, index = spec.partition(":")
+    known = registry.names("engine")
+    if name not in known:
+        raise UsageError(
+            f"--engine {spec} is unknown.{did_you_mean(name, known)}", f"known: {', '.join(known)}"
+        )
+    return name, index
+
+
+def engine_of(
+    collection: Collection,
+    analyzer: Analyzer = ENGLISH,
+    spec: str = TANTIVY,
+    url: str | None = None,
+    fields: Sequence[str] = (),
+) -> Engine:
+    """The engine of this spec, `NAME` or `NAME:INDEX`, over a collection. Raises UsageError, and as engines do."""
+    name, index = _named(spec)
+    made = None
+    if (stored := collection.index) is not None:
+        if not fields and analyzer.name != stored.analyzer:
+            raise RunConflict(
+                f"{collection.name} was indexed with --analyzer {stored.analyzer}, not {analyzer.name}.",
+                f"--analyzer {stored.analyzer} searches it; fetched with --analyzer {analyzer.name} it is indexed anew",
+            )
+        made = MadeIndex(stored.engine, stored.path, stored.source, stored.command)
+    engine: Engine = registry.lookup("engine", name).open(
+        EngineOptions(
+            collection=collection.name,
+            documents=collection.documents,
+            analyzer=analyzer,
+            cache=cache_folder(),
+            made=made,
+            index=index,
+            url=url,
+            fields=tuple(fields),
+        )
+    )
+    return engine

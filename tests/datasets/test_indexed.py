@@ -1,0 +1,208 @@
+"""Collections fetched with an index: every page found with its groups, titles and words, by whoever searches them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.audits.engines import engine_of
+from llmfair.datasets.base import cache_folder, load_dataset
+from llmfair.datasets.collection import Collection
+from llmfair.datasets.page_lines import Met
+from llmfair.datasets.page_store import GroupsOf, JudgedPages, PageStore, written
+from llmfair.datasets.trec_groups import canonical_groups
+from llmfair.many import of_each_kind
+from llmfair.retrieval.build import MANIFEST
+from tests.cli.command import ran, refuses
+from tests.datasets.indexed_sources import NAME, Made, made
+from tests.datasets.trec_sources import labels_of
+
+GENDER = f"{NAME}/gender"
+QUICK = ("refine", "-d", GENDER, "--max-iterations", "1", "-q", "--no-report")
+
+
+def fetched(folder: Path, given: Made, *flags: str) -> Any:
+    """The record of a fetch from files beside."""
+    return ran("datasets", "fetch", NAME, "--yes", "--json", *given.copies(folder), *flags).json
+
+
+def index_of(scope: str) -> Path:
+    return cache_folder() / "datasets" / "trec-fair-2022-eval" / f"index-{scope}"
+
+
+# Pages as arrays
+
+
+def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
+    groups = GroupsOf(
+        np.array([3, 8]), np.array([1, 2], dtype=np.int32), [{}, {"g": ["a"]}, {"g": ["a", "b"]}]
+    )
+    texts = {8: ("Eight", "of\nlines"), 3: ("Three", "名"), 500: ("", ""), 4: ("Four", "x")}
+    with written(tmp_path) as pages:
+        for page_id, text in texts.items():
+            pages.add(page_id, *text)
+        pages.save(tmp_path, groups)
+    store = PageStore(tmp_path)
+    assert list(store) == ["3", "4", "8", "500"] and len(store) == 4
+    assert {int(one.doc_id): (one.title, one.text) for one in store.values()} == texts
+    assert [dict(store[name].groups) for name in store] == [{"g": ("a",)}, {}, {"g": ("a", "b")}, {}]
+    for absent in ("5", "03", "501", "-3", "x", "", "3 "):
+        assert absent not in store and store.get(absent) is None
+    assert {tuple(one.groups.get("g", ())) for one in of_each_kind(store)} == {(), ("a",), ("a", "b")}
+    counts = {store[name].groups.get("g", ()): n for name, n in store.kinds(np.array([3, 4, 500])).items()}
+    assert counts == {("a",): 1, (): 2}
+
+
+def test_judged_pages_are_a_mapping_of_ones() -> None:
+    judged = JudgedPages(np.array([3, 8, 500]))
+    assert dict(judged) == {"3": 1, "8": 1, "500": 1} and judged.get("4") is None and judged.get("x") is None
+
+
+def test_pages_are_met_once_whatever_their_ids() -> None:
+    met = Met()
+    ids = [0, 7, 8, 70_000_000, 1 << 31, 1 << 60]
+    assert [met.add(page_id) for page_id in (*ids, *ids)] == [False] * 6 + [True] * 6
+
+
+# The fetch
+
+
+def test_every_page_is_indexed_with_its_groups_and_first_words(tmp_path: Path) -> None:
+    given = made(300)
+    record = fetched(tmp_path, given, "--index", "full", "--text-words", "5")
+    assert record["pages"]["index"]["documents"] == 300 and record["pages"]["duplicate_lines"] == 1
+    source = load_dataset(GENDER)
+    found = Collection(source)
+    assert {doc_id: page.text for doc_id, page in found.documents.items()} == {
+        str(page_id): " ".join(text.split()[:5]) for page_id, text in given.texts.items()
+    }
+    for page_id in given.texts:
+        page = found.documents[str(page_id)]
+        raw = labels_of(page_id) if page_id % 3 else ((), ())
+        assert page.groups.get("gender", ()) == canonical_groups("gender", raw[0])
+        assert page.groups.get("location", ()) == canonical_groups("location", raw[1])
+        assert page.title == f"Page {page_id}"
+    engine = engine_of(found)
+    assert engine.count() == 300
+    said = {str(page_id) for page_id, text in given.texts.items() if "w7" in text.split()}
+    assert {hit.doc_id for hit in engine.search("w7", 300)} == said  # of the whole text
+    assert found.qrels["100"] == {str(page_id): 1 for page_id in given.relevant[0]}
+    counted = {found.documents[name].groups.get("gender", ()): 0 for name in found.relevant_counts["100"]}
+    for name, count in found.relevant_counts["100"].items():
+        counted[found.documents[name].groups.get("gender", ())] += count
+    assert sum(counted.values()) == len(given.relevant[0])
+    assert counted[("female",)] == sum(
+        page_id % 3 != 0 and labels_of(page_id)[0] == ["female"] for page_id in given.relevant[0]
+    )
+
+
+@pytest.mark.whole
+def test_a_pool_is_of_the_relevant_pages_and_a_second_index_replaces_it(tmp_path: Path) -> None:
+    given = made(200)
+    record = fetched(tmp_path, given, "--index", "pool", "--analyzer", "standard")
+    pool = {page_id for pages in given.relevant for page_id in pages}
+    assert (
+        record["pages"]["index"]["documents"] == len(pool) == len(Collection(load_dataset(GENDER)).documents)
+    )
+    again = ran("datasets", "fetch", NAME, "--yes", "--json").json
+    assert again["already_fetched"] and again["pages"] == record["pages"]
+    refuses("was indexed with --analyzer standard, not english", *QUICK, code=1)
+    ran(*QUICK, "--analyzer", "standard", "-o", "standard")
+    record = fetched(tmp_path, given, "--index", "full")
+    assert record["pages"]["index"]["documents"] == 200 and not index_of("pool").exists()
+    more = fetched(tmp_path, given, "--text-words", "3")  # which keeps the index
+    assert more["pages"]["index"] == record["pages"]["index"]
+
+
+def test_an_index_needs_the_corpus(tmp_path: Path) -> None:
+    titles = tmp_path / "titles.tsv"
+    titles.write_text("1\tOne\n")
+    flags = made(50).copies(tmp_path)[:4]
+    said = "--titles replaces the corpus"
+    refuses(said, "datasets", "fetch", NAME, *flags, "--titles", titles, "--index", "pool")
+    refuses("--engine tantivi is unknown", *QUICK[:1], "--engine", "tantivi")
+    fetched(tmp_path, made(50))
+    refuses("its pages were fetched without an index", *QUICK)
+
+
+# Refinement over it
+
+
+def test_refinement_searches_the_pages_measures_and_checks_them(tmp_path: Path) -> None:
+    given = made(300)
+    fetched(tmp_path, given, "--index", "full", "--text-words", "30")
+    ran(*QUICK, "--baseline", "greedy", "--baseline", "fair-star", "-o", "run")
+    run = Path("run")
+    listed = {line.split("\t")[0] for line in (run / "groups.tsv").read_text().splitlines()}
+    assert len(listed) <= 300 and (run / "relevant.jsonl").is_file()
+    results = json.loads((run / "results.json").read_text())
+    assert results["design"]["documents"] == 300
+    scored = ran("score", "run", "--json").json
+    of_run = {(row["condition"], row["measure"]): row["value"] for row in results["rows"]}
+    of_score = {(row["condition"], row["measure"]): row["value"] for row in scored["rows"]}
+    for key in of_run.keys() & of_score.keys():
+        assert of_score[key] == pytest.approx(of_run[key]), key
+    ran("runs", "check", "run")
+
+
+@pytest.mark.whole
+def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) -> None:
+    given = made(300)
+    fetched(tmp_path, given, "--index", "full", "--text-words", "99")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    pages = Collection(load_dataset(GENDER)).documents
+    documents = ({"doc_id": p.doc_id, "title": p.title, "text": p.text} for p in pages.values())
+    (folder / "docs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    topics = [(str(topic["id"]), topic) for topic in given.topics]
+    (folder / "queries.tsv").write_text("".join(f"{q}\t{topic['title']}\n" for q, topic in topics))
+    words = ({"query_id": q, "keywords": topic["keywords"]} for q, topic in topics)
+    (folder / "keywords.jsonl").write_text("".join(json.dumps(one) + "\n" for one in words))
+    qrels = (f"{q} 0 {page} 1\n" for q, topic in topics for page in topic["rel_docs"])
+    (folder / "qrels.txt").write_text("".join(qrels))
+    groups = (
+        f"{p.doc_id}\t{name}\t{one}\n" for p in pages.values() for name, of in p.groups.items() for one in of
+    )
+    (folder / "groups.tsv").write_text("".join(groups))
+    ran(*QUICK, "-o", "fetched")
+    ran("refine", "-d", str(folder), "-a", "gender", *QUICK[3:], "-o", "own-run")
+    for file in ("rankings/bm25.run", "rankings/fair-qr.run", "queries/refined.tsv", "scores.tsv"):
+        assert (Path("fetched") / file).read_text() == (Path("own-run") / file).read_text()
+    rows = [json.loads((Path(name) / "results.json").read_text())["rows"] for name in ("fetched", "own-run")]
+    values = [[(row["measure"], row["condition"], row["value"]) for row in of] for of in rows]
+    for (measure, condition, value), other in zip(*values, strict=True):
+        assert other == (measure, condition, pytest.approx(value))
+
+
+def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_sentence(tmp_path: Path) -> None:
+    fetched(tmp_path, made(100), "--index", "full")
+    ran(*QUICK, "-o", "run")
+    index, makes = (
+        index_of("full") / "english",
+        "datasets fetch trec-fair/2022/eval --topics FILE --index full",
+    )
+    manifest = (index / MANIFEST).read_text()
+    other = json.dumps({**json.loads(manifest), "tantivy": "0.1.0"})
+    (index / MANIFEST).write_text(other)
+    found = refuses("is another one: tantivy is 0.1.0, not", "runs", "check", "run", code=1)
+    assert makes in found.err
+    (index / MANIFEST).write_text(manifest)
+    (terms,) = index.glob("*.term")
+    content = terms.read_bytes()
+    terms.write_bytes(content[:-1])
+    refuses("english is damaged", "runs", "check", "run")
+    terms.write_bytes(content)
+    ran("runs", "check", "run")
+    shutil.rmtree(index)
+    found = refuses("english is gone", "runs", "check", "run")
+    assert makes in found.err
+    shutil.rmtree(index_of("full"))
+    refuses("are gone", "runs", "check", "run")
+    record = fetched(tmp_path, made(100), "--index", "full")  # which the command makes again
+    assert not record["already_fetched"]
+    ran("runs", "check", "run")
