@@ -68,7 +68,7 @@ STRATEGIES = {
         ("setwise:k=5", (), None),  # as many as the answers call for
         ("pairwise-sort:k=5", (), None),
         ("first", ("--window", "5", "--step", "2", "--passes", "1"), 190),
-        ("tournament:group=10,best=5", (), 160),  # 10 queries × 2 rounds of 4, 2, 1 and 1 groups
+        ("tournament:group=10,best=5", (), None),  # small groups of two rounds may be the same
     )
 }  # fmt: skip
 PAIRWISE = Audited(

@@ -19,6 +19,8 @@ NAMES = [
     if not isinstance(made(name).question.expects(2), Scores)  # put to rankers, which answer with numbers
 ]
 
+HEAPS = ("pairwise-sort", "setwise")
+
 
 def needs_margins(name: str) -> bool:
     return made(name).question.margins == "needed"
@@ -63,3 +65,45 @@ def test_a_perfect_model_puts_the_best_item_first(name: str) -> None:
         grades = random.Random(seed).sample(range(30), 30)
         ranked, _ = driven(ranker_of(made(name)).steps(probe_of(grades)), partial(said, margins=margins))
         assert order_of(ranked)[0] == grades.index(29)
+
+
+@pytest.mark.parametrize(
+    ("spec", "k"),
+    [
+        ("windows", 20),
+        ("first", 20),
+        ("pointwise", 40),
+        ("setwise:k=10", 10),
+        ("pairwise-sort:k=10", 10),
+        ("pairwise-sort:method=allpairs", 40),
+    ],
+)
+def test_a_perfect_model_gives_the_perfect_top(spec: str, k: int) -> None:
+    strategy = made(spec, passes=3)
+    margins = strategy.question.margins == "needed" or spec == "pointwise"
+    grades = random.Random(3).sample(range(40), 40)
+    ranked, _ = driven(ranker_of(strategy).steps(probe_of(grades)), partial(said, margins=margins))
+    assert [grades[item] for item in order_of(ranked)[:k]] == list(range(39, 39 - k, -1))
+
+
+def test_a_perfect_model_sends_the_best_to_every_stage_of_a_tournament() -> None:
+    """Of 40, groups of 20 send on ten each, and then the best 10, 5, 3, 2 and 1 of all: the top up to order within."""
+    grades = random.Random(3).sample(range(40), 40)
+    ranked, _ = driven(ranker_of(made("tournament")).steps(probe_of(grades)), said)
+    top = [grades[item] for item in order_of(ranked)]
+    for k in (1, 2, 3, 5, 10):
+        assert {*top[:k]} == {*range(40 - k, 40)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_sees_no_difference_leaves_the_documented_order(name: str) -> None:
+    """The order shown, the first label or yes to all: the initial ranking, but that a heap's next is its last item."""
+    ranked, _ = driven(
+        ranker_of(made(f"{name}:k=4" if name in HEAPS else name)).steps(probe_of([0] * 10)),
+        partial(said, chosen=as_shown, margins=needs_margins(name)),
+    )
+    if name == "tournament":  # the first of random groups advance: who they are, is in its seed
+        again, _ = driven(ranker_of(made(name)).steps(probe_of([0] * 10)), partial(said, chosen=as_shown))
+        assert order_of(ranked) == order_of(again)
+    else:
+        assert order_of(ranked) == ([0, 9, 8, 7, 1, 2, 3, 4, 5, 6] if name in HEAPS else [*range(10)])
