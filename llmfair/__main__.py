@@ -1,5 +1,15 @@
-"""`python -m llmfair`: the same as `llmfair`."""
+"""The command `llmfair`, and `python -m llmfair`: ready for signals before anything is imported that takes a while."""
 
-from llmfair.cli.app import main
+from llmfair.beginning import catch, open_streams
 
-main()
+
+def main() -> None:
+    catch()
+    open_streams()
+    from llmfair.cli.app import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

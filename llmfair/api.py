@@ -347,7 +347,8 @@ def _watch(name: str, shown: bool, batch: bool = False) -> Watch:
 
 @contextmanager
 def _bar(name: str, calls: int, progress: Progress, limit: int, batch: bool) -> Iterator[None]:
-    from llmfair.terminal import bar, visible
+    from llmfair.printable import visible
+    from llmfair.terminal import bar
 
     progress.tell = lambda text: print(visible(text), file=sys.stderr)
     # a batch has nothing to draw for hours

@@ -194,9 +194,8 @@ class Result:
 
     def __str__(self) -> str:
         from llmfair.report.shown import text_of
-        from llmfair.terminal import visible
 
-        return "\n".join(map(visible, text_of(self._table()).split("\n")))
+        return text_of(self._table())
 
     __repr__ = __str__
 

@@ -25,6 +25,7 @@ from llmfair import former, locks, rights
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest, read_named
+from llmfair.printable import from_csv, in_csv
 from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
@@ -254,7 +255,7 @@ def csv_lines(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
     for row in chain([header], rows):
-        writer.writerow([repr(cell) if isinstance(cell, float) else cell for cell in row])
+        writer.writerow([repr(cell) if isinstance(cell, float) else in_csv(cell) for cell in row])
         yield line.getvalue()
         line.seek(0)
         line.truncate()
@@ -293,7 +294,7 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
             rows = csv.DictReader(file)
             found: list[T] = []
             try:
-                found.extend(map(whole, former.rows(rows)))
+                found.extend(map(whole, former.rows(from_csv(rows))))
             except (ValueError, KeyError, TypeError, csv.Error) as error:
                 raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", hint) from None
             return found

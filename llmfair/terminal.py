@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 import traceback
@@ -11,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
+from llmfair.printable import in_json, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -34,7 +34,6 @@ LEAST_FOLDED = 20
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
 NARROWEST_BAR, WIDEST_BAR = 10, 30
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
@@ -61,8 +60,9 @@ def console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     forced = {"always": True, "never": None}.get(output.color)
+    stream = sys.stderr if stderr else sys.stdout
     return Console(
-        stderr=stderr,
+        file=getattr(stream, "as_it_is", stream),  # what draws needs escape sequences of its own
         force_terminal=forced,
         no_color=output.color == "never" or None,
         highlight=False,
@@ -87,7 +87,7 @@ def failure(error: LlmfairError) -> dict[str, Any]:
 def fail(error: LlmfairError) -> int:
     """Says an error in a sentence with the way out, and returns its exit code."""
     if output.as_json:
-        with suppress(OSError):  # a full disk, which may be the very error, cannot be told on stdout
+        with suppress(LlmfairError, OSError):  # a full disk, which may be the very error
             print_json(failure(error))
     print(secrets.said(f"Error: {error.message}"), file=sys.stderr)
     if error.hint:
@@ -143,12 +143,7 @@ def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
 
 
 def print_json(content: Any) -> None:
-    print(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str))
-
-
-def visible(text: str) -> str:
-    """Control characters as `\\x1b`: what a model answered must not steer a terminal."""
-    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    print(in_json(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str)))
 
 
 def print_table(table: Table, report: Path | None = None) -> None:
@@ -160,11 +155,12 @@ def print_table(table: Table, report: Path | None = None) -> None:
     from rich.text import Text
 
     from llmfair.report.lead import WIDTH, lead_lines
+    from llmfair.report.tables import with_texts
 
-    stdout = console()
+    stdout, table = console(), with_texts(table, visible)
     if table.lead:
         for line in lead_lines(table.lead, stdout.width if stdout.is_terminal else WIDTH):
-            stdout.print(Text(visible(line)))
+            stdout.print(Text(line))
         stdout.print()
     if table.title:
         stdout.print(Text(table.title, style="bold"))
@@ -172,7 +168,6 @@ def print_table(table: Table, report: Path | None = None) -> None:
         stdout.print(Text(table.sees))
     if table.above:
         stdout.print()
-    table = replace(table, rows=tuple(tuple(visible(cell) for cell in row) for row in table.rows))
     widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
     spaces, folded = 2 * len(widths) + 2, [*widths[:-1], min(widths[-1], LEAST_FOLDED)]
     if not stdout.is_terminal:
@@ -238,8 +233,10 @@ class Line(ABC):
         from rich.table import Table as Grid
         from rich.text import Text
 
-        width, parts = options.max_width, self.parts()
-        name = self.name if len(self.name) <= width // 3 else self.name[: width // 3 - 1] + "…"
+        width, parts = options.max_width, [*map(visible, self.parts())]
+        name = visible(self.name)
+        if len(name) > width // 3:
+            name = name[: width // 3 - 1] + "…"
         room = width - len(name) - 2 * len(GAP)
         while len(GAP.join(parts)) > room - NARROWEST_BAR and len(parts) > 2:
             parts.remove(next((part for part in parts if part.startswith("0 ")), parts[-2]))

@@ -7,8 +7,10 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -343,8 +345,20 @@ def groups_lines(groups: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterato
 
 
 def write_whole(path: Path, lines: Iterable[str]) -> None:
-    """Writes beside and renames, so that a half-written file is never read."""
+    """Writes a text as `whole` does. Raises OSError."""
+    with whole(path) as file:
+        file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that is written beside and renamed, so that a half-written one is never read, nor fills a full disk."""
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        file.writelines(lines)
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise

@@ -20,6 +20,8 @@ BASICS = {
     "steps",
     "errors",
     "inputs",
+    "printable",
+    "beginning",
     "registry",
     "jsonbytes",
     "jsonfiles",
@@ -42,6 +44,8 @@ API_MAY = {
 MAY_IMPORT: dict[str, set[str]] = {
     "jsonbytes": set(),
     "inputs": set(),
+    "beginning": set(),
+    "printable": {"errors"},
     "jsonfiles": {"errors", "inputs"},
     "locks": {"errors"},
     "manifest": {"errors", "jsonfiles", "former"},

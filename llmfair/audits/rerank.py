@@ -28,7 +28,7 @@ from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking
 from llmfair.results import Count, Version
 from llmfair.settings import RERANK_FORMS, RerankSettings
-from llmfair.trec import RunFile, run_lines, write_whole
+from llmfair.trec import RunFile, run_lines, whole, write_whole
 
 PACKED = ".gz"
 
@@ -231,9 +231,8 @@ def _write(texts: Mapping[Path, str]) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == PACKED:
-                beside = path.with_name(path.name + ".tmp")
-                beside.write_bytes(gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0))
-                beside.replace(path)
+                with whole(path) as file:
+                    file.write(gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0))
             else:
                 write_whole(path, [text])
         except OSError as error:

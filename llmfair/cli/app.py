@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
@@ -17,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
-from llmfair import former, registry, rights, secrets, terminal
+from llmfair import beginning, former, printable, registry, rights, secrets, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
@@ -66,7 +67,14 @@ def start(
 _terminated: list[int] = []
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+def _terminate(number: int, frame: FrameType | None) -> None:
+    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        again = threading.Timer(
+            0.01, signal.raise_signal, (number,)
+        )  # what is raised there, imports may swallow
+        again.daemon = True
+        again.start()
+        return
     _terminated.append(number)
     raise terminal.Terminated
 
@@ -136,17 +144,22 @@ def _asked_for(arguments: list[str]) -> Any:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
-    with rights.private():
+    with printable.streams(), rights.private():
         return _run(arguments)
 
 
 def _run(arguments: list[str]) -> int:
     _terminated.clear()
     previous = signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is beginning.end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     terminal.output = terminal.Output(as_json=_asks_json(arguments))
     secrets.note(arguments)
     given, arguments = arguments, [*map(former.flag, arguments)]
     try:
+        for argument in arguments:
+            if "\0" in argument:
+                raise UsageError(f"'{argument}' holds a NUL character.", "leave it out")
         for before, now in zip(given, arguments, strict=True):
             if before != now:
                 terminal.warn(f"{before.partition('=')[0]} is called {now.partition('=')[0]} now.")
@@ -181,8 +194,12 @@ def _run(arguments: list[str]) -> int:
 
 def _unread() -> int:
     """Nobody reads stdout any more, which is their right: says nothing, and returns what a killed `cat` would."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _leave_unread()
     return 128 + signal.SIGPIPE
+
+
+def _leave_unread() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped() -> int:
@@ -211,6 +228,7 @@ def _usage_hint(error: TyperException) -> str:
 
 
 def main() -> NoReturn:
+    beginning.open_streams()
     for stream in (sys.stdout, sys.stderr):
         # A title or an answer may hold what a terminal's encoding cannot say.
         if isinstance(stream, io.TextIOWrapper):
@@ -218,8 +236,12 @@ def main() -> NoReturn:
     leave_values_unread() if COMPLETES in os.environ else leave_defaults_unread()
     code = run(sys.argv[1:])
     try:
-        sys.stdout.flush()
+        with printable.streams():
+            sys.stdout.flush()
     except BrokenPipeError:
         unread = _unread()
         code = code or unread
+    except LlmfairError as error:
+        _leave_unread()
+        code = code or terminal.fail(error)
     sys.exit(code)

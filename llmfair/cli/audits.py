@@ -16,6 +16,7 @@ from llmfair import terminal
 from llmfair.audits.kind import Kind
 from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
+from llmfair.printable import visible
 from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _audit(
         calls = planned["calls"]
         terminal.output.begun.append(folder)
         seen.update(folder=folder, calls=calls, progress=progress)
-        progress.tell = lambda text: terminal.say(terminal.visible(text))
+        progress.tell = lambda text: terminal.say(visible(text))
         if calls:
             terminal.say(kind.before(planned))
         for remark in planned["remarks"]:

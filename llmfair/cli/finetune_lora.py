@@ -88,6 +88,7 @@ def _show(results: FinetuneResults, folder: Path, style: str) -> None:
 
 def _dry_run(settings: FinetuneSettings, style: str) -> None:
     """Says what a training would take; asks nothing."""
+    from llmfair.printable import visible
     from llmfair.results import plain
     from llmfair.tuning.plan import plan_finetune
     from llmfair.tuning.table import plan_text
@@ -96,7 +97,7 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
     if style == "json":
         terminal.print_json(plain(planned))
     else:
-        print("\n".join(map(terminal.visible, plan_text(planned).splitlines())))
+        print("\n".join(map(visible, plan_text(planned).splitlines())))
     for warning in planned.warnings:
         terminal.warn(warning)
 

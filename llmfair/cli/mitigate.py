@@ -12,6 +12,7 @@ import typer
 from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import RunsDir, WithFlags
+from llmfair.printable import visible
 from llmfair.settings import MitigateSettings
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
             calls = planned["calls"]
             terminal.output.begun.append(folder)
             seen.update(remedy=remedy, folder=folder)
-            progress.tell = lambda text: terminal.say(terminal.visible(text))
+            progress.tell = lambda text: terminal.say(visible(text))
             if calls:
                 terminal.say(f"{remedy}: {count(calls, 'call')}{on_disk(planned)}")
             with terminal.bar(f"Asking, {remedy}", calls, progress, limit) if calls else nullcontext():

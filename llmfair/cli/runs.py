@@ -11,6 +11,7 @@ from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 from llmfair.errors import UsageError
+from llmfair.printable import visible
 
 if TYPE_CHECKING:
     from llmfair.rundir import RunDir
@@ -131,7 +132,7 @@ def _show_trail(run: RunDir, query_id: str | None, as_json: bool) -> None:
         terminal.print_json({"schema": 1, "run": run.path.name, "trail": [*lines]})
         return
     for line in lines:
-        print(terminal.visible(line))
+        print(visible(line))
 
 
 def _show_furthest(run: RunDir, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from llmfair.audits.kind import Help, Kind, studies
 from llmfair.audits.studies.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import UsageError
+from llmfair.printable import visible
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
             calls, name = planned["calls"], f"Asking {settings.model[0]}, {setting}"
             terminal.output.begun.append(folder)
             seen.update(folder=folder, calls=calls, progress=progress)
-            progress.tell = lambda text: terminal.say(terminal.visible(text))
+            progress.tell = lambda text: terminal.say(visible(text))
             if calls:
                 terminal.say(kind.before(planned))
             drawn = calls and not settings.batch  # which has nothing to draw for hours

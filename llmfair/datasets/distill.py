@@ -27,7 +27,7 @@ from llmfair.datasets.trec_fair import page_lines
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.records import Document, Query
-from llmfair.trec import write_whole
+from llmfair.trec import whole, write_whole
 
 TextOf = Callable[[Mapping[str, Any]], str]
 Fill = Callable[[Path, Iterable[Document]], None]
@@ -59,10 +59,8 @@ def keep_topics(
     given = sum(map(len, pages.values()))
     unique = {query_id: np.unique(np.array(found, dtype=np.int64)) for query_id, found in pages.items()}
     rows = np.concatenate([*unique.values(), np.empty(0, dtype=np.int64)])
-    beside = folder / "relevance.npy.tmp"
-    with beside.open("wb") as file:
+    with whole(folder / "relevance.npy") as file:
         np.save(file, rows)
-    beside.replace(folder / "relevance.npy")
     listed = [
         {"query_id": q, "text": query.text, "relevant": len(unique[q])}
         | ({"keywords": query.keywords} if query.keywords else {})
@@ -327,11 +325,9 @@ def _page(page_id: int, title: str, groups: Mapping[str, Any], text: str = "") -
 @contextmanager
 def _packed(path: Path) -> Iterator[IO[str]]:
     """A gzip file written beside and renamed; equal content is equal bytes (no time, no name inside)."""
-    beside = path.with_name(path.name + ".tmp")
     with (
-        beside.open("wb") as file,
+        whole(path) as file,
         gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
         io.TextIOWrapper(packed, "utf-8", "surrogatepass", newline="\n") as text,
     ):
         yield text
-    beside.replace(path)

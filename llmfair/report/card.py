@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmfair.printable import in_markdown, visible
 from llmfair.report.lead import markdown_lead
 from llmfair.report.page import Page
 from llmfair.report.tables import markdown
@@ -15,31 +16,31 @@ def tables_markdown(page: Page) -> str:
 
 
 def _warnings(page: Page) -> list[str]:
-    return [f"> {warning}\n" for warning in page.warnings]
+    return [f"> {in_markdown(warning)}\n" for warning in page.warnings]
 
 
 def _tables(page: Page) -> list[str]:
-    lacking = [f"**Not complete:** {'; '.join(page.missing)}.\n"] if page.missing else []
+    lacking = [f"**Not complete:** {in_markdown('; '.join(page.missing))}.\n"] if page.missing else []
     return [*lacking, *map(markdown, page.tables)]
 
 
 def model_card(page: Page) -> str:
     """What a model card says of the runs on a page: what was found, how it was asked, what it cannot say."""
     method = page.method
-    asked = [f"```\n{method.command}\n```\n"] if method.command else []
+    asked = [f"```\n{visible(method.command)}\n```\n"] if method.command else []
     return "\n".join(
         [
             f"{HEADING}\n",
             *markdown_lead(page.lead),
             *_warnings(page),
-            *(f"{verdict.of}: {verdict.measure} {verdict.value} ({verdict.interval}): {verdict.sentence}.\n"
-              for verdict in page.verdicts),
+            *(in_markdown(f"{verdict.of}: {verdict.measure} {verdict.value} ({verdict.interval}): {verdict.sentence}.")
+              + "\n" for verdict in page.verdicts),
             *_tables(page),
             "### Method\n",
-            *(f"{paragraph}\n" for paragraph in method.words),
+            *(f"{in_markdown(paragraph)}\n" for paragraph in method.words),
             *asked,
             "### Limits\n",
-            *(f"- {limit}" for limit in method.limits),
+            *(f"- {in_markdown(limit)}" for limit in method.limits),
             "",
         ]
     )  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.metrics.base import plain_name
+from llmfair.printable import from_csv
 from llmfair.results import Results
 
 FURTHEST = 10
@@ -103,7 +104,7 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
         return
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from former.rows(csv.DictReader(file))
+            yield from former.rows(from_csv(csv.DictReader(file)))
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
 

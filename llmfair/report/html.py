@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from llmfair.printable import in_json, in_lines
 from llmfair.report.furthest import Item
 from llmfair.report.lead import WHOLE_SENTENCES, in_short
 from llmfair.report.page import Page
@@ -46,7 +47,7 @@ def page_html(page: Page) -> str:
     first = page.first
     drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots if plot is not first]
     opening = None if first is None else (first, Markup(inline_svg(first)))
-    return environment.get_template(TEMPLATE).render(
+    text = environment.get_template(TEMPLATE).render(
         page=page,
         opening=opening,
         slopes=slopes,
@@ -56,6 +57,7 @@ def page_html(page: Page) -> str:
         script=Markup(script),
         hashed=base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
+    return in_lines(text)
 
 
 def moves(items: Sequence[Item]) -> list[RankChange]:
@@ -78,4 +80,4 @@ def write_page(path: Path, page: Page) -> None:
 def rows_json(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as JSON that no parser of HTML takes for an end of the script."""
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return in_json(text).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

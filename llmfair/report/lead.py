@@ -11,6 +11,7 @@ from shlex import quote
 
 from llmfair import registry
 from llmfair.metrics.base import plain_name
+from llmfair.printable import in_markdown
 from llmfair.report.tables import Table
 from llmfair.results import RunVerdict
 
@@ -55,7 +56,7 @@ def _spoken(measure: str) -> str:
 
 def markdown_lead(lead: Lead) -> list[str]:
     """Named lines as paragraphs of Markdown."""
-    return [f"**{name}** {text}\n" for name, text in lead]
+    return [f"**{name}** {in_markdown(text)}\n" for name, text in lead]
 
 
 def headed(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmfair.printable import visible
 from llmfair.report.lead import WIDTH, lead_lines
-from llmfair.report.tables import Table
+from llmfair.report.tables import Table, with_texts
 
 
 def text_of(table: Table) -> str:
     """The table in columns, with the line above it and the sentences below."""
     from rich.cells import cell_len
 
+    table = with_texts(table, visible)
     lines = [table.header, *table.rows] if table.header else []
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
 
@@ -35,6 +37,7 @@ def html_of(table: Table) -> str:
             Markup("").join(Markup("<{0}>{1}</{0}>").format(tag, cell) for cell in cells)
         )
 
+    table = with_texts(table, visible)
     head = line("th", table.header) if table.header else Markup("")
     body = Markup("\n").join(line("td", row) for row in table.rows)
     notes = Markup("\n").join(Markup("<li>{}</li>").format(note) for note in table.notes)

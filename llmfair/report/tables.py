@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from llmfair.metrics.base import CONTROLLED, plain_name
+from llmfair.printable import in_markdown, visible
 from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.reasons import in_words
@@ -43,6 +44,23 @@ class Table:
         return tuple(filter(None, (self.title, self.sees)))
 
 
+def with_texts(table: Table, change: Callable[[str], str]) -> Table:
+    """The table with every text of it changed, as what shows it needs."""
+
+    def each(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(map(change, texts))
+
+    return replace(
+        table,
+        title=change(table.title),
+        header=each(table.header),
+        rows=tuple(map(each, table.rows)),
+        notes=each(table.notes),
+        lead=tuple((name, change(text)) for name, text in table.lead),
+        sees=change(table.sees),
+    )
+
+
 Column = tuple[str, str]
 """A measure, and the group that the figure is of: "" for a measure with one figure for all."""
 TIDY = ("run", "condition", "measure", "group", "value", "low", "high", "n", "reason")
@@ -56,11 +74,14 @@ def tidy_tsv(rows: Iterable[Row]) -> str:
 def tsv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows for programs: a line each below the names of the columns, undefined figures empty."""
     lines = [columns, *([row[column] for column in columns] for row in rows)]
-    return "".join("\t".join("" if cell is None else str(cell) for cell in line) + "\n" for line in lines)
+    return "".join(
+        "\t".join("" if cell is None else visible(str(cell)) for cell in line) + "\n" for line in lines
+    )
 
 
 def markdown(table: Table) -> str:
     """The table as GitHub-flavoured Markdown, for pull requests."""
+    table = with_texts(table, in_markdown)
 
     def line(cells: Sequence[str], row: int = -1) -> str:
         shown = (re.sub(r"([|*])", r"\\\1", cell) for cell in cells)

@@ -18,6 +18,8 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from llmfair.printable import in_lines
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -109,7 +111,9 @@ def drawn(plot: Plot, file_format: str = "svg") -> bytes:
             metadata=dates,
             dpi=200 if file_format == "png" else 72,
         )
-    return TIP.sub(rb"<g><title>\2</title>", file.getvalue())
+    if file_format != "svg":
+        return file.getvalue()
+    return in_lines(TIP.sub(rb"<g><title>\2</title>", file.getvalue()).decode()).encode()
 
 
 def write_plots(plots: Sequence[Plot], folder: Path, formats: Sequence[str]) -> None:

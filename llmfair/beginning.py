@@ -1,0 +1,31 @@
+"""The first moment of a command, before anything is imported that takes a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+def end(number: int, frame: FrameType | None) -> None:
+    """Ends at once: nothing is begun yet, and what is raised during an import may be swallowed."""
+    os.write(2, b"Stopped.\n")
+    os._exit(128 + number)
+
+
+def open_streams() -> None:
+    """A closed stdin, stdout or stderr (`>&-`) leads nowhere: else the next file that is opened would be it."""
+    for place, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), place)
+            setattr(sys, name, os.fdopen(place, mode, encoding="utf-8", closefd=False))
+
+
+def catch() -> None:
+    """Has signals end the command at once, until it handles them itself."""
+    for number in STOPPING:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, end)  # `nohup` and shells that ignore one go on doing so

@@ -1,0 +1,127 @@
+"""Text from outside made printable: of files, flags, servers and models, wherever a person reads it.
+
+What steers a terminal or turns the direction of text is shown as what it is, such as `\\x1b`; in a CSV file no cell
+is a formula, and in Markdown no text a tag or a link. Run files, journals and JSON keep every text as it came.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from llmfair.errors import LlmfairError
+
+TURNS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{TURNS}]")
+IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNS}]")
+IN_JSON = re.compile(rf"[\x7f-\x9f{TURNS}]")
+SHOWN = re.compile(r"\\r|\\x[01789][0-9a-f]|\\u[0-9a-f]{4}")
+FORMULA = re.compile(r"'*[=+\-@]")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.ASCII | re.IGNORECASE)
+UNKNOWN = "@UNKNOWN"
+
+
+def visible(text: str) -> str:
+    """A text in one line."""
+    return CONTROL.sub(_shown, text)
+
+
+def in_lines(text: str) -> str:
+    """A text of several lines, and tabs."""
+    return IN_LINES.sub(_shown, text)
+
+
+def in_json(text: str) -> str:
+    """A JSON document, which means the same."""
+    return IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def in_markdown(text: str) -> str:
+    """A text in one line of Markdown."""
+    return re.sub(r"<(?=[a-zA-Z/!?])", r"\\<", visible(text)).replace("](", "]\\(")
+
+
+def in_csv(cell: Any) -> Any:
+    """A cell of a CSV file, a text that a spreadsheet would compute behind a quote."""
+    if not isinstance(cell, str):
+        return cell
+    formula = FORMULA.match(cell) and not NUMBER.fullmatch(cell) and cell != UNKNOWN
+    return in_lines(f"'{cell}" if formula else cell)
+
+
+def from_csv(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows of such a file, their cells as they were."""
+    for row in rows:
+        yield {name: _as_it_was(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+
+
+def _as_it_was(cell: str) -> str:
+    if "\\" in cell:
+        cell = SHOWN.sub(_meant, cell)
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
+
+
+def _shown(found: re.Match[str]) -> str:
+    return repr(found[0])[1:-1]
+
+
+def _meant(found: re.Match[str]) -> str:
+    meant = "\r" if found[0] == "\\r" else chr(int(found[0][2:], 16))
+    return meant if IN_LINES.match(meant) else found[0]
+
+
+class Printable:
+    """A stream on which every text is printable; what draws on a terminal takes `as_it_is`."""
+
+    def __init__(self, stream: TextIO, named: str, change: Callable[[str], str] = in_lines) -> None:
+        self.stream, self.named, self.change = stream, named, change
+
+    @property
+    def as_it_is(self) -> TextIO:
+        """The same with escape sequences of its own."""
+        return cast(TextIO, Printable(self.stream, self.named, str))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        with self._written():
+            self.stream.write(self.change(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        with self._written():
+            self.stream.flush()
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """A full disk behind stdout is an error like any other; of one behind stderr nobody can be told."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if self.named == "stdout":
+                raise LlmfairError(
+                    f"stdout cannot be written: {error.strerror}.",
+                    "what a run wrote into its folder is whole",
+                ) from None
+
+
+@contextmanager
+def streams() -> Iterator[None]:
+    """Makes all that is printed printable."""
+    before = sys.stdout, sys.stderr
+    sys.stdout = cast(TextIO, Printable(before[0], "stdout"))
+    sys.stderr = cast(TextIO, Printable(before[1], "stderr"))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

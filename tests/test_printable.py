@@ -1,0 +1,138 @@
+"""What comes from outside is printable wherever a person reads it, and unchanged where a program does."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from llmfair import printable
+from llmfair.cli import app
+from llmfair.printable import from_csv, in_csv, in_json, in_lines, in_markdown, visible
+from llmfair.report.shown import html_of, text_of
+from llmfair.report.tables import Table, markdown
+from llmfair.rundir import csv_text
+from llmfair.trec import write_whole
+from tests.cli.command import refuses
+
+EVIL = "\x1b[2J\x9b1m\u202e\x00\r\x7f"
+TAME = r"\x1b[2J\x9b1m\u202e\x00\r\x7f"
+
+
+def test_a_text_is_shown_as_what_it_is() -> None:
+    assert visible(f"a{EVIL}\n\tb") == f"a{TAME}\\n\\tb"
+    assert in_lines(f"a{EVIL}\n\tb") == f"a{TAME}\n\tb"
+    assert json.loads(in_json(json.dumps({EVIL: 1}, ensure_ascii=False))) == {EVIL: 1}
+    assert in_markdown("a <img src=x> [b](c) 1 < 2") == "a \\<img src=x> [b]\\(c) 1 < 2"
+
+
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+a", "-a", "@SUM(A1)", "'=x", "''-x", EVIL, f"={EVIL}", "a\nb", "", "it's"]
+)
+def test_no_cell_is_a_formula_and_each_comes_back(cell: str) -> None:
+    text = csv_text(("a", "b"), [(cell, 1.5)])
+    (row,) = from_csv(csv.DictReader(io.StringIO(text, newline="")))
+    assert row == {"a": cell, "b": "1.5"}
+    shown = str(in_csv(cell))
+    assert shown[:1] not in {*"=+-@"} and shown == in_lines(shown)
+
+
+@pytest.mark.parametrize("cell", ["-1", "+0.5", "-1e-9", "-.5", "-inf", "@UNKNOWN", -1, None, 0.5])
+def test_numbers_and_unknown_groups_stay(cell: object) -> None:
+    assert in_csv(cell) == cell
+
+
+def test_every_text_of_a_table() -> None:
+    table = Table(EVIL, (EVIL, "b"), ((EVIL, "1"),), (EVIL,), lead=(("NEXT", EVIL),), sees=EVIL)
+    for shown in (text_of(table), html_of(table), markdown(table)):
+        assert in_lines(shown) == shown and TAME in shown
+
+
+def test_errors_and_refusals() -> None:
+    assert "no dataset '\\x1b[2J'." in refuses("no dataset", "listwise", "-d", "\x1b[2J").err
+    refuses("holds a NUL character", "listwise", "-d", "a\0b")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def lines() -> object:
+        yield "a\n"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "report.html", lines())  # type: ignore[arg-type]
+    assert not [*tmp_path.iterdir()]
+
+
+def command(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = f'exec "$0" -m llmfair {" ".join(arguments)} {redirection}'
+    return subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "says"),
+    [
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        ("2>/dev/full", 0, ""),
+        (">/dev/full", 1, "Error: stdout cannot be written: No space left on device.\n"),
+    ],
+)
+def test_streams_that_are_closed_or_full(redirection: str, code: int, says: str) -> None:
+    found = command(redirection, "cache", "path")
+    assert found.returncode == code
+    assert found.stderr.startswith(says) and "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_all_is_imported_ends_the_command(number: signal.Signals) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Meanwhile:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == 'llmfair.cli.app': os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Meanwhile())\n"
+        "from llmfair.__main__ import main\n"
+        "main()\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "Stopped.\n")
+
+
+def test_a_signal_during_a_later_import_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Code:
+        co_filename = "<frozen importlib._bootstrap>"
+
+    class Frame:
+        f_code = Code()
+
+    caught: list[int] = []
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
+    try:
+        frame: FrameType = Frame()  # type: ignore[assignment]
+        app._terminate(signal.SIGTERM, frame)
+        assert not caught and not app._terminated
+        until = time.monotonic() + 5
+        while not caught and time.monotonic() < until:
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert caught == [signal.SIGTERM]
+
+
+def test_what_draws_takes_the_stream_as_it_is() -> None:
+    below = io.StringIO()
+    stream = printable.Printable(below, "stdout")
+    stream.writelines(["a\x1b", "b\n"])
+    stream.as_it_is.write("\x1b[1m")
+    assert below.getvalue() == "a\\x1bb\n\x1b[1m"
+    assert os.devnull and stream.encoding == below.encoding
