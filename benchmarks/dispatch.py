@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -93,7 +93,7 @@ def client(shape: Shape, port: int) -> dict[str, float]:
     from llmfair.records import Failure, Sampling
 
     backend = openai("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
-    asyncio.run(_warm(backend))  # what is loaded once is no part of a request
+    asyncio.run(warm(backend))  # what is loaded once is no part of a request
     asked = programs(shape)
     if shape.window:
         asked = iter(list(asked))  # an audit has its documents in memory, too
@@ -101,16 +101,16 @@ def client(shape: Shape, port: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", "benchmark", backend.identity)
         limits = Limits(shape.workers, max_wait=600)
-        before, started = _cpu(), time.perf_counter()
+        before, started = cpu_seconds(), time.perf_counter()
         for _, result in dispatch(asked, backend, journal, Sampling(), limits, progress):
             lost += isinstance(result, Failure)
-        found = {"wall": time.perf_counter() - started, "cpu": _cpu() - before}
+        found = {"wall": time.perf_counter() - started, "cpu": cpu_seconds() - before}
         answers = len(journal)
         journal.close()
     return found | {"lost": lost, "answers": answers, "calls": progress.calls, "peak": _peak()}
 
 
-async def _warm(backend: Any) -> None:
+async def warm(backend: Any) -> None:
     await backend.open()
     await backend.close()
 
@@ -181,9 +181,9 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
 
             await asyncio.gather(*(chain(number) for number in range(shape.chains)))
 
-    before, started = _cpu(), time.perf_counter()
+    before, started = cpu_seconds(), time.perf_counter()
     asyncio.run(run())
-    return {"wall": time.perf_counter() - started, "cpu": _cpu() - before, "peak": _peak()}
+    return {"wall": time.perf_counter() - started, "cpu": cpu_seconds() - before, "peak": _peak()}
 
 
 def package(shape: Shape, port: int) -> dict[str, float]:
@@ -206,9 +206,9 @@ def package(shape: Shape, port: int) -> dict[str, float]:
 
             await asyncio.gather(*(chain(number) for number in range(shape.chains)))
 
-    before, started = _cpu(), time.perf_counter()
+    before, started = cpu_seconds(), time.perf_counter()
     asyncio.run(run())
-    return {"wall": time.perf_counter() - started, "cpu": _cpu() - before, "peak": _peak()}
+    return {"wall": time.perf_counter() - started, "cpu": cpu_seconds() - before, "peak": _peak()}
 
 
 ROLES = {"client": client, "bare": bare, "package": package}
@@ -222,7 +222,7 @@ def _pace() -> float:
     return (time.thread_time() - started) / QUIET_SECONDS
 
 
-def _cpu() -> float:
+def cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -233,9 +233,9 @@ def _peak() -> float:
 
 
 @contextmanager
-def server(shape: Shape) -> Iterator[int]:
-    """A server of its own for a shape; yields its port."""
-    command = [sys.executable, "-m", "benchmarks.loopback", *arguments_of(shape.server)]
+def server(told: Mapping[str, object]) -> Iterator[int]:
+    """A server of its own, told these arguments; yields its port."""
+    command = [sys.executable, "-m", "benchmarks.loopback", *arguments_of(told)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         yield int(process.stdout.readline())
@@ -244,7 +244,7 @@ def server(shape: Shape) -> Iterator[int]:
 
 def run(role: str, shape: Shape) -> tuple[dict[str, float], dict[str, Any]]:
     """What a role measured of itself in a process of its own, and what the server counted."""
-    with server(shape) as port:
+    with server(shape.server) as port:
         command = [sys.executable, "-m", "benchmarks.dispatch", role, json.dumps(asdict(shape)), str(port)]
         environment = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)

@@ -1,7 +1,8 @@
 """A server of chat completions that costs little itself: `python -m benchmarks.loopback --latency 0.05`.
 
-Loopback only; prints its port, answers POST with an order of as many passages as `max_tokens` has room for, and GET
-with what it counted. Faults are drawn anew for each attempt; a 429 comes at once, a 500 after the delay. `--quota N`:
+Loopback only; prints its port, answers POST with an order of as many passages as `max_tokens` has room for (without it:
+as are numbered), or of the labels that it is constrained to with their log-probabilities, and GET with what it counted.
+Faults are drawn anew for each attempt; a 429 comes at once, a 500 after the delay. `--quota N`:
 N requests a minute, in a bucket as deep, refused beyond with the time until the next (`--silent`: without it). Ends
 when stdin does.
 """
@@ -23,6 +24,8 @@ from hashlib import blake2b
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 ROOM = re.compile(rb'"max_tokens":(\d+)')
+NUMBER = re.compile(rb"\[(\d{1,3})\]")
+CHOICE = re.compile(rb'"choice":(\[[^\]]*\])')
 SLOW_DOWN = b'{"error":{"message":"slow down","code":"rate_limit_exceeded"}}'
 
 
@@ -158,12 +161,27 @@ class Connection(asyncio.Protocol):
 
 
 def _completion(body: bytes, digest: bytes) -> bytes:
+    if choice := CHOICE.search(body):
+        shown = json.loads(choice[1])
+        labels = [shown[place] for place in _order(len(shown), digest)]
+        alternatives = [{"token": label, "logprob": -0.5 - k} for k, label in enumerate(labels)]
+        logprobs = {"content": [{**alternatives[0], "top_logprobs": alternatives}]}
+        return _document(body, digest, labels[0], 1, logprobs)
     room = ROOM.search(body)
-    n = max(2, (int(room[1]) - 16) // 8) if room else 2
-    order = list(range(1, n + 1))
+    n = max(2, *([(int(room[1]) - 16) // 8] if room else map(int, NUMBER.findall(body))))
+    order = _order(n, digest)
+    return _document(body, digest, " > ".join(f"[{place + 1}]" for place in order), 4 * n, None)
+
+
+def _order(n: int, digest: bytes) -> list[int]:
+    order = list(range(n))
     for place, byte in enumerate(digest[: n - 1]):  # enough chance for a benchmark
         other = place + byte % (n - place)
         order[place], order[other] = order[other], order[place]
+    return order
+
+
+def _document(body: bytes, digest: bytes, text: str, tokens: int, logprobs: object) -> bytes:
     document = {
         "id": digest.hex(),
         "object": "chat.completion",
@@ -175,14 +193,14 @@ def _completion(body: bytes, digest: bytes) -> bytes:
                 "index": 0,
                 "message": {
                     "role": "assistant",
-                    "content": " > ".join(f"[{item}]" for item in order),
+                    "content": text,
                     "refusal": None,
                 },
                 "finish_reason": "stop",
-                "logprobs": None,
+                "logprobs": logprobs,
             }
         ],
-        "usage": {"prompt_tokens": len(body) // 4, "completion_tokens": 4 * n, "total_tokens": 0},
+        "usage": {"prompt_tokens": len(body) // 4, "completion_tokens": tokens, "total_tokens": 0},
     }
     return json.dumps(document).encode()
 

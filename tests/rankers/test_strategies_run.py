@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,14 @@ import pytest
 import llmfair as api
 from llmfair.audits.listwise.settings import ListwiseSettings
 from tests.cli.command import kept, llmfair, ran, refuses
+from tests.shared import mockllm
 
 MODEL = ("-m", "fake:biased,listwise=-0.7,malformed=0.02")
 SMALL = ("-n", "6", "--conditions", "neutral", "--no-repeat", "--orders", "2")
 NAMES = ("windows", "pointwise", "pairwise-sort", "setwise", "first", "tournament")
+STRATEGIES = tuple(word for name in NAMES for word in ("--strategy", name))
+ONCE = ("-n", "6", "--no-repeat", "--orders", "1")
+NEUTRAL = ("--conditions", "neutral")
 
 
 @pytest.mark.whole
@@ -87,33 +93,101 @@ def test_answers_are_read_as_asked() -> None:
     refuses("reads no log-probabilities", "listwise", "--answers", "margin", "-n", "1")
 
 
+HEADER = "| model | nDCG@20 [95 %] | preference odds [95 %] | verdict | calls | tokens | seconds |"
+
+
 @pytest.mark.whole
 def test_a_report_has_all_strategies_in_one_table() -> None:
-    strategies = [word for name in NAMES for word in ("--strategy", name)]
-    ran(
-        "listwise",
-        "-m",
-        "fake:biased,listwise=-0.7,malformed=0",
-        "-n",
-        "6",
-        "--conditions",
-        "neutral",
-        *strategies,
-    )
-    runs = sorted(str(path) for path in Path("runs").iterdir())
-    assert len(runs) == len(NAMES)
-    (table,) = [
+    """A simulated model counts no tokens, and none are made up."""
+    ran("listwise", "-m", "fake:biased,listwise=-0.7,malformed=0", *ONCE, *NEUTRAL, *STRATEGIES)
+    rows = table_of_runs()
+    assert all(row.split(" | ")[-2] == "" for row in rows.values())
+
+
+def test_strategies_stand_side_by_side_under_one_prompt() -> None:
+    """Each run's verdict may speak of another prompt: then it names it."""
+    model = ("-m", "fake:biased,listwise=-0.5,prompt=1.5,malformed=0")
+    for name in ("windows", "pointwise"):
+        ran(
+            "listwise",
+            *model,
+            *ONCE,
+            "--conditions",
+            "neutral,male",
+            "--strategy",
+            name,
+            "-o",
+            name,
+            "--no-report",
+        )
+    table = next(
         part
-        for part in ran("report", *runs, "--format", "md").out.split("\n\n")
-        if part.startswith("| model | nDCG@20")
-    ]
-    assert table.splitlines()[0] == (
-        "| model | nDCG@20 [95 %] | preference odds [95 %] | verdict | calls | tokens | seconds |"
+        for part in ran("report", "windows", "pointwise", "--format", "md").out.split("\n\n")
+        if HEADER in part
     )
-    rows = table.splitlines()[2:]
-    assert len(rows) == len(NAMES) and all("[0." in row for row in rows)
-    assert any(row.startswith("| fake:biased,listwise=-0.7,malformed=0 setwise:c=4,k=20 |") for row in rows)
-    assert any(row.startswith("| fake:biased,listwise=-0.7,malformed=0 windows |") for row in rows)
+    for name, row in zip(("windows", "pointwise"), table.splitlines()[2:], strict=True):
+        results = kept("results", name)
+        (odds,) = [
+            one["value"]
+            for one in results["rows"]
+            if (one["measure"], one["condition"]) == ("PreferenceOdds", "neutral")
+        ]
+        assert f"| {odds:.3f} [" in row
+        assert (results["verdict"]["condition"] == "male") == ("(male) |" in row)
+    assert "(male) |" in table
+
+
+@pytest.mark.whole
+def test_a_server_that_only_ranks_has_its_row_for_every_strategy() -> None:
+    """One without log-probabilities of letters answers neither `first` nor yes or no: not assessable, and it says so."""
+    config = mockllm("config").MockConfig(latency_ms=0, policy="shuffle")
+    with mockllm("server").serve_in_thread(config) as server:
+        of_it = ("-m", "openai:mock", "--base-url", server.base_url)
+        assert llmfair("listwise", *of_it, *ONCE, *NEUTRAL, *STRATEGIES).code == 4
+    rows = table_of_runs()
+    assert all(int(row.split(" | ")[-2].replace(",", "")) > 1000 for row in rows.values())
+    unread = {
+        name for name, row in rows.items() if "undefined (no answer could be read) | not assessable" in row
+    }
+    assert unread == {"first", "pointwise"}
+
+
+def table_of_runs() -> dict[str, str]:
+    """The rows of the table of all runs by strategy, which say what results.json and manifest.json of each run hold."""
+    runs = sorted(path.name for path in Path("runs").iterdir())
+    (table,) = [part for part in ran("report", *runs, "--format", "md").out.split("\n\n") if HEADER in part]
+    lines = {
+        re.match(r"\| \S+(?: at \S+)? ([a-z-]+)", row)[1]: row  # type: ignore[index]
+        for row in table.splitlines()[2:]
+    }
+    assert table.splitlines()[0] == HEADER and {*lines} == {*NAMES}
+    for run in runs:
+        results, manifest = (
+            json.loads(Path("runs", run, f"{file}.json").read_text()) for file in ("results", "manifest")
+        )
+        row = lines[results["design"].get("strategy", "windows").partition(":")[0]].strip("| ").split(" | ")
+        figures = {
+            one["measure"]: one
+            for one in results["rows"]
+            if one["condition"] == "neutral" and one.get("group") in (None, "", "all")
+        }
+        for shown, measure in zip(row[1:3], ("nDCG@20", "PreferenceOdds"), strict=True):
+            told = [figures[measure][name] for name in ("value", "low", "high")]
+            numbers = [f"{one:.3f}" for one in told if one is not None]
+            assert re.findall(r"[\d.]+\d", shown) == numbers and shown.startswith("undefined") != bool(
+                numbers
+            )
+        tokens = manifest["prompt_tokens"] + manifest["completion_tokens"]
+        calls = sum(one["windows"] for one in results["answers"].values())
+        assert row[3:6] == [
+            results["verdict"]["status"],
+            f"{calls:,}",
+            f"{tokens:,}" if tokens else "",
+        ]
+        (one,) = manifest["invocations"]
+        began, ended = (datetime.fromisoformat(one[name]) for name in ("started", "ended"))
+        assert row[6] == f"{(ended - began).total_seconds():,.0f}"
+    return lines
 
 
 def test_no_next_step_asks_for_what_is_refused() -> None:

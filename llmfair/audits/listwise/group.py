@@ -19,26 +19,35 @@ def group_tables(group: Group) -> Iterator[Table]:
     rows = [(name, run) for name, runs in group.rows.items() for run in runs.values()]
     if len({run.settings.get("strategy", "windows") for _, run in rows}) < 2:
         return
+    asked = [run.results.design.conditions for _, run in rows]
+    common = next((one for one in asked[0] if all(one in others for others in asked)), None)
     header = ("model", f"{UTILITY} [95 %]", "preference odds [95 %]", "verdict", "calls", "tokens", "seconds")
-    cells = tuple((name, *_row(run)) for name, run in rows)
+    cells = tuple((name, *_row(run, common or run.results.design.conditions[0])) for name, run in rows)
     notes = (
-        "utility and odds are those of the prompt that the verdict speaks of; tokens as the server counts them (a "
-        "simulated model counts none: llmfair plan listwise estimates them); seconds of all commands on the run",
+        f"utility and odds under the {common} prompt"
+        if common
+        else "utility and odds under each run's first prompt",
+        "calls and tokens are those of all answers (what a strategy comes back to counts again, though it is asked "
+        "once), tokens as the server counts them (a simulated model counts none: llmfair plan listwise estimates "
+        "them); seconds are those of all commands",
     )
     yield Table(f"Ways of asking · {group.dataset}", header, cells, notes)
 
 
-def _row(run: AuditedRun) -> tuple[str, ...]:
+def _row(run: AuditedRun, condition: str) -> tuple[str, ...]:
+    """A run under this prompt; a verdict that speaks of another one names it."""
     results, manifest = run.results, RunDir(run.folder).read_manifest()
     assert isinstance(results, ListwiseResults)
-    condition = results.verdict.condition if results.verdict else None
-    condition = condition or results.design.conditions[0]
     figures = {row.measure: row for row in results.of_all() if row.condition == condition}
     tokens = manifest.prompt_tokens + manifest.completion_tokens
+    said = ""
+    if (verdict := results.verdict) is not None:
+        other = verdict.condition not in (None, condition)
+        said = verdict.status + f" ({verdict.condition})" * other
     return (
         cell(figures.get(UTILITY)),
         cell(figures.get(ODDS), results.band),
-        results.verdict.status if results.verdict else "",
+        said,
         f"{results.calls:,}",
         f"{tokens:,}" if tokens else "",
         f"{_seconds(manifest):,.0f}",
