@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from llmfair.errors import warn
+from llmfair.errors import RunConflict, warn
 
 UNLOCKABLE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 """What file systems say that have no locks, as some of networks do."""
@@ -32,3 +35,36 @@ def lock(file: int, path: Path, *, shared: bool = False, wait: bool = False) -> 
                 f"the file system of {path} has no locks ({error.strerror}): let no second command work there meanwhile"
             )
     return True
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds this lock file now."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return not lock(file, path.parent, shared=True)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def held(path: Path, what: Path, who: str) -> Iterator[None]:
+    """Holds `what` by a lock file, in which others read `who` does. Raises RunConflict where another process does."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(file, os.fstat(file).st_size)  # refused by what is no file
+    except OSError as error:
+        raise RunConflict(f"{path}: cannot be locked: {error.strerror}.", "remove it") from None
+    try:
+        if not lock(file, what):
+            holder = os.pread(file, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            raise RunConflict(
+                f"{what} is in use by {holder}.", "wait for it, or choose another --output folder"
+            )
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{who}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)

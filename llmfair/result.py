@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import kind_of, study_of
+from llmfair.csvfiles import read_csv
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Measurement
-from llmfair.rundir import COLUMNS, read_csv, with_factors
+from llmfair.rundir import COLUMNS, with_factors
 
 if TYPE_CHECKING:
     import pandas

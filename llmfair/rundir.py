@@ -13,23 +13,22 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from llmfair import former, locks, rights
-from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
+from llmfair import former, inputs, locks, rights
+from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
 from llmfair.jsonfiles import json_text, read_json
-from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest, read_named
-from llmfair.printable import from_csv, in_csv
+from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
+from llmfair.printable import in_csv
 from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
-T = TypeVar("T")
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
 JOURNAL = "journal.jsonl"
@@ -91,6 +90,10 @@ class RunDir:
         """The commands so far, as the manifest has them: a further one is noted behind them."""
         return list(read_json(self.manifest)["invocations"]) if self.manifest.exists() else []
 
+    def read_settings(self) -> RunSettings:
+        """What names the work of the folder. Raises UsageError."""
+        return self.read_manifest()
+
     def read_results(self) -> dict[str, Any]:
         """What `results.json` says, whatever wrote it. Raises UsageError where there is none that can be read."""
         if not self.results.exists():
@@ -103,7 +106,7 @@ class RunDir:
         return found
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        write_whole(self.path / name, [json_text(content)])
+        self._write(name, [json_text(content)])
 
     def write_files(self, files: Mapping[str, Contents]) -> None:
         """Writes the files of a run; rankings that an earlier invocation left and this one lacks are removed."""
@@ -112,8 +115,18 @@ class RunDir:
             if f"rankings/{stale.name}" not in files:
                 stale.unlink()
         for name, text in files.items():
-            (self.path / name).parent.mkdir(exist_ok=True)
-            write_whole(self.path / name, [text] if isinstance(text, str) else text)
+            self._write(name, [text] if isinstance(text, str) else text)
+
+    def _write(self, name: str, parts: Iterable[str]) -> None:
+        path = self.path / name
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, parts)
+        except OSError as error:
+            raise LlmfairError(
+                f"cannot write {path}: {error.strerror}.",
+                "every answer is kept; make room, or remove what is in its place, and repeat",
+            ) from None
 
     def drop_report(self) -> None:
         """Removes the page of earlier results, so that none contradicts those of now; it can be written anew."""
@@ -138,16 +151,9 @@ class RunDir:
                 f"cannot write the run folder {self.path}: permission denied.",
                 "choose another with --output or --runs-dir",
             )
-        if not self.manifest.exists():
-            derived = self.path.name.endswith(fingerprint(settings)[:6])
-            strangers = sorted(p.name for p in self.path.iterdir() if p.name != LOCK)
-            if strangers and not derived:
-                raise RunConflict(
-                    f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",
-                    "choose another --output folder",
-                )
+        theirs = self._settings_there(settings)
+        if theirs is None:
             return False
-        theirs = read_named(self.manifest, RunSettings).settings
         ours = json.loads(json.dumps(settings, default=str))
         before = {**ours, **(earlier or {})}
         different = sorted(
@@ -160,6 +166,31 @@ class RunDir:
                 "choose another --output folder, or leave --output out",
             )
         return True
+
+    def _settings_there(self, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What the manifest names; None where there is none, or one that is made anew of a journal beside it.
+
+        Who answered stands in the journal's first line, and an answer is found by all that was asked: the same
+        command goes on with all of them. Raises RunConflict for a folder of something else, UsageError.
+        """
+        journal = self.journal.is_file()
+        if not self.manifest.exists():
+            derived = self.path.name.endswith(fingerprint(settings)[:6])
+            strangers = sorted(p.name for p in self.path.iterdir() if p.name != LOCK)
+            if strangers and not derived and not journal:
+                raise RunConflict(
+                    f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",
+                    "choose another --output folder",
+                )
+            return None
+        try:
+            return self.read_settings().settings
+        except UsageError as damaged:
+            if not journal:
+                raise
+            set_aside(self.manifest)
+            warn(f"{damaged.message} It is set aside and made anew: the answers in {self.journal} are kept.")
+            return None
 
     def refuse_run(self) -> None:
         """Raises RunConflict where a run is kept: what is none never writes beside it."""
@@ -214,34 +245,16 @@ class RunDir:
 
     def is_locked(self) -> bool:
         """Whether a process works on the folder now."""
-        try:
-            lock = os.open(self.path / LOCK, os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            return not locks.lock(lock, self.path, shared=True)
-        finally:
-            os.close(lock)
+        return locks.is_held(self.path / LOCK)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the folder against a second process; the kernel lets go of it when this one dies."""
-        lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if not locks.lock(lock, self.path):
-                holder = os.pread(lock, 200, 0).decode("utf-8", "replace").strip() or "another process"
-                raise RunConflict(
-                    f"{self.path} is in use by {holder}.", "wait for it, or choose another --output folder"
-                )
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}, since {now()}\n".encode(), 0)
-            yield
-        finally:
-            os.close(lock)
+    def locked(self) -> AbstractContextManager[None]:
+        """Holds the folder against a second process. Raises RunConflict."""
+        who = f"process {os.getpid()} on {socket.gethostname()}, since {now()}"
+        return locks.held(self.path / LOCK, self.path, who)
 
 
 def _answers(journal: Path) -> int:
-    with journal.open("rb") as file:
+    with inputs.opened(journal) as file:
         return sum(b'"key":' in line for line in file)
 
 
@@ -278,28 +291,6 @@ def with_factors(
         [*row[:place], *(factors.get(row[place - 1], {}).get(name) for name in names), *row[place:]]
         for row in rows
     ]
-
-
-def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
-    """A file of a run folder, each line read by `of`, in order. Raises UsageError naming a line that is not `what`."""
-
-    def whole(row: dict[str, str]) -> T:
-        if None in (*row, *row.values()):  # so csv tells of fields too many, and too few
-            raise ValueError("its fields are not those of the header")
-        return of(row)
-
-    hint = "the command that began the run writes it anew"
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
-            found: list[T] = []
-            try:
-                found.extend(map(whole, former.rows(from_csv(rows))))
-            except (ValueError, KeyError, TypeError, csv.Error) as error:
-                raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", hint) from None
-            return found
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.", hint) from None
 
 
 def find_run(name: str, runs_dir: Path) -> RunDir:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import gzip
 import math
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -352,11 +353,16 @@ def write_whole(path: Path, lines: Iterable[str]) -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that is written beside and renamed, so that a half-written one is never read, nor fills a full disk."""
+    """A file that is written beside, to the disk itself, and renamed.
+
+    So a half-written one is never read, after a power cut neither, nor fills a full disk.
+    """
     beside = path.with_name(path.name + ".tmp")
     try:
         with beside.open("wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         beside.replace(path)
     except BaseException:
         with suppress(OSError):

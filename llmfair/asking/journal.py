@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair import secrets
+from llmfair.asking.journal_lines import COMPLETION_FIELDS, completion_of, row_of
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import (
@@ -25,7 +27,6 @@ from llmfair.records import (
     Completion,
     Expects,
     Failure,
-    Finish,
     Labels,
     Permutation,
     Request,
@@ -38,7 +39,6 @@ SHARED = "cache"
 """The source of an answer that another run was given."""
 _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
-_COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
 
 
 def request_key(
@@ -103,7 +103,7 @@ class Journal:
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = _opened(path)
         self._size = os.fstat(self._file).st_size
         if self._size:
             self._load(identity)
@@ -133,7 +133,7 @@ class Journal:
             "about": chat.about,
             "text": completion.text,
             "finish": completion.finish,
-            **{name: getattr(completion, name) for name in _COMPLETION_FIELDS},
+            **{name: getattr(completion, name) for name in COMPLETION_FIELDS},
             "source": source,
             "attempts": attempts,
             "at": datetime.now(UTC),
@@ -204,7 +204,7 @@ class Journal:
             header = file.readline()
             try:
                 found = json.loads(header)["identity"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, LookupError, TypeError, RecursionError):
                 raise RunConflict(
                     f"{self.path}:1: this is not the first line of a journal.",
                     "choose another --output folder, or --fresh to set this journal aside",
@@ -216,7 +216,7 @@ class Journal:
                 )
             offset = len(header)
             for number, line in enumerate(file, start=2):
-                row = _parse(line)
+                row = row_of(line)
                 if row is None:
                     self.skipped.append(number)
                 elif "key" in row and row["key"] not in self._offsets:
@@ -227,45 +227,21 @@ class Journal:
             self._size += os.write(self._file, b"\n")
 
 
+def _opened(path: Path) -> int:
+    """The file of a journal. Raises RunConflict where it is none."""
+    why = "no regular file"
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+        os.close(file)
+    except OSError as error:
+        why = str(error.strerror)
+    raise RunConflict(f"{path}: cannot be opened: {why}.", "choose another --output folder, or remove it")
+
+
 def _ends_with_newline(path: Path) -> bool:
     """Whether the file's last byte ends a line; a torn write does not."""
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-def completion_of(row: Mapping[str, Any]) -> Completion:
-    """The completion a journal row holds."""
-    known: dict[str, Any] = {name: row.get(name) for name in _COMPLETION_FIELDS}
-    known["seconds"] = known["seconds"] or 0.0
-    if known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
-        known["logprobs"] = {label: value for label, value in known["logprobs"].items() if value is not None}
-    return Completion(row["text"], Finish(row["finish"]), **known)
-
-
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The answers and failures of a journal in the order they were written; torn lines are left out."""
-    with path.open("rb") as file:
-        file.readline()
-        for line in file:
-            row = _parse(line)
-            if row is not None:
-                yield row
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """One row, or None for a line that a crash tore or somebody damaged."""
-    try:
-        row = decode(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict):
-        return None
-    if "key" in row and not (
-        isinstance(row["key"], str)
-        and isinstance(row.get("text"), str)
-        and row.get("finish") in Finish.__members__.values()
-        and isinstance(row.get("logprobs"), dict | None)
-    ):
-        return None
-    return row if "key" in row or "failure" in row else None

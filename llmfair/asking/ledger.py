@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
-from llmfair.errors import RunConflict
+from llmfair.errors import RunConflict, UsageError
+from llmfair.jsonfiles import read
 from llmfair.trec import write_whole
 
 FILE = "batches.json"
@@ -37,6 +38,13 @@ class Sent:
     status: str = "uploaded"
     answers: int | None = None
     journal: str = "journal.jsonl"
+
+
+@dataclass
+class _Batches:
+    """batches.json."""
+
+    batches: Sequence[Sent]
 
 
 class Ledger:
@@ -108,11 +116,9 @@ def read_sent(folder: Path) -> list[Sent]:
     if not path.exists():
         return []
     try:
-        return [Sent(**row) for row in json.loads(path.read_text("utf-8"))["batches"]]
-    except (OSError, ValueError, LookupError, TypeError):
-        raise RunConflict(
-            f"{path} cannot be read.", "remove it to ask the questions of open batches again"
-        ) from None
+        return list(read(path, _Batches).batches)
+    except UsageError as damaged:
+        raise RunConflict(damaged.message, "remove it to ask the questions of open batches again") from None
 
 
 def refuse_open(journal: Path) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmfair.errors import UsageError
-from llmfair.jsonfiles import AGAIN, typed
+from llmfair.jsonfiles import read_lines
 from llmfair.records import Document, Query
 
 TEXTS = "texts.jsonl"
@@ -23,15 +22,17 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class _QueryLine:
-    query_id: str
-    text: str
+class _Line:
+    """A query's text, or a document's title."""
 
+    query_id: str | None = None
+    text: str = ""
+    doc_id: str | None = None
+    title: str = ""
 
-@dataclass(frozen=True)
-class _TitleLine:
-    doc_id: str
-    title: str
+    def __post_init__(self) -> None:
+        if (self.query_id is None) is (self.doc_id is None):
+            raise ValueError("Object has to have either `query_id` or `doc_id`")
 
 
 def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iterator[str]:
@@ -46,24 +47,9 @@ def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iter
 
 def read_texts(folder: Path) -> Texts:
     """The texts of a run folder. Raises UsageError naming file, line and field."""
-    path, queries, titles = folder / TEXTS, {}, {}
-    if not path.is_file():
-        return Texts()
-    try:
-        lines = path.read_text("utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UsageError(f"{path}:{number}: cannot be read: {error}", AGAIN) from None
-        if isinstance(row, dict) and "query_id" in row:
-            query = typed(row, _QueryLine, f"{path}:{number}")
-            queries[query.query_id] = query.text
-        else:
-            document = typed(row, _TitleLine, f"{path}:{number}")
-            titles[document.doc_id] = document.title
-    return Texts(queries, titles)
+    path = folder / TEXTS
+    lines = [*read_lines(path, _Line)] if path.is_file() else []
+    return Texts(
+        {line.query_id: line.text for line in lines if line.query_id is not None},
+        {line.doc_id: line.title for line in lines if line.doc_id is not None},
+    )

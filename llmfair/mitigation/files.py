@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import json_text
+from llmfair.jsonfiles import json_text, read_json
 from llmfair.mitigation.results import MitigationResults
 from llmfair.mitigation.unmitigated import Orders
 from llmfair.records import Measurement
@@ -62,10 +61,9 @@ def write(
 
 def _earlier(folder: Path) -> set[str]:
     """The rankings that an earlier command left, as its results name them: nobody else's file is touched."""
-    path = folder / "results.json"
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(folder / "results.json")
         named = {name for one in found["remedies"] for name in one["rankings"] if found["task"] == TASK}
-    except (OSError, ValueError, KeyError, TypeError):
+        return {name for name in named if Path(name).parent == Path("rankings")}
+    except (UsageError, LookupError, TypeError):
         return set()
-    return {name for name in named if Path(name).parent == Path("rankings")}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
-from llmfair import former
-from llmfair.errors import UsageError
+from llmfair.csvfiles import query_figures
 from llmfair.metrics.base import plain_name
-from llmfair.printable import from_csv
 from llmfair.results import Results
 
 FURTHEST = 10
-HINT = "the command that began the run writes it anew"
 Values = Mapping[str, float]
 
 
@@ -98,22 +94,11 @@ def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
     )
 
 
-def read_csv(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a run folder's CSV file, none where it has no such file. Raises UsageError."""
-    if not path.is_file():
-        return
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            yield from former.rows(from_csv(csv.DictReader(file)))
-    except (OSError, ValueError, csv.Error) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
-
-
 def own_values(folder: Path, measure: str, conditions: Sequence[str]) -> dict[str, dict[str, float]]:
     """A measure's values of single queries: `{query_id: {condition: value}}`, undefined ones absent."""
     found: dict[str, dict[str, float]] = {}
     wanted = set(conditions)
-    for row in read_csv(folder / "per_query.csv"):
-        if row["measure"] == measure and row["condition"] in wanted and not row["group"] and row["value"]:
-            found.setdefault(row["query_id"], {})[row["condition"]] = float(row["value"])
+    for row in query_figures(folder):
+        if row.measure == measure and row.condition in wanted and not row.group and row.value is not None:
+            found.setdefault(row.query_id, {})[row.condition] = row.value
     return found

@@ -94,7 +94,7 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
         plots=section.plots,
         furthest=section.furthest,
         queries=queries_table(
-            folder, kind.condition, lambda row: names.get(row["condition"]), results, results.shown, exhibits
+            folder, kind.condition, lambda row: names.get(row.condition), results, results.shown, exhibits
         ),
         evidence=exhibits.evidence,
         method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),

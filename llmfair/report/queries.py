@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf, log
 from pathlib import Path
 
+from llmfair.csvfiles import QueryFigure, query_figures
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of
-from llmfair.report.furthest import read_csv
 from llmfair.report.tables import Column, LabelledResults, Table, filled, headings
 
 MOST = 2000
@@ -19,7 +19,7 @@ MOST = 2000
 def queries_table(
     folder: Path,
     condition: str,
-    named: Callable[[Mapping[str, str]], str | None],
+    named: Callable[[QueryFigure], str | None],
     results: LabelledResults,
     measures: Sequence[str],
     exhibits: Exhibits,
@@ -32,10 +32,9 @@ def queries_table(
     """
     wanted = {plain_name(measure): place for place, measure in reversed([*enumerate(measures)])}
     found: dict[tuple[str, str], dict[Column, float]] = {}
-    for row in read_csv(folder / "per_query.csv"):
-        if row["measure"] in wanted and row["value"] and (of := named(row)) is not None:
-            column = (row["measure"], row["group"])
-            found.setdefault((row["query_id"], of), {})[column] = float(row["value"])
+    for row in query_figures(folder):
+        if row.measure in wanted and row.value is not None and (of := named(row)) is not None:
+            found.setdefault((row.query_id, of), {})[row.measure, row.group] = row.value
     columns = sorted(
         {column for of_it in found.values() for column in of_it}, key=lambda one: (wanted[one[0]], one[1])
     )

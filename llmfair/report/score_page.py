@@ -53,7 +53,7 @@ def score_queries(folder: Path, results: ScoreResults, exhibits: Exhibits) -> Ta
     return queries_table(
         folder,
         "run",
-        lambda row: names.get((row["run"], row["condition"])),
+        lambda row: names.get((row.run, row.condition)),
         results,
         results.measures,
         exhibits,

@@ -13,7 +13,7 @@ from llmfair import registry
 from llmfair.audits.kind import found_of, kinds, studies, study_of
 from llmfair.audits.studies.study import Study
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import SCHEMA, read_json
+from llmfair.jsonfiles import SCHEMA, read, read_json
 from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.results import ProbeCounts, Results
 from llmfair.rundir import RunDir
@@ -144,19 +144,33 @@ def missing_of(status: str, results: Completeness, titles: Mapping[str, str]) ->
     return [*said, "the command that began the run completes it"] if said else []
 
 
+@dataclass(frozen=True)
+class _TrainingSettings:
+    max_prompts: int
+
+
+@dataclass(frozen=True)
+class _Training:
+    """split.json, as far as a report reads it."""
+
+    settings: _TrainingSettings
+
+
 def _trained(folder: Path) -> str:
     """How far the training of an adapter folder is. Raises UsageError."""
-    settings = read_json(folder / TRAINING, "the command that began the training writes it anew")["settings"]
+    settings = read(
+        folder / TRAINING, _Training, "the command that began the training writes it anew"
+    ).settings
     if not (folder / "pairs.jsonl").is_file():
         return "the base has not answered all pairs, nothing is trained"
     done = max(_prompts(folder / "training.jsonl"), default=0)
-    return f"{done:,} of up to {settings['max_prompts']:,} prompts are trained on, nothing is measured"
+    return f"{done:,} of up to {settings.max_prompts:,} prompts are trained on, nothing is measured"
 
 
 def _prompts(path: Path) -> Iterator[int]:
     """Prompts after each step of a training; a last line that was cut off is none."""
-    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+    for line in path.read_text("utf-8", "replace").splitlines() if path.is_file() else ():
         try:
             yield int(json.loads(line)["prompts"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             continue

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,12 +36,22 @@ from typing import Any
 
 from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
-from llmfair.errors import LlmfairError
-from llmfair.jsonfiles import json_text
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.jsonfiles import json_text, read_lines
+from llmfair.manifest import RunSettings, read_named
 from llmfair.rundir import RunDir
 from llmfair.trec import write_whole
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+
+
+@dataclass(frozen=True)
+class _Margins:
+    """A line of pairs.jsonl, as far as it is read again."""
+
+    pair_id: str
+    z1: float
+    z2: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,9 @@ class AdapterDir(RunDir):
     @property
     def manifest(self) -> Path:
         return self.path / "split.json"
+
+    def read_settings(self) -> RunSettings:
+        return read_named(self.manifest, RunSettings)
 
     @property
     def pairs(self) -> Path:
@@ -74,17 +88,12 @@ class AdapterDir(RunDir):
 
     def read_pairs(self) -> dict[str, tuple[float, float]]:
         """The base's margins of an earlier start, by pair id; none where it did not come so far."""
-        try:
-            lines = self.pairs.read_text("utf-8").split("\n")[:-1]
-        except FileNotFoundError:
+        if not os.path.lexists(self.pairs):
             return {}
         try:
-            rows = [json.loads(line) for line in lines]
-            return {row["pair_id"]: (float(row["z1"]), float(row["z2"])) for row in rows}
-        except (ValueError, KeyError, TypeError) as error:
-            raise LlmfairError(
-                f"{self.pairs} cannot be read: {error}.", "remove it; the pairs are asked again"
-            ) from None
+            return {row.pair_id: (row.z1, row.z2) for row in read_lines(self.pairs, _Margins)}
+        except UsageError as damaged:
+            raise LlmfairError(damaged.message, "remove it; the pairs are asked again") from None
 
     def write_pairs(self, text: str) -> None:
         write_whole(self.pairs, [text])

@@ -42,11 +42,13 @@ class TrainingLog:
     def lines(self) -> list[dict[str, Any]]:
         """All lines; one that was cut off in the writing is none."""
         found = []
-        for text in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
+        for text in self.path.read_text("utf-8", "replace").splitlines() if self.path.is_file() else ():
             try:
-                found.append(json.loads(text))
-            except ValueError:
+                line = json.loads(text)
+            except (ValueError, RecursionError):
                 continue
+            if isinstance(line, dict) and isinstance(line.get("step"), int):
+                found.append(line)
         return found
 
 
@@ -57,10 +59,15 @@ def last_checkpoint(folder: Path) -> Path | None:
         number = path.name.rpartition("-")[2]
         try:
             state = json.loads((path / _STATE).read_text("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         whole = all((path / name).is_file() for name in _NEEDED)
-        if whole and number.isdecimal() and state.get("global_step") == int(number):
+        if (
+            whole
+            and number.isdecimal()
+            and isinstance(state, dict)
+            and state.get("global_step") == int(number)
+        ):
             found.append((int(number), path))
     return max(found)[1] if found else None
 

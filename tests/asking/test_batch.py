@@ -292,7 +292,7 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
         for damaged in ("", "[]", '{"batches": [{"file": 1}]}'):
             Path("run", FILE).write_text(damaged)
             _, ended = run.ask(one)
-            assert isinstance(ended, RunConflict) and "cannot be read" in ended.message
+            assert isinstance(ended, RunConflict) and "run/batches.json: " in ended.message
         Path("run", FILE).write_text(books)
         assert len(run.all(one)["a"]) == 1 and len(server.batches) == 1
 

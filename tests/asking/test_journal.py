@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.journal import Journal, read_rows, request_key
+from llmfair.asking.journal import Journal, request_key
+from llmfair.asking.journal_lines import read_rows
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.records import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -13,8 +14,9 @@ import pytest
 
 from llmfair import former
 from llmfair.api import open_run
-from llmfair.errors import UsageError
-from tests.cli.command import llmfair
+from llmfair.errors import UsageError, warn
+from tests.cli.command import kept, llmfair, ran, refuses
+from tests.test_recorded import COMMANDS as COMMANDS_OF_RECORDED
 from tests.test_recorded import RECORDED
 
 HARMS: dict[str, Callable[[dict[str, Any], str], Any]] = {
@@ -162,19 +164,55 @@ def test_a_line_of_the_journal_that_is_none_of_the_audits(kind: str, harm: str) 
     head, first, *others = path.read_text().splitlines()
     lines = [head, json.dumps(JOURNAL[harm](json.loads(first))), *others]
     path.write_text("".join(f"{line}\n" for line in lines))
-    probe = None if harm == "of no probe" else json.loads(first)["probe"]
+    stranger = (
+        f"1 answer is of no probe of this audit and left out, that of {json.loads(first)['probe']!r} first"
+    )
+    told = stranger if harm == "about nothing" else "1 line cannot be read and left out, this one first"
     for command in (("runs", "show", "hurt", "--answers"), ("report", "hurt")):
+        warn.cache_clear()
         found = llmfair(*command)
-        assert found.code == 2, (command, found.err)
-        assert f"hurt/journal.jsonl: the line of probe {probe!r} is none of this audit's" in found.err
+        assert (found.code, "Traceback" in found.err) == (0, False), (command, found.err)
+        assert "hurt/journal.jsonl:" in found.err and told in found.err
 
 
-def test_a_failure_without_its_message() -> None:
+def test_a_failure_without_its_message_is_none() -> None:
     hurt("listwise", "results.json", lambda document: document)
     with Path("hurt", "journal.jsonl").open("a") as file:
         file.write('{"failure": "Rejected", "probe": "p"}\n')
-    found = llmfair("runs", "show", "hurt", "--failures")
-    assert found.code == 2 and "hurt/journal.jsonl: the line of probe 'p' is none" in found.err
+    assert ran("runs", "show", "hurt", "--failures", "--json").json["rows"] == []
+
+
+@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
+@pytest.mark.parametrize("manifest", ["", "{", "[]", None, '{"schema": 1, "settings": {}}'])
+def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> None:
+    """The same command makes it anew, and asks nothing."""
+    shutil.copytree(RECORDED / kind, "kept")
+    path = Path("kept", "manifest.json")
+    path.unlink() if manifest is None else path.write_text(manifest)
+    warn.cache_clear()
+    found = ran(*COMMANDS_OF_RECORDED[kind], "-o", "kept")
+    assert ("manifest.json" in found.err and "set aside" in found.err) is (manifest is not None)
+    assert kept("manifest", "kept")["calls"] == 0 and kept("manifest", "kept")["status"] == "complete"
+    aside = Path("kept", "manifest.1.json")
+    assert (aside.read_text() if aside.exists() else None) == manifest
+
+
+def test_a_manifest_is_made_anew_for_the_model_alone_that_answered() -> None:
+    shutil.copytree(RECORDED / "listwise", "kept")
+    Path("kept", "manifest.json").write_text("")
+    refuses("holds answers of", *COMMANDS_OF_RECORDED["listwise"], "-m", "fake:oracle", "-o", "kept", code=1)
+
+
+@pytest.mark.parametrize("file", ["journal.jsonl", ".lock", "metrics.csv", "texts.jsonl"])
+@pytest.mark.parametrize("what", ["folder", "pipe"])
+def test_what_is_no_file_is_named(file: str, what: str) -> None:
+    shutil.copytree(RECORDED / "listwise", "kept")
+    path = Path("kept", file)
+    path.unlink(missing_ok=True)
+    path.mkdir() if what == "folder" else os.mkfifo(path)
+    found = llmfair(*COMMANDS_OF_RECORDED["listwise"], "-o", "kept")
+    assert "unexpected" not in found.err
+    assert found.code == 0 or f"kept/{file}" in found.err
 
 
 @pytest.mark.whole  # every field, by every command

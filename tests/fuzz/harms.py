@@ -216,10 +216,13 @@ def harm(rng: random.Random, path: Path) -> str:
         how(path)
         return how.__name__
     content = path.read_bytes()
-    if rng.random() < 0.75 and (found := _structured(rng, path.suffix, content)) is not None:
-        how_called, harmed = found
-        path.write_bytes(harmed)
-        return how_called
+    if rng.random() < 0.75:
+        try:
+            if found := _structured(rng, path.suffix, content):
+                path.write_bytes(found[1])
+                return found[0]
+        except (ValueError, RecursionError, csv.Error):  # what an earlier harm left is neither
+            pass
     change = rng.choice(BYTES)
     path.write_bytes(change(rng, content))
     return change.__name__

@@ -253,11 +253,14 @@ def main() -> None:
         clean_environment(Path(scratch))
         began = time.monotonic()
         generator = import_module(f"tests.fuzz.{given.generator}")
-        found = list(of_cases(generator, numbers, given.seed, Path(scratch), given.seconds, not last))
+        found = []
+        for fault in of_cases(generator, numbers, given.seed, Path(scratch), given.seconds, not last):
+            found.append(fault)
+            if not given.json:
+                print(fault, flush=True)
     if given.json:
         print(json.dumps([asdict(fault) for fault in found]))
         return
-    print(*found, sep="\n")
     for what, times in Counter(fault.what for fault in found).most_common():
         print(f"{times:6,}  {what}")
     print(f"{len(numbers):,} cases, {len(found):,} faults, {time.monotonic() - began:.1f} s")

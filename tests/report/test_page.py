@@ -16,8 +16,9 @@ import pytest
 from llmfair.audits.commands import command_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
+from llmfair.csvfiles import query_figures
 from llmfair.pages import page_of
-from llmfair.report.furthest import Furthest, read_csv
+from llmfair.report.furthest import Furthest
 from llmfair.report.html import FOLDER, SCRIPT, page_html, rows_json
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
@@ -191,9 +192,9 @@ def test_every_query_has_a_row_for_each_condition_furthest_first(folder: Path) -
         assert all(one > other - 0.004 for one, other in pairwise(far))  # which were rounded
         titles = {"repeat": "repeat"}
         told = {(row[1], titles.get(row[2], row[2])): row[place] for row in table.rows}
-        for row in read_csv(here / "per_query.csv"):
-            if row["measure"] == column and (row["query_id"], row["condition"]) in told and row["value"]:
-                assert told[row["query_id"], row["condition"]] == f"{float(row['value']):.3f}"
+        for row in query_figures(here):
+            if row.measure == column and (row.query_id, row.condition) in told and row.value is not None:
+                assert told[row.query_id, row.condition] == f"{row.value:.3f}"
 
 
 def test_measured_runs_have_every_query_of_the_rankings_in_their_table(folder: Path, tmp_path: Path) -> None:
@@ -217,9 +218,9 @@ def test_ranks_are_drawn_from_the_order_that_the_model_was_given(folder: Path, n
     """The exposure ratio of the ranks drawn is that of the input."""
     here = run(folder, name)
     told = {
-        row["query_id"]: float(row["value"])
-        for row in read_csv(here / "per_query.csv")
-        if (row["condition"], row["measure"]) == ("initial", "ExpRatio")
+        row.query_id: row.value
+        for row in query_figures(here)
+        if (row.condition, row.measure) == ("initial", "ExpRatio") and row.value is not None
     }
     drawn = []
     for shown in furthest(here).queries:

@@ -10,14 +10,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from llmfair.asking.journal import read_rows
+from llmfair.asking.journal_lines import read_rows
+from llmfair.csvfiles import query_figures
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Conclusion
 from llmfair.results import Figure, absent_row
-from llmfair.rundir import RunDir, read_csv
+from llmfair.rundir import RunDir
 from llmfair.stats.paired import Change, change_by_query
 
 USELESS = (
@@ -100,11 +101,9 @@ class ComparedRun:
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
         """The queries' own values by measure and condition. Raises UsageError naming a line that cannot be read."""
         found: dict[tuple[str, str], dict[str, float]] = {}
-        for measure, condition, group, query_id, value in read_csv(
-            self.run.path / "per_query.csv", "a figure of a query", _value
-        ):
-            if value is not None and not group:
-                found.setdefault((measure, condition), {})[query_id] = value
+        for row in query_figures(self.run.path, needed=True):
+            if row.value is not None and not row.group:
+                found.setdefault((row.measure, row.condition), {})[row.query_id] = row.value
         return found
 
     @cached_property
@@ -126,11 +125,6 @@ class ComparedRun:
         """The figure of all queries, as the run's own table has it; one without a value where it has none."""
         found: Figure | None = self.results.by_condition().get((measure, condition))
         return found or absent_row(measure, condition)
-
-
-def _value(row: Mapping[str, str]) -> tuple[str, str, str, str, float | None]:
-    named = (row["measure"], row["condition"], row["group"], row["query_id"])
-    return *named, float(row["value"]) if row["value"] else None
 
 
 def headlines_of(measures: Sequence[Measure]) -> set[Measure]:

@@ -181,7 +181,7 @@ class Listwise(Kind):
         return group_tables(group)
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        from llmfair.asking.journal import completion_of
+        from llmfair.asking.journal_lines import completion_of
         from llmfair.rankers.strategy import strategy_of
 
         usual = {item.name: getattr(ListwiseSettings(), item.name) for item in fields(ListwiseSettings)}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from llmfair.csvfiles import number, read_csv
 from llmfair.records import Side
-from llmfair.rundir import csv_text, read_csv
+from llmfair.rundir import csv_text
 from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 COLUMNS = (
@@ -56,5 +57,5 @@ def _answer(row: dict[str, str], order: str) -> PairAnswer:
     return PairAnswer(
         winner=Side(winner) if winner else None,
         problem=problem or None,
-        margin=float(margin) if margin else None,
+        margin=number(margin) if margin else None,
     )

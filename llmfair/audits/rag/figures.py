@@ -12,9 +12,9 @@ from pathlib import Path
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
 from llmfair.audits.rag.results import Curve, RagResults
 from llmfair.audits.rag.tradeoff import OF_SLOTS
+from llmfair.csvfiles import query_figures
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, value_of
-from llmfair.report.furthest import read_csv
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.curves import Line, curves, scattered
 from llmfair.report.plots.looks import palette
@@ -82,18 +82,13 @@ def _disparities(results: RagResults, folder: Path) -> Iterator[Plot]:
         return
     measure, factors = tables[0].disparity, results.design.factors or {}
     values: dict[str, dict[str, list[float]]] = {}
-    for row in read_csv(folder / "per_query.csv"):
-        of = factors.get(row["condition"])
-        if (
-            row["measure"] != measure
-            or of is None
-            or of["alpha"] == DETERMINISTIC
-            or row["condition"] == GOLD
-        ):
+    for row in query_figures(folder):
+        of = factors.get(row.condition)
+        if row.measure != measure or of is None or of["alpha"] == DETERMINISTIC or row.condition == GOLD:
             continue
-        if row["value"] and not row["reason"]:
+        if row.value is not None and not row.reason:
             by = values.setdefault(of["retriever"], {})
-            by.setdefault(f"{of['alpha']:g}", []).append(float(row["value"]))
+            by.setdefault(f"{of['alpha']:g}", []).append(row.value)
     if values:
         retrievers = [one for one in results.tradeoff if one in values]
         alphas = sorted({alpha for by in values.values() for alpha in by}, key=float)

@@ -16,11 +16,12 @@ from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.observing import Credited, answered_queries, credited_outputs, kept_queries, observed
 from llmfair.audits.rag.policies import GOLD, Floats, Policies
 from llmfair.audits.rag.results import RagResults
+from llmfair.csvfiles import number, read_csv
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
-from llmfair.rundir import Contents, RunDir, csv_lines, read_csv
+from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.trec import Problems, read_qrels
 
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
@@ -100,9 +101,9 @@ def _samples(design: RagDesign, results: Mapping[str, Read], condition: Conditio
     yield "qid\tsample\tdocno\trank\tsim\trun_id\n"
     for query, read in kept_queries(design, results):
         lists = design.policies(query).drawn([condition], read.useful)[condition.name]
-        for number, doc_ids in enumerate(lists.elements()):
+        for drawn, doc_ids in enumerate(lists.elements()):
             for rank, doc_id in enumerate(doc_ids, start=1):
-                yield f"{query.query_id}\t{number}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
+                yield f"{query.query_id}\t{drawn}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
 
 
 # Read back
@@ -162,7 +163,7 @@ def _read_scores(run: RunDir) -> dict[str, tuple[tuple[str, ...], dict[str, Floa
     for retriever, query_id, doc_id, score in read_csv(
         run.path / SCORES,
         "a score",
-        lambda row: (row["retriever"], row["query_id"], row["doc_id"], float(row["score"])),
+        lambda row: (row["retriever"], row["query_id"], row["doc_id"], number(row["score"])),
     ):
         ids.setdefault(query_id, {})[doc_id] = None
         found.setdefault(query_id, {}).setdefault(retriever, []).append(score)
@@ -177,5 +178,5 @@ def _read_output(row: dict[str, str]) -> tuple[str, Shown, Credited]:
         None if items == NOBODY else frozenset(items.split())
         for items in (row["credited"], row.get(SUPPORTED, NOBODY))
     )
-    output = Credited(row["output"], float(row["utility"]), credited, supported)
+    output = Credited(row["output"], number(row["utility"]), credited, supported)
     return row["query_id"], tuple(row["doc_ids"].split()), output

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from llmfair.audits.refine.design import FAIR_QR, REFINED
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
+from llmfair.csvfiles import query_figures
 from llmfair.report.figures import value_of
-from llmfair.report.furthest import read_csv
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import COLORS, INK, LEGEND, Plot, below, clipped, folded, legend_height, tip
 from llmfair.report.plots.curves import Line, curves
@@ -116,9 +116,9 @@ def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], ax
 def topic_values(folder: Path, measure: str) -> dict[str, dict[str, float]]:
     """The measure's values by query and condition, of queries that have all."""
     found: dict[str, dict[str, float]] = {}
-    for row in read_csv(folder / "per_query.csv"):
-        if row["measure"] == measure and row["condition"] in STEPS and row["value"]:
-            found.setdefault(row["query_id"], {})[row["condition"]] = float(row["value"])
+    for row in query_figures(folder):
+        if row.measure == measure and row.condition in STEPS and row.value is not None:
+            found.setdefault(row.query_id, {})[row.condition] = row.value
     return {query: values for query, values in found.items() if len(values) == len(STEPS)}
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from llmfair import former
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
-from llmfair.asking.journal import completion_of, read_rows, request_key
+from llmfair.asking.journal import request_key
+from llmfair.asking.journal_lines import completion_of, read_rows
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of

@@ -12,10 +12,12 @@ from llmfair import secrets
 from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.limits import Progress
+from llmfair.audits.kind import results_of
 from llmfair.audits.versions import versions
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.jsonfiles import SCHEMA
 from llmfair.metrics.names import WITHDRAWN
+from llmfair.results import Requirement
 from llmfair.rundir import RunDir, now, set_aside
 
 
@@ -86,26 +88,26 @@ def refuse_fewer(journal: Journal, given: int) -> None:
 def superseded(folder: RunDir, measures: Collection[str], gates: Collection[str]) -> Iterator[str]:
     """What the results on disk say and those of a command with these measures and gates will not, in words."""
     try:
-        before = folder.read_results()
+        before = results_of(folder)
     except UsageError:  # none yet, or damaged: there is nothing to lose
         return
     path = folder.results
-    held = [name for name in before.get("measures", ()) if name.partition("(")[0].casefold() not in WITHDRAWN]
+    held = [name for name in before.measures if name.partition("(")[0].casefold() not in WITHDRAWN]
     if gone := [name for name in held if name not in measures]:
         yield (
             f"{path} and the CSV files held {', '.join(gone)} before, which this command does not measure; from the "
             f"same answers: llmfair score {folder.path} --measures {shlex.quote(gone[0])}"
         )
-    said = {one["require"]: one["holds"] for one in sorted(before.get("requirements", ()), key=_broken_last)}
+    said = {one.require: one.holds for one in sorted(before.requirements, key=_broken_last)}
     for text, holds in said.items():
         if text not in gates:
             met = "met" if holds else "not met"
             yield f"{path} said that --require {text} is {met}, which this command does not ask"
 
 
-def _broken_last(requirement: Mapping[str, Any]) -> bool:
+def _broken_last(requirement: Requirement) -> bool:
     """Of several conditions those that break a gate have the last word."""
-    return not requirement["holds"]
+    return not requirement.holds
 
 
 def charge(manifest: dict[str, Any], progress: Progress) -> None:

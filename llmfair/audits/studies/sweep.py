@@ -26,7 +26,6 @@ from llmfair.jsonfiles import SCHEMA, json_text, typed
 from llmfair.results import RunVerdict, in_order, plain
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, StudySettings
-from llmfair.trec import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,8 @@ def told(
         suites = [suite_of(one.setting, one.results or {"task": kind.name}, one.error) for one in tried]
         write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
     if output is not None:
-        RunDir(output).drop_report()
-        write_whole(output / "study.json", [json_text(found)])
-        write_whole(output / "study.csv", [csv_text(*study.lines(found))])
+        files = {"study.json": json_text(found), "study.csv": csv_text(*study.lines(found))}
+        RunDir(output).write_files(files)
     errors = []
     for one in tried:
         if one.error is not None:

@@ -1,0 +1,82 @@
+"""The lines of a journal: which are answers, which are failures, and which a crash tore or somebody damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from llmfair import inputs
+from llmfair.jsonbytes import decode
+from llmfair.records import Completion, Finish, Role
+
+COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """An answer, as far as anything reads it again."""
+
+    key: str
+    probe: str
+    text: str
+    finish: Finish
+    about: Mapping[str, Any]
+    chat: Sequence[tuple[Role, str]]
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    reasoning_tokens: float | None = None
+    cached_tokens: float | None = None
+    reasoning: str | None = None
+    logprobs: Mapping[str, float | None] | None = None
+    model: str | None = None
+    fingerprint: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class FailureLine:
+    """A probe that has no answer."""
+
+    failure: str
+    message: str
+    probe: str
+    at: str
+
+
+def row_of(line: bytes) -> dict[str, Any] | None:
+    """One line, or None for what is neither an answer nor a failure."""
+    from msgspec import ValidationError, convert
+
+    try:
+        row = decode(line)
+        convert(row, AnswerLine if isinstance(row, dict) and "key" in row else FailureLine)
+    except (ValueError, RecursionError, ValidationError):
+        return None
+    found: dict[str, Any] = row
+    return found
+
+
+def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str, Any]]:
+    """The answers and failures of a journal in the order they were written.
+
+    Lines that are neither are left out, and their numbers added to `damaged`.
+    """
+    with inputs.opened(path) as file:
+        file.readline()
+        for number, line in enumerate(file, start=2):
+            row = row_of(line)
+            if row is not None:
+                yield row
+            elif damaged is not None:
+                damaged.append(number)
+
+
+def completion_of(row: Mapping[str, Any]) -> Completion:
+    """The completion a journal row holds."""
+    known: dict[str, Any] = {name: row.get(name) for name in COMPLETION_FIELDS}
+    known["seconds"] = known["seconds"] or 0.0
+    if known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        known["logprobs"] = {label: value for label, value in known["logprobs"].items() if value is not None}
+    return Completion(row["text"], Finish(row["finish"]), **known)
