@@ -227,6 +227,7 @@ class CheckDocument(TypedDict):
     run: str
     answers: Count
     problems: list[str]
+    notes: list[str]
 
 
 class ModelCached(TypedDict):

@@ -174,6 +174,8 @@ def check(
     else:
         for line in found["problems"] or ["the journal is readable and its answers give what is on disk"]:
             print(line)
+        for line in found["notes"]:
+            print(line)
     if found["problems"]:
         raise typer.Exit(1)
 

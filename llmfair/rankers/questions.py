@@ -91,7 +91,7 @@ class Choice(Question):
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
         labels, logprobs = letters(n), completion.logprobs or {}
         order = by_margin(logprobs, labels) if completion.finish in ANSWERED else []
-        if order and sum(math.exp(logprobs[labels[place]]) for place in order) >= MOSTLY:
+        if order and math.fsum(math.exp(logprobs[labels[place]]) for place in order) >= MOSTLY:
             return first_of(order[0], n)
         said = self._said(completion, n)
         return first_of(order[0], n) if order and said.permutation is None else said

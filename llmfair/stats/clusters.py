@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ class Variance:
     @property
     def raw(self) -> float:
         """Singles less pairs plus triples, which may come out too small, even negative."""
-        return sum(value if len(ways) % 2 else -value for ways, value in self.components.items())
+        return fsum(value if len(ways) % 2 else -value for ways, value in self.components.items())
 
     @property
     def used(self) -> float:

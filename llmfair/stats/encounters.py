@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import fsum, sqrt
 
 Windows = Sequence[tuple[int, int]]
 """The windows [start, end) of one pass, in the order they are asked."""
@@ -76,5 +76,5 @@ def query_sd(lists: Sequence[Meeting], orders: int = 1, icc: float = 0.0, spread
     compared = [one for one in lists if one.comparisons()]
     if not compared:
         raise ValueError("no list has two items to compare")
-    shares = sum(one.share_variance(orders, icc) for one in compared) / len(compared)
+    shares = fsum(one.share_variance(orders, icc) for one in compared) / len(compared)
     return sqrt(LOGIT**2 * shares + spread**2)

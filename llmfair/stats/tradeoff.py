@@ -196,9 +196,9 @@ def welch_p(one: ArrayLike, other: ArrayLike) -> float | None:
     if min(len(a), len(b)) < 2:
         return None
     of_means = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
-    spread = sum(part**2 / (len(side) - 1) for part, side in zip(of_means, (a, b), strict=True))
-    degrees = sum(of_means) ** 2 / spread if spread else math.inf
-    return _two_sided(float(a.mean() - b.mean()), sum(of_means), degrees)
+    spread = math.fsum(part**2 / (len(side) - 1) for part, side in zip(of_means, (a, b), strict=True))
+    degrees = math.fsum(of_means) ** 2 / spread if spread else math.inf
+    return _two_sided(float(a.mean() - b.mean()), math.fsum(of_means), degrees)
 
 
 def paired_p(differences: ArrayLike) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from llmfair.audits.listwise.answers import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
+from llmfair.audits.runs.digits import agree
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategy import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side
@@ -287,3 +289,41 @@ def test_a_folder_of_data_is_told_how_its_files_are_written() -> None:
     assert (
         found.code == 2 and "datasets show" not in found.err and "queries.tsv: query_id<TAB>text" in found.err
     )
+
+
+def test_a_run_of_another_machine_is_compared_to_twelve_digits() -> None:
+    ran(*SMALL, "-o", "run")
+    assert ran("runs", "check", "run", "--json").json["notes"] == []
+    results, manifest = Path("run", "results.json"), Path("run", "manifest.json")
+    told = results.read_text()
+    number = next(one for one in re.findall(r"\d\.\d{15,}\b", told))
+    results.write_text(told.replace(number, repr(float(number) * (1 + 1e-14))))
+    assert (
+        "compared to 12 digits, as made on another processor: results.json" in ran("runs", "check", "run").out
+    )
+    known = kept("manifest", "run")
+    manifest.write_text(json.dumps({**known, "versions": {**known["versions"], "python": "3.99.0"}}))
+    here = known["versions"]["python"]
+    assert (
+        f"as made elsewhere (python 3.99.0 there, {here} here): results.json"
+        in ran("runs", "check", "run").out
+    )
+    results.write_text(told.replace(number, repr(float(number) * (1 + 1e-9))))
+    refused = llmfair("runs", "check", "run")
+    assert refused.code == 1 and "results.json does not follow" in refused.out
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ("a 0.1 b", "a 0.10000000000000002 b", True),
+        ('{"x": 1.0, "y": 0.0}', '{"x": 0.9999999999999999, "y": 1e-17}', True),
+        ("0.1", "0.1000000001", False),
+        ("x 0.1", "y 0.1", False),
+        ("1000000000000001", "1000000000000002", False),
+        ("0.1, 0.2", "0.1", False),
+        ("1e999", "1e999", True),
+    ],
+)
+def test_what_agrees_to_twelve_digits(first: str, second: str, alike: bool) -> None:
+    assert agree(first, second) == alike

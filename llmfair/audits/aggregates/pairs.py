@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import fsum
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate
     if counted is None or reason:
         return Estimate(None, None, None, 0, reason)
     found = estimate(formula, counted, level, formula.logarithmic)
-    consistent = sum(tally.consistent / tally.repeats for tally in tallies)
+    consistent = fsum(tally.consistent / tally.repeats for tally in tallies)
     if formula.demanding and consistent < FEWEST_CONSISTENT and found.low is not None:
         return replace(found, low=None, high=None, reason="too_few_consistent_pairs")
     if formula.demanding and found.low is not None and found.low == found.high:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, log, sqrt
+from math import ceil, fsum, inf, log, sqrt
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -125,7 +125,7 @@ class CountedLists:
         return len(self.meetings)
 
     def precision(self, orders: int, icc: float) -> Precision:
-        comparisons = sum(one.comparisons(orders) for one in self.meetings) / self.queries
+        comparisons = fsum(one.comparisons(orders) for one in self.meetings) / self.queries
         return Precision(comparisons, query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries))
 
 

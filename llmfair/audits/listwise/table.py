@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import fsum
 from typing import Any
 
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, WindowAnswers
@@ -312,7 +313,7 @@ def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
     omitted = sum(condition.omitted.items for condition in answers.values())
     if omitted:
         protected = sum(condition.omitted.protected for condition in answers.values())
-        expected = sum(condition.omitted.protected_expected for condition in answers.values())
+        expected = fsum(condition.omitted.protected_expected for condition in answers.values())
         notes.append(
             f"items missing from answers: {omitted:,}, {protected:,} of them protected ({expected:.0f} expected by "
             "chance)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import fsum
 from typing import Annotated, Literal, Self
 
 from msgspec import Meta
@@ -104,7 +105,7 @@ class CellShares:
 
     def of(self, *names: str) -> float:
         """The share of these cells together."""
-        return float(sum(getattr(self, name) for name in names))
+        return fsum(getattr(self, name) for name in names)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.lists import earlier_lists_identity
+from llmfair.audits.runs.digits import DIGITS, agree, elsewhere
 from llmfair.audits.runs.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.audits.texts import TEXTS
@@ -34,13 +35,15 @@ from llmfair.steps import Unanswered, drive
 def check_run(run: RunDir) -> dict[str, Any]:
     """Replays a run from its journals alone and compares every file; `problems` says what does not fit.
 
+    `notes`: what does but for the last digits of numbers, as on another machine.
+
     Raises UsageError without a manifest, Incomplete when the journals do not answer every chat.
     """
     manifest = run.read_manifest()
     given = manifest.stage_answers
     gone = [one.name for one in run.journals(manifest) if one == run.journal or given.get(one.stem)]
     if gone := [name for name in gone if not (run.path / name).is_file()]:
-        return {"answers": 0, "problems": [f"{name} is missing" for name in gone]}
+        return {"answers": 0, "problems": [f"{name} is missing" for name in gone], "notes": []}
     kind = kind_in(run.manifest, manifest.task)
     settings = kind.settings.from_flags(manifest.flags, run.manifest)
     design = kind.design(settings, Subject(manifest.model))
@@ -58,7 +61,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     if [stage.name for stage in design.stages()] != list(manifest.stages):
         problems.append("what is asked, stage by stage, is not what it was at the time of the run")
     if problems:
-        return {"answers": 0, "problems": problems}
+        return {"answers": 0, "problems": problems, "notes": []}
 
     # Who answered is on record; the models themselves need not be there any more.
     asked = [NoBackend(known["identity"], reads_about=manifest.simulated)]
@@ -76,15 +79,24 @@ def check_run(run: RunDir) -> dict[str, Any]:
         )
     if others := _otherwise(run, design):
         problems.append(others)
-        return {"answers": answers, "problems": problems}
+        return {"answers": answers, "problems": problems, "notes": []}
+    rounded = list[str]()
     for name, contents in design.outcome(_called(run), found.results, found.failures).files.items():
         path, text = run.path / name, "".join(contents)
         if not path.is_file():
             if name != TEXTS:  # which older versions did not write
                 problems.append(f"{name} is missing")
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace") and not _grown(path, text):
-            problems.append(f"{name} does not follow from the journal's answers")
-    return {"answers": answers, "problems": problems}
+            kept = path.read_text("utf-8", errors="surrogateescape")
+            if agree(kept, text.encode("utf-8", "backslashreplace").decode()):
+                rounded.append(name)
+            else:
+                problems.append(f"{name} does not follow from the journal's answers")
+    notes = []
+    if rounded:
+        where = elsewhere(manifest.versions)
+        notes = [f"compared to {DIGITS} digits, as made {where}: {', '.join(rounded)}"]
+    return {"answers": answers, "problems": problems, "notes": notes}
 
 
 def _otherwise(run: RunDir, design: Design[Any]) -> str:

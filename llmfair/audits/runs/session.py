@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from math import fsum
 from typing import Any
 
 from llmfair import secrets
@@ -126,4 +127,4 @@ def charge(manifest: dict[str, Any], progress: Progress) -> None:
     }
     manifest["invocations"][-1] |= facts
     known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
-    manifest |= {**facts, "cost": sum(known) if known else None}
+    manifest |= {**facts, "cost": fsum(known) if known else None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from math import fsum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ class Spending:
             raise
         finally:
             self.calls += sum(progress.calls for progress in begun)
-            self.cost += sum(progress.cost or 0.0 for progress in begun)
+            self.cost += fsum(progress.cost or 0.0 for progress in begun)
 
     def _left(self, settings: S, subject: Subject) -> S:
         calls, cost = settings.max_calls, settings.max_cost
