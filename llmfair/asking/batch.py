@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
 
 MOST_ROUNDS = 3
+LONGEST_BATCH = 26 * 3600.0
+"""Seconds without a batch that ends: they have 24 hours."""
 FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5
 """Seconds between looks at a batch, at first and at most, and by how much they grow."""
 
@@ -211,14 +213,21 @@ class _Asking(Generic[B]):
     def _collect(self) -> None:
         """Waits until at least one batch has ended, and files its answers."""
         told: dict[str, str] = {}
-        wait, heard = FIRST_POLL, time.monotonic()
+        wait, began = FIRST_POLL, time.monotonic()
+        heard = began
         while True:
-            ended = False
+            ended, left = False, LONGEST_BATCH - (time.monotonic() - began)
+            if left < 0:
+                raise Unavailable(
+                    f"no batch has ended within {LONGEST_BATCH / 3600:.0f} hours.",
+                    "the same command collects",
+                )
             for one in self.ledger.open:
                 try:
                     batch = self.server.state(str(one.batch_id))
                 except Unavailable:
-                    if time.monotonic() - heard > self.limits.max_wait:
+                    left = min(left, heard + self.limits.max_wait - time.monotonic())
+                    if left < 0:
                         raise
                     continue
                 heard = time.monotonic()
@@ -234,7 +243,7 @@ class _Asking(Generic[B]):
                     ended = True
             if ended:
                 return
-            time.sleep(wait)
+            time.sleep(min(wait, max(0.0, left)))
             wait = min(wait * GROWTH, LONGEST_POLL)
 
     def _read(self, one: Sent, batch: B) -> None:
@@ -242,7 +251,7 @@ class _Asking(Generic[B]):
         if batch.status == "failed":
             self.ledger.close(one, answers=0)
             raise self.server.refusal(batch)
-        lines, keys = self.server.answers(batch), self.ledger.keys[one.file]
+        lines, keys = self.server.answers(batch, one.lines), self.ledger.keys[one.file]
         found, errors = 0, list[BackendError | UsageError]()
         for request in self._pending():
             if request.key not in keys:

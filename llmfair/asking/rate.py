@@ -243,8 +243,13 @@ class Adaptive:
         self._cool_until = 0.0
         self._told: Bucket | None = None
 
-    def told(self, rate: float) -> None:
-        """The server says that it will take so many requests a second."""
+    def told(self, rate: float | None) -> None:
+        """The server says that it will take so many requests a second; None: nothing to go by."""
+        if rate is None:
+            if self._told is not None:
+                self.slots.requests.remove(self._told)
+                self._told = None
+            return
         if self._told is None:
             self._told = Bucket(rate)
             self.slots.requests.append(self._told)

@@ -58,12 +58,12 @@ class Retries:
         asked = failure.retry_after or 0.0
         if left < 0:
             raise Unavailable(
-                f"rate limited for {self.max_wait:.0f} s without one answer.",
+                f"rate limited (429) for {self.max_wait:.0f} s without one answer.",
                 "try later; the same command continues",
             )
         if asked > left:
             raise Unavailable(
-                f"the server asks to wait {asked:,.0f} s, and --max-wait leaves {left:,.0f} s of them.",
+                f"the server asks to wait {asked:,.0f} s (429), and --max-wait leaves {left:,.0f} s of them.",
                 "try later, or wait with a longer --max-wait; the same command continues",
             )
         return max(asked, self._growing(attempts, FIRST_WAIT_REFUSED))

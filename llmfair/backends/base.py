@@ -128,8 +128,8 @@ class BatchServer(Protocol[B]):
         """How far it is, for a person who waits."""
         ...
 
-    def answers(self, batch: B) -> Mapping[str, bytes]:
-        """The lines that came back, by key."""
+    def answers(self, batch: B, lines: int) -> Mapping[str, bytes]:
+        """The lines that came back of so many, by key."""
         ...
 
     def read(self, line: bytes, request: Request) -> Completion:

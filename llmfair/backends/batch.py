@@ -6,14 +6,23 @@ of single requests, so that both roads give equal answers.
 
 from __future__ import annotations
 
+import re
+import socket
+import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.chat_completions import UNPARSEABLE, error_of
+from llmfair.backends.bounded import Bounds
+from llmfair.backends.chat_completions import UNPARSEABLE, error_of, nature_of
 from llmfair.backends.openai import OpenAI
+from llmfair.backends.posting import ReplyTooLong
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Request
@@ -21,17 +30,40 @@ from llmfair.records import Completion, Request
 if TYPE_CHECKING:
     from openai import APIStatusError
     from openai import OpenAI as Client
-    from openai.types import Batch, FileObject
+    from openai.types import Batch as Told
 
 T = TypeVar("T")
 
+_ID = re.compile(r"[\w.:=+~@-]{1,2000}", re.ASCII)  # which stands in addresses, and on a terminal
+_KEY = re.compile(rb'"custom_id"\s*:\s*"([\w-]+)"', re.ASCII)
+_LOST: Mapping[type[BaseException], str] = {
+    ssl.SSLError: "no secure connection to {server} (certificate or protocol)",
+    socket.gaierror: "the name of {server} cannot be resolved",
+    ConnectionRefusedError: "connection refused by {server}",
+    TimeoutError: "no answer from {server} within {seconds:g} s",
+    zlib.error: "the reply of {server} cannot be unpacked: it is not in the encoding that it names",
+}
 MOST_LINES = 50_000
 MOST_BYTES = 200 * 10**6
 ENDED = {"completed", "failed", "expired", "cancelled"}
+RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
+MOST_LISTED = 10_000
+"""Batches that are looked through for one; a list without an end is of no server that is well."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 RETRIES_BEFORE_SUCCESS = 3
 SETTLE_SECONDS = 5.0
 """How long a batch may take to show in the list of all, after its creation was asked for."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a server tells of a batch; the files are of errors and of answers, as far as there are any."""
+
+    id: str
+    status: str
+    file_ids: tuple[str, ...]
+    counts: Mapping[str, object]
+    errors: Sequence[Mapping[str, Any]]
 
 
 class Batches:
@@ -44,19 +76,17 @@ class Batches:
     def __init__(self, backend: OpenAI, retries: int, max_wait: float) -> None:
         self.backend, self.retries, self.max_wait = backend, retries, max_wait
         self.identity, self.name = backend.identity, backend.server
-        self._made: Client | None = None
         self._answered = False
+        self._bounds = Bounds(backend.options.timeout, backend.options.max_reply)
 
-    @property
+    @cached_property
     def _client(self) -> Client:
         """Made on first use, since a run that has all its answers needs no key. Raises MissingKey."""
-        if self._made is None:
-            self._made = self.backend.client()
-        return self._made
+        return self.backend.client(self._bounds)
 
     def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
+        if "_client" in vars(self):
+            self._client.close()
 
     def line(self, request: Request) -> bytes:
         """A request as a line of a file; its answer comes back under the request's key."""
@@ -65,11 +95,12 @@ class Batches:
 
     @staticmethod
     def key_of(line: bytes) -> str | None:
-        """The key a line was sent under; None for one that does not say."""
+        """The key a line was sent under, also of a line that is no JSON further on; None for one that does not say."""
         try:
             key = decode(line)["custom_id"]
         except UNPARSEABLE:
-            return None
+            said = _KEY.search(line)
+            key = said[1].decode() if said else None
         return key if isinstance(key, str) else None
 
     @staticmethod
@@ -91,7 +122,8 @@ class Batches:
 
         def send(attempt: int) -> str:
             with path.open("rb") as file:
-                return _id_of(self._client.files.create(file=(path.name, file), purpose="batch"))
+                made = self._client.files.create(file=(path.name, file), purpose="batch")
+                return _id(made.to_dict(warnings=False))
 
         return self._patiently(send)
 
@@ -104,10 +136,11 @@ class Batches:
 
         def make(attempt: int) -> Batch:
             made = self._find(input_file_id) if perhaps_made or attempt else None
-            made = made or self._client.batches.create(
-                completion_window="24h", endpoint="/v1/chat/completions", input_file_id=input_file_id
+            return made or self._read_batch(
+                self._client.batches.create(
+                    completion_window="24h", endpoint="/v1/chat/completions", input_file_id=input_file_id
+                )
             )
-            return _checked(made)
 
         return self._patiently(make)
 
@@ -115,7 +148,10 @@ class Batches:
         """The batch as it is now."""
 
         def look(attempt: int) -> Batch:
-            return _checked(self._client.batches.retrieve(batch_id))
+            found = self._read_batch(self._client.batches.retrieve(batch_id))
+            if found.id != batch_id:
+                raise Transient(f"{self.backend.server} tells of another batch than {batch_id}")
+            return found
 
         return self._patiently(look, batch_id)
 
@@ -124,18 +160,21 @@ class Batches:
 
     def words(self, batch: Batch) -> str:
         """A batch's status and counts."""
-        counts = batch.request_counts
-        if counts is None or not counts.total:
-            return str(batch.status)
-        failed = f", {counts.failed:,} failed" if counts.failed else ""
-        return f"{batch.status}, {counts.completed:,} of {counts.total:,} answered{failed}"
+        total, completed, failed = (
+            count if type(count) is int else 0
+            for count in map(batch.counts.get, ("total", "completed", "failed"))
+        )
+        if not total:
+            return batch.status
+        return (
+            f"{batch.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
+        )
 
-    def answers(self, batch: Batch) -> dict[str, bytes]:
-        """The lines that came back, by key, from output and error file in whatever order; `read` reads one."""
+    def answers(self, batch: Batch, lines: int) -> dict[str, bytes]:
+        """The lines that came back of so many, by key, from both files in whatever order; `read` reads one."""
         found: dict[str, bytes] = {}
-        for file_id in (batch.error_file_id, batch.output_file_id):
-            if file_id:
-                found |= self._lines(file_id, batch.id)
+        for file_id in batch.file_ids:
+            found |= self._lines(file_id, batch.id, lines)
         return found
 
     def read(self, line: bytes, request: Request) -> Completion:
@@ -156,32 +195,42 @@ class Batches:
                 raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
             return self.backend.read(status, {}, reply, request)
         except UNPARSEABLE:
-            raise Transient(f"{self.backend.server} answers it with something else") from None
+            raise Transient(
+                f"{self.backend.server} answers it with something else ({nature_of(line)})"
+            ) from None
 
     def refusal(self, batch: Batch) -> Rejected:
         """Why a batch failed as a whole: the error of its first line."""
-        errors = (batch.errors.data if batch.errors else None) or []
-        first = min(errors, key=lambda error: error.line or 0, default=None)
         hint = "once the cause is mended, the same command submits it again"
-        if first is None:
+        if not batch.errors:
             return Rejected(f"{self.backend.server} refuses {batch.id} and says nothing of why.", hint)
-        if first.code == "token_limit_exceeded":
+        line, first = min(
+            ((at if type(at := error.get("line")) is int else 0, error) for error in batch.errors),
+            key=lambda found: found[0],
+        )
+        if first.get("code") == "token_limit_exceeded":
             hint = (
                 "let other batches end, or submit less at a time with --max-calls; the same command continues"
             )
-        where = f" at line {first.line}" if first.line else ""
-        says = self.backend.quote({"message": first.message})
-        return Rejected(f"{self.backend.server} refuses {batch.id}{where}{says}.", hint)
+        where = f" at line {line}" if line else ""
+        return Rejected(f"{self.backend.server} refuses {batch.id}{where}{self.backend.quote(first)}.", hint)
 
-    def _lines(self, file_id: str, batch_id: str) -> dict[str, bytes]:
-        """The lines of a file by key; what is no file of lines at all must not pass for one without answers."""
+    def _lines(self, file_id: str, batch_id: str, lines: int) -> dict[str, bytes]:
+        """The lines of a file by key; what is no file of lines at all must not pass for one without answers.
+
+        A key that comes with two different lines has none: nobody knows whose they are.
+        """
 
         def read(attempt: int) -> dict[str, bytes]:
-            content = self.backend.without_secrets(self._client.files.content(file_id).content)
-            found = {key: line for line in content.split(b"\n") if (key := self.key_of(line))}
-            if content.strip() and b'"custom_id"' not in content:
+            with self._bounds.longest(lines * self.backend.options.max_reply):
+                content = self.backend.without_secrets(self._client.files.content(file_id).content)
+            found, twice = dict[str, bytes](), set[str]()
+            for line in content.split(b"\n"):
+                if (key := self.key_of(line)) and found.setdefault(key, line) != line:
+                    twice.add(key)
+            if content.strip() and not found:
                 raise ValueError(file_id)
-            return found
+            return {key: line for key, line in found.items() if key not in twice}
 
         return self._patiently(read, batch_id)
 
@@ -189,16 +238,33 @@ class Batches:
         """The batch over a file, if there is one; no second batch is ever made of a file."""
         for pause in (0.0, SETTLE_SECONDS):
             time.sleep(pause)
-            for batch in self._client.batches.list(limit=100):
+            for batch in islice(self._client.batches.list(limit=100), MOST_LISTED):
                 if batch.input_file_id == input_file_id:
-                    return batch
+                    return self._read_batch(batch)
         return None
+
+    def _read_batch(self, found: Told) -> Batch:
+        """What the server tells of a batch. Raises Transient, or what is UNPARSEABLE for what is none."""
+        told = found.to_dict(warnings=False)
+        status, files = told.get("status"), (told.get("error_file_id"), told.get("output_file_id"))
+        if status not in ENDED | RUNNING:
+            named = f"the status {str(status)[:40]!r}, which batches do not have" if status else "no status"
+            raise Transient(f"{self.backend.server} gives {_id(told)} {named}")
+        counts, errors = told.get("request_counts"), told.get("errors")
+        rows = errors.get("data") if isinstance(errors, dict) else None
+        return Batch(
+            _id(told),
+            str(status),
+            tuple(file_id for file_id in files if isinstance(file_id, str) and _ID.fullmatch(file_id)),
+            counts if isinstance(counts, dict) else {},
+            [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [],
+        )
 
     def _patiently(self, call: Callable[[int], T], batch_id: str = "") -> T:
         """What `call(attempt)` returns, tried again while its failure may pass; `batch_id` is what it is about."""
         import openai
 
-        attempt = 0
+        attempt, waited = 0, 0.0
         while True:
             failure: Exception
             try:
@@ -207,33 +273,47 @@ class Batches:
                 return found
             except openai.APIStatusError as error:
                 failure = self._failure(error, batch_id)
-            except openai.APITimeoutError:
-                failure = Transient(f"no answer from {self.backend.server}")
-            except openai.APIConnectionError:
-                failure = Transient(f"no connection to {self.backend.server}")
-            except (
-                ValueError,
-                AttributeError,
-            ):  # the package reads any body; of broken JSON it raises its parser's
-                failure = Transient(f"{self.backend.server} answers with something else")
+            except (openai.APIConnectionError, ReplyTooLong, TimeoutError, zlib.error) as error:
+                failure = self._lost(error)
+            except Transient as error:
+                failure = error
+            except UNPARSEABLE:  # the package reads any body; of broken JSON it raises its parser's
+                nature = nature_of(self._bounds.last)
+                failure = Transient(f"{self.backend.server} answers with something else ({nature})")
             # Out here, since the package's exceptions can hold the request's headers.
             if isinstance(failure, LlmfairError):
                 raise failure
             allowed = self.retries if self._answered else min(RETRIES_BEFORE_SUCCESS, self.retries)
             if attempt >= allowed:
-                cause = failure.cause if isinstance(failure, Transient) else "the rate is limited"
+                cause = failure.cause if isinstance(failure, Transient) else "the rate is limited (429)"
                 raise Unavailable(
                     f"no answer after {attempt + 1} attempts: {cause}.",
                     "check the server; the same command continues",
                 )
             asked = (failure.retry_after or 0.0) if isinstance(failure, RateLimited) else 0.0
-            if asked > self.max_wait:
+            waited += asked
+            if waited > self.max_wait:
                 raise Unavailable(
-                    f"{self.backend.server} asks to wait {asked:,.0f} s, longer than --max-wait.",
+                    f"{self.backend.server} asks to wait {asked:,.0f} s (429), longer than --max-wait.",
                     "try later, or wait with a longer --max-wait; the same command continues",
                 )
             time.sleep(max(asked, min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT)))
             attempt += 1
+
+    def _lost(self, error: BaseException) -> Rejected | Transient:
+        """Why there was no reply."""
+        server, causes = self.backend.server, [error]
+        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+            causes.append(cause)
+        for kind, words in _LOST.items():
+            if any(isinstance(cause, kind) for cause in causes):
+                return Transient(words.format(server=server, seconds=self.backend.options.timeout))
+        names = {type(cause).__name__ for cause in causes}
+        if any(isinstance(cause, ReplyTooLong) for cause in causes):
+            return self.backend.too_long(self._bounds.most)
+        if "RemoteProtocolError" in names:
+            return Transient(f"the reply of {server} breaks off or is no HTTP")
+        return Transient(f"{'no' if 'ConnectError' in names else 'lost the'} connection to {server}")
 
     def _failure(self, error: APIStatusError, batch_id: str) -> LlmfairError | RateLimited | Transient:
         server, status = self.backend.server, error.status_code
@@ -250,16 +330,9 @@ class Batches:
         return self.backend.failure(status, error.response.headers, error_of(error.response.content))
 
 
-def _checked(batch: Batch) -> Batch:
-    """A batch that has an id and a status. Raises ValueError, AttributeError for a reply that is something else."""
-    _id_of(batch)
-    if not isinstance(batch.status, str):
-        raise ValueError(batch)
-    return batch
-
-
-def _id_of(thing: FileObject | Batch) -> str:
-    """The id of what a server made. Raises ValueError, AttributeError for a reply that is something else."""
-    if not isinstance(thing.id, str):
-        raise ValueError(thing)
-    return thing.id
+def _id(told: Mapping[str, object]) -> str:
+    """The id of what a server made. Raises ValueError for what cannot be one."""
+    found = told.get("id")
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise ValueError(found)
+    return found

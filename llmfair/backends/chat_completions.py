@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from llmfair.backends.grammar import permutation_grammar
@@ -72,10 +73,12 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
     return {label: math.log(share) for label, share in found.items() if 0 < share < math.inf}
 
 
-def read_completion(document: Mapping[str, Any], expects: Expects, seconds: float = 0.0) -> Completion:
+def read_completion(
+    document: Mapping[str, Any], expects: Expects, seconds: float = 0.0, margins: bool = False
+) -> Completion:
     """The first choice of a chat completion; what is beside it counts where it is what it should be.
 
-    Raises what is UNPARSEABLE without one.
+    Raises what is UNPARSEABLE without one, and for log-probabilities that are none where `margins` reads them.
     """
     choice = document["choices"][0]
     message = choice["message"]
@@ -83,6 +86,9 @@ def read_completion(document: Mapping[str, Any], expects: Expects, seconds: floa
     text = _content(message.get("content"))
     refusal = _text(message.get("refusal")) or ""
     usage = _table(document.get("usage"))
+    logprobs = None
+    with nullcontext() if margins else suppress(*UNPARSEABLE):
+        logprobs = label_logprobs(choice, labels)
     return Completion(
         text=text or refusal,
         finish=Finish.REFUSED if refusal else finish_of(_text(choice.get("finish_reason")), text, expects),
@@ -91,7 +97,7 @@ def read_completion(document: Mapping[str, Any], expects: Expects, seconds: floa
         reasoning_tokens=_count(_table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
         cached_tokens=_count(_table(usage.get("prompt_tokens_details")).get("cached_tokens")),
         reasoning=_text(message.get("reasoning")) or _text(message.get("reasoning_content")),
-        logprobs=label_logprobs(choice, labels),
+        logprobs=logprobs,
         model=_text(document.get("model")),
         fingerprint=_text(document.get("system_fingerprint")),
         seconds=seconds,
@@ -139,3 +145,17 @@ def error_of(reply: bytes) -> Mapping[str, Any]:
     if not isinstance(error, dict):
         return {"message": str(error)}
     return {name: value for name, value in error.items() if isinstance(value, str | int)}
+
+
+def nature_of(reply: bytes) -> str:
+    """What a body is that was to be JSON of some form, in words."""
+    start = reply.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start:
+        return "an empty body"
+    if start.startswith(b"<"):
+        return "HTML or XML, not JSON"
+    try:
+        decode(reply)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    return "JSON of another form"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST
 from llmfair.backends.base import BackendOptions, Transient, fold_system
-from llmfair.backends.chat_completions import UNPARSEABLE, encode_body, error_of, read_completion
+from llmfair.backends.bounded import Bounds, bounded
+from llmfair.backends.chat_completions import UNPARSEABLE, encode_body, error_of, nature_of, read_completion
 from llmfair.backends.headers import allowance
 from llmfair.backends.server import Server
 from llmfair.errors import ContextTooLong, LlmfairError, Rejected, UsageError
@@ -74,9 +75,8 @@ class OpenAI(Server):
         self.identity = " ".join(parts)
         self._broken_off: set[str] = set()
 
-    def client(self) -> Client:
+    def client(self, bounds: Bounds) -> Client:
         """The openai package's client of this server, for files and batches. Raises MissingKey."""
-        from openai import DefaultHttpxClient
         from openai import OpenAI as Client
 
         self._headers()
@@ -85,8 +85,7 @@ class OpenAI(Server):
             base_url=self.base_url,
             timeout=self.options.timeout,
             max_retries=0,
-            # Of another origin it would drop the key, and hand over the questions and all other headers.
-            http_client=DefaultHttpxClient(follow_redirects=False),
+            http_client=bounded(bounds),
         )
 
     @property
@@ -151,15 +150,17 @@ class OpenAI(Server):
         try:
             document = decode(reply)
             if str(document["choices"][0].get("finish_reason")) not in _BROKEN_OFF:
-                completion = read_completion(document, request.chat.expects, seconds)
-                if request.sampling.margins and completion.logprobs is None and completion.text:
+                margins = request.sampling.margins
+                completion = read_completion(document, request.chat.expects, seconds, margins)
+                if margins and completion.logprobs is None and completion.text:
                     raise UsageError(
                         f"{self.server} sends no log-probabilities, which --answers margin reads.",
                         "compare the answers' text with --answers text",
                     )
                 return completion
         except UNPARSEABLE:
-            raise Transient(f"{self.server} answers without a completion") from None
+            nature = self.quote(error_of(reply)) or f" ({nature_of(reply)})"
+            raise Transient(f"{self.server} answers without a completion{nature}") from None
         if request.key in self._broken_off:
             raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")
         self._broken_off.add(request.key)

@@ -30,6 +30,7 @@ _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, a
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _RETRIED = {408, 409, 425, *range(500, 600)}
 _OURS = {"accept", "content-type", "user-agent"}
+_REDIRECTS = {300, 301, 302, 303, 307, 308}
 _ELSEWHERE = {404, 405, 410, *range(300, 400)}
 
 
@@ -146,10 +147,10 @@ class Server(ABC):
         """A reply without what it repeats of keys and headers, which has no place in journals, caches and reports."""
         return self._hide(reply.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
-    def too_long(self) -> Rejected:
-        """Of a reply that is not read to its end."""
+    def too_long(self, most: int = 0) -> Rejected:
+        """Of a reply that is not read to its end, beyond so many bytes."""
         return Rejected(
-            f"{self.server} sends more than {self.options.max_reply / 1e6:g} MB in one reply.",
+            f"{self.server} sends more than {(most or self.options.max_reply) / 1e6:g} MB in one reply.",
             "--max-reply reads longer ones",
         )
 
@@ -174,6 +175,13 @@ class Server(ABC):
                 return f"no connection to {where} ({reason})"
             case aiohttp.ClientHttpProxyError():
                 return f"the proxy answers {error.status}"
+            case aiohttp.http.HttpProcessingError():
+                reason = " ".join(error.message.partition(":")[0].split()).lower()
+                return f"what {where} sends is no HTTP reply ({reason})"
+            case aiohttp.ClientPayloadError(__cause__=aiohttp.http_exceptions.ContentEncodingError()):
+                return f"the reply of {where} cannot be unpacked: it is not in the encoding that it names"
+            case aiohttp.ClientPayloadError():
+                return f"the reply of {where} breaks off"
             case _:
                 return f"connection to {where} lost"
 
@@ -185,7 +193,9 @@ class Server(ABC):
         request: Request | None = None,
     ) -> LlmfairError | RateLimited | Transient:
         """The exception of a refusal, by status and the error's fields; without `request`, of something else."""
-        says, key = f"{self.server} answers {status}{self.quote(error)}", self.key_variables[0]
+        redirect = " (a redirect, which is not followed)" if status in _REDIRECTS else ""
+        says = f"{self.server} answers {status}{redirect}{self.quote(error)}"
+        key = self.key_variables[0]
         match status:
             case 429 if error.get("code") == "insufficient_quota":
                 return BackendError(f"{says}.", "the account's quota is spent; the same command continues")

@@ -95,3 +95,13 @@ def test_refusals_that_come_back_before_the_answers_of_their_wave_are_no_quota(c
         clock.now += 0.02
         answers(adaptive, 441, clock)
     assert adaptive.slots.limit == 512 and adaptive.pace.bucket is None
+
+
+def test_what_a_server_says_of_its_limits_is_kept_to_until_it_says_nothing() -> None:
+    adaptive = full()
+    adaptive.told(None)
+    adaptive.told(2.0)
+    (kept,) = adaptive.slots.requests
+    assert kept.rate == 2.0
+    adaptive.told(None)
+    assert not adaptive.slots.requests

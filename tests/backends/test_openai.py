@@ -380,13 +380,19 @@ def test_a_logprob_that_is_no_number_is_that_of_a_label_not_sent(logprob: float)
     assert found.logprobs is not None and [*found.logprobs] == ["B"]
 
 
-def test_a_logprob_beyond_any_number_is_no_answer() -> None:
-    tokens = [{"token": "A", "logprob": 800.0}]
-    choice = {"message": {"content": "A"}, "logprobs": {"content": [{"top_logprobs": tokens}]}}
-    with Server(lambda body, n: Reply(body={"choices": [choice]})) as server:
-        request = replace(REQUEST, chat=replace(REQUEST.chat, expects=Labels(("A", "B"))))
-        error = ask(server.base_url, request)[0]
-    assert isinstance(error, Transient) and "without a completion" in error.cause
+@pytest.mark.parametrize(
+    "logprobs", [7, "word", [1], {"content": "A"}, {"content": [{"token": "A", "logprob": 800.0}]}]
+)
+def test_logprobs_that_are_none_are_no_answer_where_they_are_read(logprobs: Any) -> None:
+    choice = {"message": {"content": "A"}, "logprobs": logprobs}
+    request = replace(REQUEST, chat=replace(REQUEST.chat, expects=Labels(("A", "B"))))
+    for margins in (False, True):
+        asked = replace(request, sampling=replace(request.sampling, margins=margins))
+        found = ask_once(Reply(body={"choices": [choice]}), asked)
+        if margins:
+            assert isinstance(found, Transient) and "without a completion" in found.cause
+        else:
+            assert isinstance(found, Completion) and found.text == "A"
 
 
 @given(st.none() | st.text(), st.none() | st.sampled_from(["stop", "length", "content_filter", "tool_calls"]))

@@ -1,0 +1,136 @@
+"""Files and batches of a server that misbehaves: every call ends by itself, and says why."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.batch import Batches
+from llmfair.backends.openai import OpenAI
+from llmfair.errors import BackendError
+from tests.batch_server import BatchServer, Made
+from tests.batch_server import unwaiting as unwaiting
+from tests.fuzz.server.damages import (
+    body,
+    cut,
+    drip,
+    endless,
+    headed,
+    instead,
+    raw,
+    reset,
+    rows,
+    silent,
+    thing,
+)
+from tests.fuzz.server.front import Damage, Front, Mode
+
+LINE = b'{"custom_id": "a", "response": null}\n'
+BOMB = gzip.compress(b" " * 30_000_000)
+
+
+def looked(damage: Damage, call: Callable[[Batches], object], **options: Any) -> object:
+    """What `call` gives, of a server that has one batch and a file, and answers with the damage."""
+    with BatchServer() as server, Front(server) as front:
+        server.batches.append(Made("batch_1", "file_0", []))
+        server.files["file_1"] = LINE
+        front.turn(Mode("", damage))
+        given = BackendOptions(base_url=front.base_url, **{"timeout": 0.4, "max_reply": 100_000, **options})
+        batches = Batches(OpenAI("m", given), retries=1, max_wait=0.1)
+        try:
+            return call(batches)
+        finally:
+            batches.close()
+
+
+def state(batches: Batches) -> object:
+    return batches.state("batch_1").status
+
+
+def content(batches: Batches) -> object:
+    return batches._lines("file_1", "batch_1", 1)
+
+
+@pytest.mark.parametrize("call", [state, content])
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (endless(b" " * 9_000), "sends more than 0.1 MB in one reply"),
+        (endless(b" ", 0.01), "no answer from 127.0.0.1:.* within 0.4 s"),
+        (
+            endless(b"X-More: y\r\n", 0.01, head=b"HTTP/1.1 200 OK\r\n"),
+            "no answer from 127.0.0.1:.* within 0.4 s",
+        ),
+        (drip(0.02), "no answer from 127.0.0.1:.* within 0.4 s"),
+        (silent, "no answer from 127.0.0.1:.* within 0.4 s"),
+        (reset, "lost the connection to 127.0.0.1"),
+        (cut(0.5), "breaks off or is no HTTP"),
+        (raw(b"SSH-2.0-OpenSSH_9.6\r\n"), "breaks off or is no HTTP"),
+        (body(lambda plain: BOMB, Content_Encoding="gzip"), "sends more than 0.1 MB in one reply"),
+        (headed(("Content-Encoding", "gzip")), "cannot be unpacked"),
+        (instead(b"<html>sign in</html>", "text/html"), r"something else \(HTML or XML, not JSON\)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_call_ends_by_itself_and_says_why(
+    damage: Damage, says: str, call: Callable[[Batches], object]
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(BackendError, match=says):
+        looked(damage, call)
+    assert time.monotonic() - began < 15
+
+
+def test_a_packed_reply_is_read_and_no_cookie_is_sent_back() -> None:
+    packed = body(gzip.compress, Content_Encoding="gzip", Set_Cookie="session=1")
+    assert looked(packed, state) == "in_progress"
+    assert looked(packed, content) == {"a": LINE.rstrip()}
+
+
+def test_a_long_file_takes_as_long_as_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than --timeout, at a rate that is enough."""
+    monkeypatch.setattr("llmfair.backends.bounded.SLOWEST", 10)
+    assert looked(drip(0.03, head=False), content) == {"a": LINE.rstrip()}
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"status": "quantum"}, "gives batch_1 the status 'quantum', which batches do not have"),
+        ({"status": None}, "gives batch_1 no status"),
+        ({"status": ["completed"]}, "JSON of another form"),
+        ({"id": "batch_2"}, "tells of another batch than batch_1"),
+        ({"id": "../files"}, "JSON of another form"),
+        ({"id": "\x1b[2J"}, "JSON of another form"),
+    ],
+)
+def test_what_is_no_batch_is_not_believed(told: dict[str, Any], says: str) -> None:
+    with pytest.raises(BackendError, match=says):
+        looked(thing(**told), state)
+
+
+def test_counts_and_errors_of_any_type_are_no_matter() -> None:
+    oddities: tuple[Any, ...] = (
+        "x",
+        7,
+        [1],
+        {"total": "x", "completed": [], "failed": None},
+        {"data": [7, {"line": "x", "message": 7}]},
+    )
+    for odd in oddities:
+        told = thing(status="failed", request_counts=odd, errors=odd)
+        assert looked(told, lambda batches: batches.words(batches.state("batch_1"))) == "failed"
+        why = looked(told, lambda batches: batches.refusal(batches.state("batch_1")).message)
+        assert "refuses batch_1" in str(why)
+
+
+def test_a_key_with_two_answers_has_none() -> None:
+    twice = rows(
+        lambda lines: [{"custom_id": "a", "error": number} for number in (1, 2)] + [{"custom_id": "b"}] * 2
+    )
+    assert looked(twice, content) == {"b": b'{"custom_id": "b"}'}
