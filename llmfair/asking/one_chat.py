@@ -224,9 +224,9 @@ class Asker:
         used = self.progress.prompt_tokens + self.progress.completion_tokens
         if allowance.tokens is not None and used:
             rates.append(allowance.tokens * self.progress.answered / used)
-        slowest = 1 / min(LONGEST_WAIT, self.limits.max_wait or LONGEST_WAIT)
-        if rates:  # what is slower its refusals say, and everybody sees how long they are waited for
-            adaptive.told(min(rates) if min(rates) >= slowest else None)
+        if rates:  # what does not fit into --max-wait its refusals say, and everybody sees it
+            rate = max(min(rates), 1 / LONGEST_WAIT)
+            adaptive.told(rate if 1 / rate <= self.limits.max_wait else None)
 
     def _failed(self, failure: RateLimited | Transient, sent: float, wait: float) -> None:
         """What a passing failure says to requests that were not part of it; it waits so many seconds itself."""

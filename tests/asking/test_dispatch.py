@@ -173,17 +173,18 @@ def test_retry_after_is_obeyed_and_holds_the_others(journal: Journal, clock: Clo
     assert backend.asked["limited"] == 2
 
 
+@pytest.mark.parametrize(("max_wait", "rates"), [(1800, [1 / 60]), (60, [1 / 60]), (59, [])])
 def test_a_server_that_tells_of_next_to_nothing_left_is_asked_once_a_minute_at_least(
-    journal: Journal,
+    journal: Journal, max_wait: float, rates: list[float]
 ) -> None:
-    """A longer pause is its refusals' to say: those are shown, and count towards --max-wait."""
+    """A longer pause, or one that --max-wait has no room for, is its refusals' to say, which are shown."""
     backend = Scripted()
     backend.capabilities = frozenset({"adaptive"})
     backend.allowance = Allowance(1e-6, None)  # type: ignore[attr-defined]
-    asker = Asker(backend, journal, None, Sampling(), Limits(workers=2), Progress())
+    asker = Asker(backend, journal, None, Sampling(), Limits(workers=2, max_wait=max_wait), Progress())
     assert asker.adaptive is not None
     asker._heed_allowance(asker.adaptive)
-    assert [bucket.rate for bucket in asker.slots.requests] == [1 / 60]
+    assert [bucket.rate for bucket in asker.slots.requests] == rates
 
 
 def test_it_works_inside_a_running_event_loop(journal: Journal) -> None:
