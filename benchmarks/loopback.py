@@ -3,14 +3,15 @@
 Loopback only; prints its port, answers POST with an order of as many passages as `max_tokens` has room for (without it:
 as are numbered), or of the labels that it is constrained to with their log-probabilities, and GET with what it counted.
 Faults are drawn anew for each attempt; a 429 comes at once, a 500 after the delay. `--quota N`:
-N requests a minute, in a bucket as deep, refused beyond with the time until the next (`--silent`: without it). Ends
-when stdin does.
+N requests a minute, in a bucket as deep, refused beyond with the time until the next (`--silent`: without it).
+`--slots N`: works on N at a time, the others wait, as before a GPU. Ends when stdin does.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import heapq
 import json
 import math
 import os
@@ -26,6 +27,7 @@ LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 ROOM = re.compile(rb'"max_tokens":(\d+)')
 NUMBER = re.compile(rb"\[(\d{1,3})\]")
 CHOICE = re.compile(rb'"choice":(\[[^\]]*\])')
+MODELS = b'{"object":"list","data":[{"id":"loopback","object":"model"}]}'
 SLOW_DOWN = b'{"error":{"message":"slow down","code":"rate_limit_exceeded"}}'
 
 
@@ -39,6 +41,8 @@ class Given:
     seed: int = 0
     quota: float = 0.0
     silent: bool = False
+    slots: int = 0
+    port: int = 0
 
 
 class Counts:
@@ -51,6 +55,7 @@ class Counts:
         self.answered: Counter[bytes] = Counter()
         self.statuses: Counter[int] = Counter()
         self.seconds: dict[int, Counter[int]] = {}
+        self.free: list[float] = []  # when each slot will be, as the loop has it
 
     def note(self, status: int) -> None:
         self.statuses[status] += 1
@@ -116,7 +121,7 @@ class Connection(asyncio.Protocol):
             return
         self.pending = b""
         if head.startswith(b"GET"):
-            self._send(200, self.counts.as_json())
+            self._send(200, MODELS if b"/models " in head else self.counts.as_json())
         else:
             self._answer(body)
 
@@ -147,7 +152,13 @@ class Connection(asyncio.Protocol):
         return int.from_bytes(blake2b(digest, key=attempt, digest_size=6).digest()) / 2**48
 
     def _later(self, status: int, body: bytes) -> None:
-        self.loop.call_later(self.given.latency, self._finish, status, body)
+        at, free = self.loop.time(), self.counts.free
+        if len(free) < self.given.slots:
+            heapq.heappush(free, at + self.given.latency)
+        elif free:
+            at = max(at, free[0])
+            heapq.heapreplace(free, at + self.given.latency)
+        self.loop.call_at(at + self.given.latency, self._finish, status, body)
 
     def _finish(self, status: int, body: bytes, headers: str = "") -> None:
         self.counts.in_flight -= 1
@@ -208,7 +219,9 @@ def _document(body: bytes, digest: bytes, text: str, tokens: int, logprobs: obje
 async def serve(given: Given) -> None:
     loop, counts = asyncio.get_running_loop(), Counts()
     quota = Quota(given.quota) if given.quota else None
-    server = await loop.create_server(lambda: Connection(given, counts, quota), "127.0.0.1", 0, backlog=2048)
+    server = await loop.create_server(
+        lambda: Connection(given, counts, quota), "127.0.0.1", given.port, backlog=2048
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.buffer.read)
 
@@ -226,7 +239,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loopback", description=__doc__)
     for name in ("latency", "rate-429", "rate-500", "quota"):
         parser.add_argument(f"--{name}", type=float, default=0.0)
-    parser.add_argument("--seed", type=int, default=0)
+    for name in ("seed", "slots", "port"):
+        parser.add_argument(f"--{name}", type=int, default=0)
     parser.add_argument("--silent", action="store_true")
     asyncio.run(serve(Given(**vars(parser.parse_args(arguments)))))
     os._exit(0)

@@ -54,7 +54,7 @@ def defaults_of(settings: type[CommandSettings]) -> dict[str, Any]:
 
 def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    given, hints = former.settings(given), get_type_hints(settings)
+    given, hints = former.flags(given), get_type_hints(settings)
     if is_frame(given.get("dataset")):
         given = {**given, "dataset": kept(given["dataset"])}
     known = [item.name for item in fields(settings) if item.name not in COMMAND_LINE]

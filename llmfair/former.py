@@ -47,8 +47,8 @@ def condition(name: str) -> str:
     return " vs ".join(f"{CONDITIONS.get(first, first)}{dot}{rest}" for first, dot, rest in both)
 
 
-SEVERAL = ("strategy",)
-"""Flags that named one thing and name several now."""
+SEVERAL = ("strategy", "base_url")
+"""Flags that named one thing, or none, and name several now."""
 
 
 def settings(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,10 +57,11 @@ def settings(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flags(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags of a manifest by the names of today."""
+    """Flags of a manifest, or of a call in Python, by the names of today; None is the default of those in SEVERAL."""
     return {
         name: [value] if name in SEVERAL and isinstance(value, str) else value
         for name, value in settings(known).items()
+        if not (name in SEVERAL and value is None)
     }
 
 

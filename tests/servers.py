@@ -147,7 +147,8 @@ def faulty(
 
 
 class Server:
-    """Answers POST /v1/chat/completions by `respond`, GET /v1/models by one model; keeps what it was asked.
+    """Answers POST /v1/chat/completions by `respond`, GET /v1/models by one `model`; keeps what it was asked, and the keys
+    of those who `looked` at the list.
 
     A context manager that runs in a thread. With `log`, each request appends a JSON line (sha256 of its body,
     status; 0 for a dropped connection) before it is answered.
@@ -156,6 +157,7 @@ class Server:
     def __init__(self, respond: Respond = rank, *, port: int = 0, log: Path | None = None) -> None:
         self.respond = respond
         self.port = port
+        self.model, self.looked = MODEL, list[str | None]()
         self.requests: list[Seen] = []
         self.in_flight = self.peak = 0
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if log else None
@@ -206,8 +208,13 @@ class Server:
         if self._log is not None:
             os.close(self._log)
 
-    async def _models(self, _: web.Request) -> web.Response:
-        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "tests"}
+    async def _models(self, request: web.Request) -> web.Response:
+        self.looked.append(request.headers.get("Authorization"))
+        return self.models()
+
+    def models(self) -> web.Response:
+        """The list of models."""
+        model = {"id": self.model, "object": "model", "created": 0, "owned_by": "tests"}
         return web.json_response({"object": "list", "data": [model]})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:

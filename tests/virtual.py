@@ -54,7 +54,7 @@ def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of all that dispatch goes by, its draws seeded."""
     clock = Clock()
     monkeypatch.setattr("llmfair.asking.retries.random", random.Random(0))
-    for module in ("one_chat", "rate", "retries"):
+    for module in ("lanes", "one_chat", "rate", "retries"):
         monkeypatch.setattr(f"llmfair.asking.{module}.time", clock)
     return clock
 

@@ -175,9 +175,10 @@ class _Driver:
         # Retries must not leave places empty; but on a budget chains are finished before others begin.
         limits = asker.limits
         spare = limits.max_calls is None and limits.max_cost is None
-        self.chains = limits.workers * (2 if spare else 1)
+        workers = limits.workers * len(asker.lanes.all)
+        self.chains = workers * (2 if spare else 1)
         # Steps of many chats fill the places by themselves: while they do, no further program begins.
-        self.most, self.begun, self.room = 2 * limits.workers, 0, asyncio.Event()
+        self.most, self.begun, self.room = 2 * workers, 0, asyncio.Event()
         self.passes = PASSES_TO_ASK if "adaptive" in asker.backend.capabilities else 0
         self.cause: LlmfairError | None = None
         self.interrupter: BaseException | None = None
@@ -192,7 +193,7 @@ class _Driver:
         except Stopped:
             pass  # told why by `stop`
         finally:
-            await self.asker.backend.close()
+            await self.asker.close()
             self.ended.set()
         if self.cause is not None:
             raise self.cause

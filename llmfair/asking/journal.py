@@ -11,7 +11,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -92,13 +93,15 @@ class Journal:
 
     Only the place of each answer is kept in memory. Lines that do not parse (torn by a crash) are skipped, their
     numbers kept in `skipped`; the answers they held are asked again. Raises RunConflict when the file belongs to
-    another run or is not a journal at all. `shared` counts the answers that came from other runs.
+    another run or is not a journal at all. `shared` counts the answers that came from other runs, `servers`
+    those of each of several servers.
     """
 
     def __init__(self, path: Path, run: str, identity: str) -> None:
         self.path = path
         self.skipped: list[int] = []
         self.shared = 0
+        self.servers: Counter[str] = Counter()
         self._offsets: dict[str, int] = {}
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
@@ -123,8 +126,15 @@ class Journal:
             file.seek(offset)
             return completion_of(decode(file.readline()))
 
-    def put(self, request: Request, completion: Completion, attempts: int, source: str = "backend") -> None:
-        """Files an answer; when this returns a kill of the process no longer loses it."""
+    def put(
+        self,
+        request: Request,
+        completion: Completion,
+        attempts: int,
+        source: str = "backend",
+        server: str = "",
+    ) -> None:
+        """Files an answer; when this returns a kill of the process no longer loses it. `server`: which of several."""
         chat = request.chat
         row = {
             "key": request.key,
@@ -137,9 +147,10 @@ class Journal:
             "source": source,
             "attempts": attempts,
             "at": datetime.now(UTC),
+            **({"server": server} if server else {}),
         }
         self._offsets[request.key] = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
-        self.shared += source == SHARED
+        self._count(row)
         self._sync_now_and_then()
 
     def put_failure(self, failure: Failure) -> None:
@@ -161,6 +172,12 @@ class Journal:
             self._disk.shutdown()
             os.close(self._file)
             self._file = -1  # the number may soon belong to another file
+
+    def _count(self, row: Mapping[str, Any]) -> None:
+        """Notes where an answer came from."""
+        self.shared += row.get("source") == SHARED
+        if server := row.get("server"):
+            self.servers[server] += 1
 
     def _write(self, line: bytes) -> int:
         offset = self._size
@@ -220,7 +237,7 @@ class Journal:
                 if row is None:
                     self.skipped.append(number)
                 elif "key" in row and row["key"] not in self._offsets:
-                    self.shared += row.get("source") == SHARED
+                    self._count(row)
                     self._offsets[row["key"]] = offset
                 offset += len(line)
         if not _ends_with_newline(self.path):

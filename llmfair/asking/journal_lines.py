@@ -33,6 +33,7 @@ class AnswerLine:
     model: str | None = None
     fingerprint: str | None = None
     seconds: float | None = None
+    server: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 class Limits:
     """How hard the backend may be asked, and what that may cost.
 
+    Of several servers each may be asked as hard as `workers`, `rpm` and `tpm` say; all else is of all together.
     `workers` requests at most are in flight; `adaptive` looks for how many a server takes, where the backend is one.
     `rpm`, `tpm`: requests and tokens a minute. `max_wait`: of a server that limits the rate, `outage`: of one that
     answers nobody any more; times in seconds. `max_calls`, `max_cost` and the prices, per million

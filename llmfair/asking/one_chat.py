@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from llmfair import rights
 from llmfair.asking.budgets import Budget, characters
 from llmfair.asking.journal import SHARED, Journal, request_keys
+from llmfair.asking.lanes import LEFT_AFTER, Lane, Lanes
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.rate import Adaptive, Bucket, Slots
-from llmfair.asking.retries import LONGEST_WAIT, Retries
+from llmfair.asking.retries import Retries
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.records import (
@@ -58,9 +58,7 @@ class Asker:
     def __post_init__(self) -> None:
         backend, limits, progress = self.backend, self.limits, self.progress
         self.stop: Callable[[LlmfairError], None] = lambda cause: self.halt()
-        self.slots = _slots(limits)
-        adapts = limits.adaptive and "adaptive" in backend.capabilities
-        self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
+        self.lanes = Lanes(backend, limits, progress.tell)
         self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
         self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
@@ -76,8 +74,8 @@ class Asker:
     def halt(self) -> None:
         """Sends nothing new; answers in flight are still taken."""
         self.stopping.set()
-        self.adaptive = None
-        self.slots.release_all()
+        for lane in self.lanes.all:
+            lane.halt()
 
     async def open(self) -> None:
         """Opens the backend, once. What a backend raises here ends the run."""
@@ -89,6 +87,7 @@ class Asker:
             try:
                 with rights.usual():  # it may download weights
                     await self.backend.open()
+                await self.lanes.open()
             except LlmfairError as error:
                 self.stop(error)
                 raise Stopped from None
@@ -96,6 +95,10 @@ class Asker:
                 self.halt()
                 raise
             self.opened = True
+
+    async def close(self) -> None:
+        await self.lanes.close()
+        await self.backend.close()
 
     def hopeless(self, error: BackendError) -> bool:
         """Whether a failure of one request means that no other will fare better."""
@@ -157,34 +160,39 @@ class Asker:
     async def _ask(self, request: Request) -> Completion:
         """Asks until there is an answer: waits after a failure, then goes to the head of the queue."""
         attempts, failures, failed = 0, 0, 0.0
+        left: Lane | None = None
         tokens = 0 if self.limits.tpm is None else characters(request) // 4 + request.sampling.max_tokens
         while True:
-            await self.slots.enter(tokens, first=attempts > 0)
+            lane = self.lanes.lane_of(request, left)
+            if not await lane.slots.enter(tokens, first=attempts > 0):
+                continue  # its server is down
             sent = time.monotonic()
             try:
                 attempts += 1
-                completion = await self._attempt(request)
-                self.slots.settle(tokens - _used(completion, tokens))
-                self.journal.put(request, completion, attempts)
+                completion = await self._attempt(request, lane.backend)
+                lane.slots.settle(tokens - _used(completion, tokens))
+                self.journal.put(request, completion, attempts, server=lane.name)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)
-                wait = self.retries.wait_after(failure, attempts, failures, failed or sent)
+                wait = self.retries.wait_after(failure, attempts, failures, failed or sent, lane.heard)
                 failed = time.monotonic()
-                self._failed(failure, sent, wait)
+                left = self._failed(failure, lane, sent)
+                if left is not None and attempts % self.lanes.standing:
+                    wait = 0.0  # there is a server that was not asked yet
+                elif wait >= SHOWN_WAIT:
+                    self._waiting(str(failure), wait)
             else:
                 self.retries.succeeded(sent)
                 self._note(completion)
-                if self.adaptive is not None:
-                    self.adaptive.answered(sent)
-                    self._heed_allowance(self.adaptive)
+                lane.answered(sent, self._tokens_a_request())
                 self._answered(completion)
                 return completion
             finally:
-                self.slots.leave()
+                lane.slots.leave()
             self.progress.retries += 1
             await self._sleep(wait)
 
-    async def _attempt(self, request: Request) -> Completion:
+    async def _attempt(self, request: Request, backend: Backend) -> Completion:
         """One call within the budget. Raises Stopped when the run is stopping or the budget is spent."""
         if self.stopping.is_set():
             raise Stopped
@@ -200,9 +208,9 @@ class Asker:
                 raise Stopped
             progress.calls = budget.calls
             progress.in_flight += 1
-            progress.limit = int(self.slots.limit)
+            progress.limit = self.lanes.places
             try:
-                completion = await self.backend.complete(request)
+                completion = await backend.complete(request)
                 if type(completion) is not Completion:
                     kind = type(completion).__name__
                     raise UsageError(
@@ -216,32 +224,20 @@ class Asker:
             budget.settle(reserved, request, completion)
             progress.cost = budget.spent if budget.priced else None
 
-    def _heed_allowance(self, adaptive: Adaptive) -> None:
-        """Keeps to what the server says that it will still take; tokens count as requests of the size so far."""
-        if (allowance := getattr(self.backend, "allowance", None)) is None:
-            return
-        rates = [] if allowance.requests is None else [allowance.requests]
-        used = self.progress.prompt_tokens + self.progress.completion_tokens
-        if allowance.tokens is not None and used:
-            rates.append(allowance.tokens * self.progress.answered / used)
-        if rates:  # what does not fit into --max-wait its refusals say, and everybody sees it
-            rate = max(min(rates), 1 / LONGEST_WAIT)
-            adaptive.told(rate if 1 / rate <= self.limits.max_wait else None)
+    def _failed(self, failure: RateLimited | Transient, lane: Lane, sent: float) -> Lane | None:
+        """What a passing failure says of its server; the lane that the next attempt avoids, if it can."""
+        if isinstance(failure, RateLimited):
+            lane.refused(sent, failure.retry_after, self.retries.latency())
+            return None
+        lane.failed(sent)
+        if lane.failures >= LEFT_AFTER:
+            self.lanes.leave(lane, failure.cause)
+        return lane
 
-    def _failed(self, failure: RateLimited | Transient, sent: float, wait: float) -> None:
-        """What a passing failure says to requests that were not part of it; it waits so many seconds itself."""
-        if isinstance(failure, Transient):
-            if wait >= SHOWN_WAIT:
-                self._waiting(failure.cause, wait)
-            if self.adaptive is not None:
-                self.adaptive.failed(sent)
-            return
-        if failure.retry_after:
-            # The server speaks for itself, so nothing else is sent to it either (but not forever).
-            self._waiting("rate limited", failure.retry_after)
-            self.slots.hold(min(failure.retry_after, LONGEST_WAIT))
-        if self.adaptive is not None:
-            self.adaptive.refused(sent, failure.retry_after, self.retries.latency())
+    def _tokens_a_request(self) -> float:
+        """As servers counted them so far, on average."""
+        used = self.progress.prompt_tokens + self.progress.completion_tokens
+        return used / max(self.progress.answered, 1)
 
     def _waiting(self, cause: str, seconds: float) -> None:
         until = time.time() + seconds
@@ -305,12 +301,6 @@ def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:
         max_tokens=(sampling.max_tokens or room) + sampling.thinking_tokens,
         thinking_tokens=0,
     )
-
-
-def _slots(limits: Limits) -> Slots:
-    """The queue that keeps the limits set by hand."""
-    requests = [] if limits.rpm is None else [Bucket(limits.rpm / 60)]
-    return Slots(limits.workers, requests, None if limits.tpm is None else Bucket(limits.tpm / 60))
 
 
 def _used(completion: Completion, reserved: int) -> int:

@@ -59,16 +59,16 @@ class Slots:
         self.taken = 0
         self.requests = list(requests)
         self.tokens = tokens
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[bool], int]] = deque()
         self._held_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int = 0, first: bool = False) -> None:
-        """Waits for a place; `leave` gives it back."""
+    async def enter(self, tokens: int = 0, first: bool = False) -> bool:
+        """Waits for a place, which `leave` gives back; False for one who was turned away."""
         if not self._waiting and self.taken < self.limit and not self._pause(tokens):
             self._take(tokens)
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return True
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if first:
             self._waiting.appendleft((turn, tokens))
         else:
@@ -76,9 +76,9 @@ class Slots:
         if self._timer is None or first:
             self.wake()
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.result():
                 self.leave()
             raise
 
@@ -95,6 +95,13 @@ class Slots:
         """Lets nobody in for a while."""
         self._held_until = max(self._held_until, time.monotonic() + seconds)
         self.wake()
+
+    def turn_away(self) -> None:
+        """Lets nobody in who waits now."""
+        for turn, _ in self._waiting:
+            if not turn.done():
+                turn.set_result(False)
+        self._waiting.clear()
 
     def release_all(self) -> None:
         """Lets everybody in: the run is stopping, and each must hear of it."""
@@ -115,7 +122,7 @@ class Slots:
                     self._timer = asyncio.get_running_loop().call_later(pause, self.wake)
                     return
                 self._take(tokens)
-                turn.set_result(None)
+                turn.set_result(True)
             self._waiting.popleft()
 
     def _pause(self, tokens: int) -> float:

@@ -39,12 +39,12 @@ class Retries:
         return statistics.median(self._latencies) if self._latencies else 0.0
 
     def wait_after(
-        self, failure: RateLimited | Transient, attempts: int, failures: int, since: float
+        self, failure: RateLimited | Transient, attempts: int, failures: int, since: float, heard: float
     ) -> float:
         """Seconds until the next attempt, `failures` of the `attempts` being no refusals.
 
-        `since`: when the attempt before failed, or the first was sent. Raises Unavailable, also for a wait that
-        `max_wait` has no room for.
+        `since`: when the attempt before failed, or the first was sent; `heard`: when this server last answered. Raises
+        Unavailable, also for a wait that `max_wait` has no room for.
         """
         now = time.monotonic()
         if isinstance(failure, Transient):
@@ -54,7 +54,7 @@ class Retries:
                     "check the server; the same command continues",
                 )
             return min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
-        left = self._last_success + self.max_wait - now
+        left = heard + self.max_wait - now
         asked = failure.retry_after or 0.0
         if left < 0:
             raise Unavailable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from llmfair.asking.limits import Limits
 from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
+from llmfair.backends.fleet import Fleet
 from llmfair.backends.scored import SCORES, is_scorer
+from llmfair.backends.server import Server
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import Ranker, RankerOptions
@@ -155,7 +157,6 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
             f"write PREFIX:NAME, {example}; lists can also be ranked by {', '.join(rankers)}",
         )
     options = BackendOptions(
-        base_url=settings.base_url,
         server_name=settings.server_name,
         timeout=settings.timeout,
         max_reply=int(settings.max_reply * 1e6),
@@ -168,7 +169,11 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
         wishes=_wishes(settings),
         template_args=template_args(settings.template_arg),
     )
-    backend: Backend = registry.lookup("backend", prefix)(name, options)
+    make = registry.lookup("backend", prefix)
+    urls = settings.base_url or (None,)
+    backend: Backend = make(name, replace(options, base_url=urls[0]))
+    if isinstance(backend, Server) and len(urls) > 1:
+        backend = Fleet([backend, *(make(name, replace(options, base_url=url)) for url in urls[1:])])
     return capable(backend, model, settings)
 
 

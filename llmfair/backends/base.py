@@ -60,7 +60,8 @@ class Backend(Protocol):
     asking), `constrain` (answers of the expected shape only), `margins` (log-probabilities of labels at an
     answer's first token), `forced_margins` (also where the labels differ further on), `seed`, `system_role`.
     `open` and `close` run on dispatch's loop. A backend may have `ready()`, too, which asks nothing, and raises what
-    `open` would for what is not set, such as a key: dry runs and plans tell it.
+    `open` would for what is not set, such as a key: dry runs and plans tell it. One that stands for several servers
+    has them as `members`, which are asked in its stead.
     """
 
     identity: str
@@ -75,6 +76,20 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Member(Backend, Protocol):
+    """One of several servers of a model."""
+
+    async def look(self) -> None:
+        """Returns from a server that is up and has the model. Raises what `complete` does for another."""
+        ...
+
+
+def members_of(backend: Backend) -> Mapping[str, Member]:
+    """The servers behind a backend by name: those of its `members`, else itself, which needs no name."""
+    members: Mapping[str, Member] = getattr(backend, "members", {"": backend})
+    return members
 
 
 class Batch(Protocol):

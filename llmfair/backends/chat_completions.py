@@ -159,3 +159,11 @@ def nature_of(reply: bytes) -> str:
     except (ValueError, RecursionError):
         return "not JSON"
     return "JSON of another form"
+
+
+def models_of(reply: bytes) -> list[str] | None:
+    """The names in a list of models; None for what is no such list."""
+    try:
+        return [str(row["id"]) for row in decode(reply)["data"]]
+    except UNPARSEABLE:
+        return None

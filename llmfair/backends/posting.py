@@ -1,4 +1,4 @@
-"""Bytes posted to one address over aiohttp's connections.
+"""Bytes posted to one address over aiohttp's connections, and now and then got from its neighbours.
 
 `session.post` makes a request and a response object, their headers and a writer of every question, which takes as much
 CPU as all that llmfair does for it (`benchmarks.dispatch`). Questions differ in their body only. So one request object
@@ -38,6 +38,7 @@ class Poster:
         from yarl import URL
 
         self._timeout, self._most, self._loop = timeout, most, asyncio.get_running_loop()
+        self._headers, self._proxy = headers, proxy
         self._connecting = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
         # No cap of its own, since dispatch limits what is in flight.
         self._connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=75)
@@ -75,6 +76,24 @@ class Poster:
             raise
         finally:
             alarm.cancel()
+
+    async def get(self, url: str) -> tuple[int, Mapping[str, str], bytes]:
+        """The same of a page of this server, which has as long as a connection has."""
+        import aiohttp
+
+        patience = aiohttp.ClientTimeout(CONNECT_SECONDS)
+        async with (
+            aiohttp.ClientSession(connector=self._connector, connector_owner=False) as session,
+            session.get(
+                url, headers=self._headers, proxy=self._proxy, timeout=patience, allow_redirects=False
+            ) as reply,
+        ):
+            content = b""
+            while more := await reply.content.readany():
+                content += more
+                if len(content) > self._most:
+                    raise ReplyTooLong
+            return reply.status, reply.headers, content
 
     async def close(self) -> None:
         await self._connector.close()

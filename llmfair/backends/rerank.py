@@ -38,6 +38,7 @@ class Rerank(Server):
     """Scores lists; equal for all questions but `wire`, the form of what is sent."""
 
     path = "rerank"
+    lists_models = False
 
     def __init__(self, name: str, options: BackendOptions) -> None:
         base_url = options.base_url or os.environ.get(BASE_VARIABLE)

@@ -11,13 +11,14 @@ import re
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
 import llmfair
 from llmfair import secrets
 from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
+from llmfair.backends.chat_completions import error_of, models_of
 from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.backends.posting import CONNECT_SECONDS, Poster, ReplyTooLong
 from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError
@@ -25,6 +26,7 @@ from llmfair.records import Completion, Request
 
 NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300
+MOST_NAMED = 5
 
 _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -37,7 +39,8 @@ _ELSEWHERE = {404, 405, 410, *range(300, 400)}
 class Server(ABC):
     """A model behind one address; `complete` is one attempt.
 
-    `path`: what is posted to, below the base URL. `key_variables`: where the key is looked for, the first that is set.
+    `path`: what is posted to, below the base URL. `lists_models`: whether every such server has a list of its models,
+    at /models. `key_variables`: where the key is looked for, the first that is set.
     `allowance`: what the server's last reply said that it will still take, if it said so.
     """
 
@@ -46,6 +49,7 @@ class Server(ABC):
     capabilities: frozenset[str]
     identity: str
     path: ClassVar[str]
+    lists_models: ClassVar[bool] = True
     key_variables: tuple[str, ...]
 
     def __init__(self, name: str, options: BackendOptions, base_url: str, source: str) -> None:
@@ -127,18 +131,42 @@ class Server(ABC):
         self._hide_quoted = secrets.quoted({key, *secrets.of_headers(told, every=True)} - {NO_KEY})
         return headers
 
+    async def look(self) -> None:
+        """Returns from a server that is up and lists the model. Raises what `complete` does for another."""
+        status, headers, reply = await self._reply_to(
+            lambda poster: poster.get(f"{self.base_url.rstrip('/')}/models"), CONNECT_SECONDS
+        )
+        answers = 200 <= status < 300
+        models = models_of(reply) if answers else None
+        if models is None:
+            if not self.lists_models and (answers or status in _ELSEWHERE):
+                return
+            if not answers:
+                raise self.failure(status, headers, error_of(reply))
+        if self.name not in (models or ()):
+            has = ", ".join((models or [])[:MOST_NAMED]) or "none"
+            raise BackendError(
+                f"{self.server} does not list the model {self.name}: it lists {has}.",
+                "every server of --base-url has to have it under this name",
+            )
+
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the reply. Raises Transient when there is none, Rejected for one too long."""
+        return await self._reply_to(lambda poster: poster.post(body), self.options.timeout)
+
+    async def _reply_to(
+        self, send: Callable[[Poster], Awaitable[tuple[int, Mapping[str, str], bytes]]], seconds: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
         import aiohttp
 
         if self._poster is None:
             raise RuntimeError("the backend is not open")
         try:
-            status, headers, reply = await self._poster.post(body)
+            status, headers, reply = await send(self._poster)
         except ReplyTooLong:
             raise self.too_long() from None
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError) as error:
-            cause = self._cause(error)
+            cause = self._cause(error, seconds)
         else:
             return status, headers, self.without_secrets(reply)
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
@@ -154,7 +182,7 @@ class Server(ABC):
             "--max-reply reads longer ones",
         )
 
-    def _cause(self, error: Exception) -> str:
+    def _cause(self, error: Exception, seconds: float) -> str:
         """Why there was no reply, as a clause."""
         import aiohttp
 
@@ -163,7 +191,7 @@ class Server(ABC):
             case aiohttp.ConnectionTimeoutError():
                 return f"no connection to {where} within {CONNECT_SECONDS:g} s"
             case TimeoutError():
-                return f"no answer from {where} within {self.options.timeout:g} s"
+                return f"no answer from {where} within {seconds:g} s"
             case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
                 return f"the name of {where} cannot be resolved"
             case aiohttp.ClientSSLError():

@@ -141,7 +141,8 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     from llmfair.records import Request
     from llmfair.settings import AuditSettings
 
-    asked: dict[str, Any] = {"model": (model,), "base_url": base_url, "limit": 1}
+    at = () if base_url is None else (base_url,)
+    asked: dict[str, Any] = {"model": (model,), "base_url": at, "limit": 1}
     settings = AuditSettings.make(**asked)
     backend = backend_of(model, settings)
     seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}

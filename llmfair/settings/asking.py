@@ -26,7 +26,7 @@ class SpendingSettings(Settings):
 
     workers: int | None = setting(
         None,
-        "Requests in flight (default: the backend's own).",
+        "Requests in flight, at each server (default: the backend's own).",
         "Spending",
         flags=("-j",),
         result=False,
@@ -41,11 +41,11 @@ class SpendingSettings(Settings):
         advanced=True,
     )
     rpm: float | None = setting(
-        None, "Requests a minute, at most.", "Spending", result=False, advanced=True, least=1
+        None, "Requests a minute of each server, at most.", "Spending", result=False, advanced=True, least=1
     )
     tpm: float | None = setting(
         None,
-        "Tokens a minute, at most: prompts and answers.",
+        "Tokens a minute of each server, at most: prompts and answers.",
         "Spending",
         result=False,
         advanced=True,
@@ -72,7 +72,7 @@ class SpendingSettings(Settings):
     )
     outage: str = setting(
         "60s",
-        "How long a server that stopped answering is waited for, however many attempts that takes.",
+        "How long servers that all stopped answering are waited for, however many attempts that takes.",
         "Spending",
         result=False,
         advanced=True,
@@ -140,9 +140,10 @@ class Asking(SpendingSettings):
         flags=("-m",),
         result=False,
     )
-    base_url: str | None = setting(
-        None,
-        "Any OpenAI-compatible server, such as http://127.0.0.1:8000/v1 (default: OPENAI_BASE_URL).",
+    base_url: tuple[str, ...] = setting(
+        (),
+        "Any OpenAI-compatible server, such as http://127.0.0.1:8000/v1 (default: OPENAI_BASE_URL); repeatable: "
+        "servers of one model share its questions.",
         "Model",
         result=False,
     )

@@ -181,10 +181,10 @@ def test_a_server_that_tells_of_next_to_nothing_left_is_asked_once_a_minute_at_l
     backend = Scripted()
     backend.capabilities = frozenset({"adaptive"})
     backend.allowance = Allowance(1e-6, None)  # type: ignore[attr-defined]
-    asker = Asker(backend, journal, None, Sampling(), Limits(workers=2, max_wait=max_wait), Progress())
-    assert asker.adaptive is not None
-    asker._heed_allowance(asker.adaptive)
-    assert [bucket.rate for bucket in asker.slots.requests] == rates
+    limits = Limits(workers=2, max_wait=max_wait)
+    lane = Asker(backend, journal, None, Sampling(), limits, Progress()).lanes.all[0]
+    lane.answered(0.0, 15.0)
+    assert [bucket.rate for bucket in lane.slots.requests] == rates
 
 
 def test_it_works_inside_a_running_event_loop(journal: Journal) -> None:

@@ -139,9 +139,8 @@ class ServerKind:
     reset: str = ""
     settle: float = 0.1
 
-    @contextmanager
-    def running(self, log: Path, *arguments: str) -> Iterator[int]:
-        """The server's port, which it chose and says in its first line, for as long as it runs."""
+    def started(self, log: Path, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+        """The server's process and its port, which it chose and says in its first line."""
         server = subprocess.Popen(
             [sys.executable, "-m", self.module, "--log", str(log), "--port", "0", *arguments],
             cwd=self.path,
@@ -151,8 +150,14 @@ class ServerKind:
             text=True,
         )
         assert server.stdout is not None
+        return server, int(server.stdout.readline().strip().removesuffix("/v1").rpartition(":")[2])
+
+    @contextmanager
+    def running(self, log: Path, *arguments: str) -> Iterator[int]:
+        """The server's port, for as long as it runs."""
+        server, port = self.started(log, *arguments)
         try:
-            yield int(server.stdout.readline().strip().removesuffix("/v1").rpartition(":")[2])
+            yield port
         finally:
             server.terminate()
             server.communicate(timeout=60)

@@ -21,9 +21,9 @@ from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.planning.prospects import Prospects, require_prospects
 from llmfair.audits.runs.seal import inputs_of, is_complete, is_sealed, seal
 from llmfair.audits.runs.seen import seen
-from llmfair.audits.runs.session import charge, refuse_fewer, session, superseded
+from llmfair.audits.runs.session import charge, note_servers, refuse_fewer, session, superseded
 from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
-from llmfair.backends.base import Backend
+from llmfair.backends.base import Backend, members_of
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import (
@@ -97,7 +97,7 @@ class Begun:
         design = self.design
         lost = superseded(self.folder, [str(one) for one in design.measures], design.settings.require)
         planned = {**design.planned(), "on_disk": on_disk, "remarks": [*self.prospects.said, *lost]}
-        workers = limits_of(self.backend, design.settings).workers
+        workers = limits_of(self.backend, design.settings).workers * len(members_of(self.backend))
         return watch(self.folder.path, planned, progress, workers)
 
     def judge(self, results: Results) -> None:
@@ -254,6 +254,7 @@ def _further(
             found = ProbeResults(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
         finally:
             counted[stage.name] = len(journal)
+            note_servers(manifest, journal)
         warnings = [f"{stage.name}: {warning}" for warning in from_other_runs(journal)]
     failures, results = [*before.failures, *found.failures], {**before.results, **found.results}
     return ProbeResults(results, failures, found.error, [*warnings, *filter(None, [stage.said(results)])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from math import fsum
@@ -66,6 +67,7 @@ def session(
             raise
         finally:
             manifest["journal_answers"] = len(journal)
+            note_servers(manifest, journal)
             try:
                 journal.close()
             except LlmfairError:  # the disk failed at the very end
@@ -74,6 +76,13 @@ def session(
             finally:
                 invocation["ended"] = now()
                 folder.write_json("manifest.json", manifest)
+
+
+def note_servers(manifest: dict[str, Any], journal: Journal) -> None:
+    """Adds which of several servers gave a journal's answers."""
+    if journal.servers:
+        answers = Counter(manifest.get("servers", {})) + journal.servers
+        manifest["servers"] = dict(sorted(answers.items()))
 
 
 def refuse_fewer(journal: Journal, given: int) -> None:

@@ -1,0 +1,265 @@
+"""Several servers of one model in virtual time: who is asked what, and what happens while one of them is down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from llmfair.asking.journal import Journal
+from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.lanes import order
+from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.rate import Slots
+from llmfair.backends.base import RateLimited, Transient
+from llmfair.errors import BackendError, Incomplete, Unavailable
+from llmfair.records import Failure
+from tests.asking.scripted import Answer, Scripted, chain, run, singles
+from tests.virtual import Clock
+
+NAMES = ("a", "b", "c")
+
+
+class One(Scripted):
+    """A server that is down from some time until another; `listed` raises what a look at it ends in."""
+
+    def __init__(self, clock: Clock, answer: Answer = lambda text, attempt: text.upper()) -> None:
+        super().__init__(answer, latency=0.05)
+        self.clock, self.down, self.looks = clock, (0.0, 0.0), 0
+        self.capabilities = frozenset({"adaptive"})
+        self.listed: Exception | None = None
+
+    @property
+    def is_down(self) -> bool:
+        return self.down[0] <= self.clock.now < self.down[1]
+
+    async def look(self) -> None:
+        self.looks += 1
+        if self.is_down:
+            raise Transient("connection refused")
+        if self.listed is not None:
+            raise self.listed
+
+    async def complete(self, request: Any) -> Any:
+        if self.is_down:
+            raise Transient("connection refused")
+        completion = await super().complete(request)
+        if self.is_down:
+            raise Transient("connection lost")
+        return completion
+
+
+class Several(Scripted):
+    """Servers as one backend, which itself is never asked."""
+
+    def __init__(self, clock: Clock, *answers: Answer) -> None:
+        super().__init__(lambda text, attempt: AssertionError("the members are asked"))
+        made = [One(clock, answer) for answer in answers] or [One(clock) for _ in NAMES]
+        self.members = dict(zip(NAMES, made, strict=False))
+
+    @property
+    def all_asked(self) -> Counter[str]:
+        return sum((one.asked for one in self.members.values()), Counter())
+
+
+@pytest.fixture
+def fleet(clock: Clock) -> Several:
+    return Several(clock)
+
+
+def home(probe: str) -> str:
+    return NAMES[crc32(probe.encode()) % 3]
+
+
+def servers_of(journal: Journal) -> dict[str, set[str]]:
+    """The servers that answered each probe."""
+    found: dict[str, set[str]] = {}
+    for row in read_rows(journal.path):
+        found.setdefault(row["probe"], set()).add(row["server"])
+    return found
+
+
+def test_a_query_has_its_order_of_servers_and_those_of_one_are_dealt_to_all_others() -> None:
+    orders = Counter(tuple(order(f"q{number}", 3)) for number in range(6000))
+    assert len(orders) == 6 and all(set(one) == {0, 1, 2} for one in orders)
+    assert min(orders.values()) > 900, "alike"
+    assert all(next(order(f"ü{number}", 3)) == crc32(f"ü{number}".encode()) % 3 for number in range(50))
+    assert list(order("\ud800", 1)) == [0]
+
+
+def test_every_question_of_a_query_goes_to_its_server(fleet: Several, journal: Journal) -> None:
+    assert len(run([chain(f"q{number}", 4) for number in range(30)], fleet, journal)) == 30
+    assert servers_of(journal) == {f"q{number}": {home(f"q{number}")} for number in range(30)}
+    assert journal.servers == {name: one.asked.total() for name, one in fleet.members.items()}
+    assert all(one.looks == 1 for one in fleet.members.values())
+
+
+def test_each_server_has_limits_of_its_own_and_the_budget_is_of_all(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    run(singles(60), fleet, journal, Limits(workers=2))
+    assert [one.peak for one in fleet.members.values()] == [2, 2, 2]
+    began = clock.now
+    with pytest.raises(Incomplete, match="budget of 40 calls"):
+        run([chain(f"r{number}", 1) for number in range(200)], fleet, journal, Limits(rpm=60, max_calls=40))
+    assert fleet.all_asked.total() == 100
+    assert 10 < clock.now - began < 20, "60 a minute at each of three servers"
+
+
+def test_a_server_that_goes_down_is_left_and_returned_to(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    """Chains of 80 answers, 4 s; one server is down from the first second to the second."""
+    fleet.members["b"].down = (clock.now + 1, clock.now + 2)
+    told, began = list[str](), clock.now
+    progress = Progress(tell=told.append)
+    chains = [chain(f"q{number}", 80) for number in range(30)]
+    found = run(chains, fleet, journal, progress=progress)
+    assert {name: result for name, result in found.items() if isinstance(result, Failure)} == {}
+    assert len(journal) == 2400 and fleet.all_asked.total() - 2400 < 16, "asked again: those in flight"
+    assert told == [
+        "b is down (connection lost): until it is back, its questions go to the others.",
+        "b is back.",
+    ]
+    assert clock.now - began < 4.3, "nobody has waited for it"
+    servers = servers_of(journal)
+    moved = {name: others for name, others in servers.items() if others != {home(name)}}
+    assert moved and all(home(name) == "b" and "b" in others for name, others in moved.items())
+    assert {len(others) for others in moved.values()} == {2}, "b's, and the query's next server"
+    assert {name for others in moved.values() for name in others} == {*NAMES}
+    last = {row["probe"]: row["server"] for row in read_rows(journal.path)}
+    assert all(last[name] == home(name) for name in servers), "all are back where they were"
+
+
+def test_who_waits_for_a_place_at_a_server_that_goes_down_goes_elsewhere(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    fleet.members["a"].down = (clock.now + 0.2, clock.now + 1000)
+    began = clock.now
+    assert len(run(singles(300), fleet, journal, Limits(workers=4, rpm=6000))) == 300
+    assert clock.now - began < 5 and fleet.members["a"].asked.total() < 40
+
+
+def test_a_server_that_is_down_from_the_start_is_asked_nothing(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    fleet.members["a"].down = (0, clock.now + 1000)
+    progress = Progress()
+    assert len(run(singles(30), fleet, journal, progress=progress)) == 30
+    assert not fleet.members["a"].asked and progress.retries == 0
+
+
+def test_all_down_is_an_outage_which_is_waited_out(fleet: Several, journal: Journal, clock: Clock) -> None:
+    for seconds, one in zip((3, 20, 30), fleet.members.values(), strict=True):
+        one.down = (clock.now + 1, clock.now + 1 + seconds)
+    found = run([chain(f"q{number}", 60) for number in range(12)], fleet, journal, Limits(outage=10))
+    assert not [result for result in found.values() if isinstance(result, Failure)]
+    assert len(journal) == 720
+
+
+def test_all_down_for_longer_ends_the_run(fleet: Several, journal: Journal, clock: Clock) -> None:
+    for one in fleet.members.values():
+        one.down = (clock.now + 1, clock.now + 1000)
+    began = clock.now
+    with pytest.raises(Incomplete, match="connection refused"):
+        run([chain(f"q{number}", 60) for number in range(12)], fleet, journal, Limits(outage=10))
+    assert 10 < clock.now - began < 25
+
+
+def test_none_that_answers_at_all_is_said_soon(fleet: Several, journal: Journal, clock: Clock) -> None:
+    for one in fleet.members.values():
+        one.down = (0, clock.now + 1000)
+    began = clock.now
+    with pytest.raises(Unavailable, match="connection refused"):
+        run(singles(30), fleet, journal)
+    assert clock.now - began < 5
+
+
+def test_a_server_without_the_model_ends_the_run_before_it_asks(fleet: Several, journal: Journal) -> None:
+    fleet.members["c"].listed = BackendError("c does not list the model m: it lists other.")
+    with pytest.raises(BackendError, match="c does not list the model m"):
+        run(singles(30), fleet, journal)
+    assert not fleet.all_asked
+
+
+def test_a_server_that_comes_back_with_another_model_is_not_asked(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    one, told = fleet.members["b"], list[str]()
+    one.down, one.listed = (clock.now + 1, clock.now + 2), None
+
+    async def look() -> None:
+        raise Transient("connection refused") if one.is_down else BackendError("b does not list m.")
+
+    def tell(text: str) -> None:
+        told.append(text)
+        one.look = look  # type: ignore[method-assign]
+
+    found = run([chain(f"q{n}", 100) for n in range(12)], fleet, journal, progress=Progress(tell=tell))
+    assert not [result for result in found.values() if isinstance(result, Failure)]
+    assert told[1:] == ["b is back, but cannot be asked: b does not list m."]
+
+
+def test_a_server_that_lists_its_model_and_fails_costs_no_answer(journal: Journal, clock: Clock) -> None:
+    """An engine that is dead behind a server that is up: it is tried less and less often."""
+    dead: Answer = lambda text, attempt: Transient("b answers 500")  # noqa: E731
+    well: Answer = lambda text, attempt: text.upper()  # noqa: E731
+    fleet = Several(clock, well, dead, well)
+    found = run([chain(f"q{number}", 300) for number in range(8)], fleet, journal)
+    assert not [result for result in found.values() if isinstance(result, Failure)]
+    assert journal.servers.keys() == {"a", "c"} and len(journal) == 2400
+    assert fleet.members["b"].looks < 8 and fleet.members["b"].asked.total() < 100
+
+
+def test_a_server_that_fails_now_and_then_is_not_left(journal: Journal, clock: Clock) -> None:
+    flaky: Answer = lambda text, attempt: (  # noqa: E731
+        Transient("500") if crc32(text.encode()) % 40 == 0 and attempt == 1 else text.upper()
+    )
+    fleet, told = Several(clock, flaky, flaky, flaky), list[str]()
+    run([chain(f"q{n}", 40) for n in range(60)], fleet, journal, progress=Progress(tell=told.append))
+    assert told == [] and len(journal) == 2400 and fleet.all_asked.total() > 2420
+
+
+def test_a_refusal_is_waited_for_where_it_came_from(journal: Journal, clock: Clock) -> None:
+    busy: Answer = lambda text, attempt: RateLimited(1.0) if attempt == 1 else text.upper()  # noqa: E731
+    well: Answer = lambda text, attempt: text.upper()  # noqa: E731
+    fleet = Several(clock, busy, well, well)
+    run(singles(30), fleet, journal)
+    assert servers_of(journal) == {f"p{number}": {home(f"p{number}")} for number in range(30)}
+
+
+def test_one_server_is_named_nowhere(journal: Journal) -> None:
+    run(singles(3), Scripted(), journal)
+    assert not journal.servers and all("server" not in row for row in read_rows(journal.path))
+
+
+def test_a_journal_of_several_servers_goes_on_with_one(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    run([chain("q1", 4)], fleet, journal)
+    alone = Scripted()
+    assert run([chain("q1", 6)], alone, journal) == {"q1": "Q1......"} and alone.asked.total() == 2
+    journal._sync()
+    again = Journal(journal.path, "run", "scripted")
+    assert again.servers == {home("q1"): 4} and len(again) == 6
+    again.close()
+
+
+def test_slots_turn_away_who_waits_and_no_place_is_lost() -> None:
+    async def check() -> None:
+        slots = Slots(1)
+        assert await slots.enter()
+        waiting = [asyncio.create_task(slots.enter()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        slots.turn_away()
+        assert await asyncio.gather(*waiting, return_exceptions=True) != [True, True, True]
+        assert [task.cancelled() or task.result() for task in waiting] == [True, False, False]
+        assert slots.taken == 1
+        slots.leave()
+        assert await slots.enter() and slots.taken == 1
+
+    asyncio.run(check())

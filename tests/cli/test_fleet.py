@@ -1,0 +1,247 @@
+"""Several servers of one model over real HTTP: the same results, whoever answers, and nothing asked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from aiohttp import web
+
+from llmfair import former
+from llmfair.arguments import make_settings
+from llmfair.asking.journal_lines import read_rows
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.openai import OpenAI
+from llmfair.errors import BackendError
+from tests.cli.command import kept, llmfair, process, ran, refuses
+from tests.cli.kills import LISTWISE, MOCKLLM, OWN, ServerKind, asked, journalled
+from tests.cli.test_kill import needs_mockllm
+from tests.endpoints import by_length, endpoint
+from tests.folders import balanced, write_folder
+from tests.ports import free_port
+from tests.servers import MODEL, Server, faulty, rank
+
+AUDIT = (*LISTWISE.command, "-d", "lists", "-j", "8", "--max-invalid", "1", "--no-cache", "--no-report")
+
+
+def at(*urls: str, model: str = f"openai:{MODEL}") -> tuple[str, ...]:
+    return ("-m", model, *(word for url in urls for word in ("--base-url", url)), "--server-name", "test")
+
+
+@contextmanager
+def servers(count: int = 3) -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Server(rank)) for _ in range(count)]
+
+
+def same_files(*runs: str | Path) -> None:
+    for name in LISTWISE.same:
+        assert len({Path(run, name).read_bytes() for run in runs}) == 1, name
+
+
+@pytest.fixture(autouse=True)
+def lists() -> None:
+    write_folder(Path("lists"), balanced(10, 20, 20))
+
+
+def test_three_servers_find_what_one_finds_and_the_manifest_says_who_answered_what() -> None:
+    with servers() as three:
+        urls = [server.base_url for server in three]
+        ran(*AUDIT, *at(*urls), "-o", "a/run")
+        counts = {server.host: len(server.requests) for server in three}
+        ran(*AUDIT, *at(urls[0]), "-o", "b/run")
+        same_files("a/run", "b/run")
+        assert kept("manifest", "a/run")["servers"] == counts
+        assert sum(counts.values()) == 190 and all(counts.values())
+        assert "servers" not in kept("manifest", "b/run")
+        rows = list(read_rows(Path("a/run/journal.jsonl")))
+        homes = [three[crc32(row["about"]["query_id"].encode()) % 3].host for row in rows]
+        assert [row["server"] for row in rows] == homes
+
+        # half of it goes on with two of them
+        journal, manifest = Path("a/run/journal.jsonl"), Path("a/run/manifest.json")
+        journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:100]))
+        manifest.write_text(json.dumps(kept("manifest", "a/run") | {"journal_answers": 0}))
+        ran(*AUDIT, *at(*urls[1:]), "-o", "a/run")
+        same_files("a/run", "b/run")
+        assert sum(kept("manifest", "a/run")["servers"].values()) == 190
+        assert kept("manifest", "a/run")["calls"] == 91
+
+
+def test_the_first_server_names_the_run() -> None:
+    with servers(2) as two:
+        urls = [server.base_url for server in two]
+        flags = ("-m", f"openai:{MODEL}", "--base-url", urls[0])
+        ran(*AUDIT, *flags, "-q")
+        ran(*AUDIT, *flags, "--base-url", urls[1], "-q")
+    assert len(list(Path("runs").iterdir())) == 1 and not two[1].requests
+
+
+def test_a_server_without_the_model_is_named_before_anything_is_asked() -> None:
+    with servers() as three, Server(rank) as other:
+        other.model = "another"
+        found = refuses(
+            f"{other.host} does not list the model {MODEL}: it lists another.",
+            *AUDIT, *at(*(server.base_url for server in (*three, other))), code=1,
+        )  # fmt: skip
+        assert "under this name" in found.err and not any(server.requests for server in three)
+
+
+def test_a_server_that_is_down_from_the_start_is_told_of() -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}/v1"
+    with servers(2) as two:
+        found = ran(*AUDIT, *at(nowhere, *(server.base_url for server in two)), "-o", "run")
+    assert f"127.0.0.1:{nowhere[17:22]} is down (connection refused" in found.err
+    assert sum(kept("manifest", "run")["servers"].values()) == 190
+
+
+def test_flags_that_several_servers_refuse() -> None:
+    one, two = "http://127.0.0.1:9/v1", "http://127.0.0.1:9/two/v1"
+    pairs = ("pairwise", "-d", "lists", *at(one, two))
+    refuses("--base-url names a server twice.", *AUDIT, *at(one, two, f"{one}/"))
+    refuses(f"openai:{MODEL} cannot do --batch.", *pairs, "--batch")
+    refused = refuses("--base-url holds credentials.", *AUDIT, *at(one, "http://me:hunter2@127.0.0.1:9/v1"))
+    assert "hunter2" not in refused.err
+    assert "connection refused by 127.0.0.1:9" in llmfair(*pairs).err
+
+
+@pytest.mark.parametrize(
+    ("told", "read"), [(None, ()), ("http://h/v1", ("http://h/v1",)), (["a", "b"], ("a", "b"))]
+)
+def test_manifests_that_name_no_server_or_one_are_read(told: object, read: tuple[str, ...]) -> None:
+    flags = former.manifest({"flags": {"base_url": told}})["flags"]
+    assert ListwiseSettings.from_flags(flags, "manifest.json").base_url == read
+
+
+def test_a_configuration_file_names_one_server_or_several() -> None:
+    model = f"model = 'openai:{MODEL}'\n"
+    with servers(2) as two:
+        one, both = two[0].base_url, [server.base_url for server in two]
+        Path("llmfair.toml").write_text(f"base_url = '{one}'\n{model}")
+        ran(*AUDIT, "-o", "run", "-q")
+        Path("llmfair.toml").write_text(f"base_url = {both}\n{model}")
+        ran(*AUDIT, "-o", "run", "-q")
+        assert len(two[0].requests) == 190 and not two[1].requests, "it is the same run"
+
+
+@pytest.mark.parametrize("given", [None, "http://h/v1", ["http://h/v1", "http://i/v1"]])
+def test_in_python_a_server_is_a_text_and_several_are_a_list(given: Any) -> None:
+    several = [given] if isinstance(given, str) else given or []
+    assert make_settings(ListwiseSettings, {"base_url": given}).base_url == tuple(several)
+
+
+def test_lists_are_scored_by_several_servers() -> None:
+    asked = ("listwise", "-d", "lists", "--orders", "1", "--no-repeat", "--no-cache", "--no-report")
+    with ExitStack() as stack:
+        three = [stack.enter_context(endpoint(by_length)) for _ in range(3)]
+        ran(*asked, *at(*(one.url for one in three), model="rerank:m"), "-o", "run")
+    assert kept("manifest", "run")["servers"] == {
+        one.url.split("/")[2]: len(one.asked) for one in three if one.asked
+    }
+
+
+def test_a_look_takes_the_key_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    with servers(2) as (named, other):
+        moved = {"Location": f"{other.base_url}/models"}
+        named.models = lambda: web.json_response({}, status=302, headers=moved)  # type: ignore[method-assign]
+
+        async def look() -> None:
+            backend = OpenAI(MODEL, BackendOptions(base_url=named.base_url))
+            await backend.open()
+            try:
+                await backend.look()
+            finally:
+                await backend.close()
+
+        with pytest.raises(BackendError, match="answers 302"):
+            asyncio.run(look())
+        assert named.looked == ["Bearer sk-canary"] and other.looked == []
+
+
+def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked twice was in flight there when it went; the files are those of a calm run."""
+    monkeypatch.setattr("llmfair.asking.lanes.LOOK_SECONDS", 0.05)
+    slow = faulty(rank, latency=0.03)
+    with Server(slow) as one, Server(slow) as two, ExitStack() as stack:
+        three = Server(slow)
+        three.__enter__()
+        again = Server(slow, port=three.port)
+
+        def away_and_back() -> None:
+            while len(three.requests) < 20:
+                time.sleep(0.005)
+            three.__exit__()
+            time.sleep(0.1)
+            stack.enter_context(again)
+
+        thread = threading.Thread(target=away_and_back)
+        thread.start()
+        found = ran(*AUDIT, *at(one.base_url, two.base_url, three.base_url), "-o", "a/run")
+        thread.join()
+        ran(*AUDIT, *at(one.base_url), "-o", "b/run")
+    same_files("a/run", "b/run")
+    assert f"{three.host} is down (conn" in found.err and f"{three.host} is back." in found.err
+    before, there = {seen.raw for seen in three.requests}, {seen.raw for seen in again.requests}
+    assert there and len(before & there) <= 8
+    assert kept("manifest", "a/run")["calls"] <= 190 + 8 + 3
+
+
+def a_kill_in_a_fleet(server: ServerKind, model: str, folder: Path) -> None:
+    """Kills one of three servers in the middle of a run, starts it again a little later, and lets the run end.
+
+    Asserts that nothing it has an answer to was asked again, and that everything equals a calm run, byte for byte.
+    """
+    folder.mkdir()
+    disturbed, calm = folder / "a" / "run", folder / "b" / "run"
+    logs = [folder / f"{number}.jsonl" for number in range(4)]
+    arguments = ("--latency-ms", "400")
+    three = [server.started(log, *arguments) for log in logs[:3]]
+    try:
+        urls = [f"http://127.0.0.1:{port}/v1" for _, port in three]
+        running = process(*AUDIT, *at(*urls, model=model), "-o", disturbed)
+        while len(journalled(disturbed, server)) < 40:
+            assert running.poll() is None
+            time.sleep(0.02)
+        killed, port = three[1]
+        killed.kill()
+        killed.communicate()
+        known, before = journalled(disturbed, server), [len(asked(log)) for log in logs]
+        three.append(server.started(logs[3], *arguments, "--port", str(port)))
+        _, errors = running.communicate(timeout=60)
+        assert running.returncode == 0, errors
+        after = [body for log, count in zip(logs, before, strict=True) for body in asked(log)[count:]]
+        assert not known & {*after}, "an answered chat was asked again"
+        times = Counter(body for log in logs for body in asked(log))
+        twice = {body for body, count in times.items() if count > 1}
+        assert twice <= {*asked(logs[1])} and len(twice) <= 8, "only what was in flight at the killed one"
+        answers = kept("manifest", disturbed)["servers"]
+        assert sum(answers.values()) == 190 and len(asked(logs[3])) > 0, "it is returned to"
+        for said in ("is down (connect", f"127.0.0.1:{port} is back."):
+            assert said in errors
+        assert llmfair(*AUDIT, *at(*urls, model=model), "-o", calm).code == 0
+    finally:
+        for started, _ in three:
+            started.terminate()
+            started.communicate(timeout=60)
+    same_files(disturbed, calm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("server", "model"),
+    [(OWN, MODEL), pytest.param(MOCKLLM, "mock-1", marks=needs_mockllm)],
+    ids=["own", "mockllm"],
+)
+def test_a_server_is_killed_and_comes_back(server: ServerKind, model: str, tmp_path: Path) -> None:
+    a_kill_in_a_fleet(server, f"openai:{model}", tmp_path / "fleet")
