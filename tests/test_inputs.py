@@ -34,7 +34,7 @@ def test_a_pipe_and_a_device_are_no_files(pipe: Path, tmp_path: Path) -> None:
 
 
 def test_no_path_has_a_nul_character() -> None:
-    with pytest.raises(OSError, match="no name of a file: embedded null byte"):
+    with pytest.raises(OSError, match=r"no name of a file: .*embedded null"):
         inputs.text("a\0b")
 
 

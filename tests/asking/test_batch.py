@@ -363,7 +363,7 @@ def status_as_table(row: dict[str, Any]) -> bytes:
 
 
 def very_deep(row: dict[str, Any]) -> bytes:
-    return as_json(row)[:-1] + b', "more": ' + b"[" * 3000 + b"]" * 3000 + b"}"
+    return as_json(row)[:-1] + b', "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
 def torn(row: dict[str, Any]) -> bytes:
