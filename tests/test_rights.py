@@ -29,6 +29,7 @@ def others_may(*folders: str) -> dict[str, str]:
     return {str(path): oct(path.stat().st_mode & 0o777) for path in found if path.stat().st_mode & 0o077}
 
 
+@pytest.mark.whole
 def test_what_a_command_writes_is_private_unless_it_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*AUDIT)
     ran("report", only_run(), "-o", "page.html", "--figures", "svg")
