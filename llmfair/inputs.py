@@ -27,7 +27,7 @@ DOTTED = re.compile(
 )
 LONGEST_LINE = 16 << 20
 GZIP = b"\x1f\x8b"
-FREELY, TIMES = 16 << 20, 100
+FREELY, TIMES = 4 << 20, 100
 """A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
 
 

@@ -183,11 +183,12 @@ def _run(arguments: list[str]) -> int:
         return _unread()
     except BrokenPipeError:
         return _unread()
+    except OSError as error:
+        if error.filename is None:
+            return terminal.fail(_unexpected(error))
+        return terminal.fail(LlmfairError(f"{error.filename}: {error.strerror}.", "check the path"))
     except Exception as error:
-        hint = "repeat with -v for the traceback" if terminal.output.verbose is not None else ""
-        unexpected = LlmfairError(f"unexpected {type(error).__name__}: {error}", hint)
-        unexpected.__cause__ = error
-        return terminal.fail(unexpected)
+        return terminal.fail(_unexpected(error))
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -196,6 +197,13 @@ def _unread() -> int:
     """Nobody reads stdout any more, which is their right: says nothing, and returns what a killed `cat` would."""
     _leave_unread()
     return 128 + signal.SIGPIPE
+
+
+def _unexpected(error: Exception) -> LlmfairError:
+    hint = "repeat with -v for the traceback" if terminal.output.verbose is not None else ""
+    unexpected = LlmfairError(f"unexpected {type(error).__name__}: {error}", hint)
+    unexpected.__cause__ = error
+    return unexpected
 
 
 def _leave_unread() -> None:

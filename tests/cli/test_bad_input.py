@@ -72,6 +72,7 @@ LINES: list[tuple[str, str]] = [
     ("plan listwise --orders 100000000", "--orders is 100000000, but is at most 1000."),
     ("listwise --measures P@99999999999999999999", "P: cutoff cannot be '99999999999999999999'."),
     ("listwise --measures ExpRatio@99999999999999999999", "ExpRatio: the cutoff cannot be '99999999999999999999'."),
+    (f"listwise -d {'x' * 300}", "File name too long."),
     ("listwise --queries @/dev/zero", "no regular file, but a pipe or a device"),
     ("listwise --config /dev/zero", "no configuration file /dev/zero."),
     ("listwise --limit x", "'--limit'"),

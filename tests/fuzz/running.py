@@ -139,7 +139,7 @@ def wrong_with(case: Case, ended: Ended, written: Sequence[Path]) -> Iterator[st
     told = ended.err.decode("utf-8", "backslashreplace")
     if "Traceback (most recent call last)" in told:
         yield f"traceback: {told.strip().splitlines()[-1][:100]}"
-    elif found := re.search(r"unexpected (\w+)", told):
+    elif found := re.search(r"Error: unexpected (\w+)", told):
         yield f"unexpected {found[1]}"
     if ended.megabytes > MEGABYTES:
         yield f"past {MEGABYTES:,} MB"

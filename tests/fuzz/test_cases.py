@@ -16,7 +16,10 @@ from tests.fuzz import running
 from tests.fuzz.running import Case, Ended, faults, of_cases, wrong_with
 
 SEED = int(os.environ.get("LLMFAIR_FUZZ_SEED", "0"))
-CASES: dict[str, tuple[int, int]] = {}
+CASES: dict[str, tuple[int, int]] = {
+    "flags": (75, 1_750),
+    "inputs": (75, 1_750),
+}
 """How many cases of a generator run by default, and how many with -m slow."""
 AT_ONCE = 250
 
