@@ -31,6 +31,8 @@ RATE_SECONDS = 60.0
 GAP = "  "
 LEAST_FOLDED = 20
 """A table's last column is folded to as few characters as this before rows become blocks."""
+AT_ONCE = 500
+"""Rows of a long table that are laid out together, which takes memory; their columns are equally wide."""
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
 NARROWEST_BAR, WIDEST_BAR = 10, 30
@@ -151,6 +153,7 @@ def print_table(table: Table, report: Path | None = None) -> None:
 
     `report`: the page that has all of it, where there is one.
     """
+    from rich.cells import cell_len
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -168,7 +171,7 @@ def print_table(table: Table, report: Path | None = None) -> None:
         stdout.print(Text(table.sees))
     if table.above:
         stdout.print()
-    widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
+    widths = [max(cell_len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
     spaces, folded = 2 * len(widths) + 2, [*widths[:-1], min(widths[-1], LEAST_FOLDED)]
     if not stdout.is_terminal:
         stdout.width = max(stdout.width, sum(widths) + spaces)  # a file has no width to respect
@@ -179,15 +182,19 @@ def print_table(table: Table, report: Path | None = None) -> None:
                     stdout.print(Text(f"  {name}  {cell}" if name else f"  {cell}"))
             stdout.print()
     else:
-        grid = Grid(box=None, padding=(0, 1), pad_edge=True)
-        for place, name in enumerate(table.header, 1):
-            grid.add_column(name, no_wrap=place < len(table.header), overflow="fold")
-        for at, cells in enumerate(table.rows):
-            marks = ("bold" if (at, place) in table.strong else "" for place in range(len(cells)))
-            grid.add_row(*(Text(cell, style=mark) for cell, mark in zip(cells, marks, strict=True)))
-        with stdout.capture() as drawn:
-            stdout.print(grid)
-        print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+        fixed = len(table.rows) > AT_ONCE
+        for first in range(0, max(1, len(table.rows)), AT_ONCE):
+            grid = Grid(box=None, padding=(0, 1), pad_edge=True, show_header=not first)
+            for place, name in enumerate(table.header, 1):
+                last = place == len(table.header)
+                width = widths[place - 1] if fixed and not last else None
+                grid.add_column(name, no_wrap=not last, overflow="fold", width=width)
+            for at, cells in enumerate(table.rows[first : first + AT_ONCE], first):
+                marks = ("bold" if (at, place) in table.strong else "" for place in range(len(cells)))
+                grid.add_row(*(Text(cell, style=mark) for cell, mark in zip(cells, marks, strict=True)))
+            with stdout.capture() as drawn:
+                stdout.print(grid)
+            print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
         print()
     for note in shown_notes(table, report):
         stdout.print(Text(f"  {note}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -38,6 +39,7 @@ COMPLETES = "_LLMFAIR_COMPLETE"
 """What a shell sets that asks how a line could go on."""
 COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """What it sets to the line, whichever shell it is."""
+NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)
 FIRST_STEPS = """\
 llmfair listwise          audit a simulated model on the bundled sample, offline
 llmfair plan listwise     what an audit would ask, cost and find; asks nothing
@@ -186,7 +188,8 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None:
             return terminal.fail(_unexpected(error))
-        return terminal.fail(LlmfairError(f"{error.filename}: {error.strerror}.", "check the path"))
+        refused = UsageError if error.errno in NO_PATH else LlmfairError
+        return terminal.fail(refused(f"{error.filename}: {error.strerror}.", "check the path"))
     except Exception as error:
         return terminal.fail(_unexpected(error))
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ class Evidence:
     ended: str
     finish: str
     text: str
-    chat: Sequence[Mapping[str, Any]]
+    chat: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,8 @@ from llmfair.audits.runs.digits import agree
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategy import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side
+from llmfair.report.tables import Table
+from llmfair.terminal import print_table
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses
 from tests.folders import balanced, write, write_folder
 from tests.servers import Reply, Server, faulty, rank
@@ -219,6 +221,27 @@ def test_a_title_that_no_encoding_can_write() -> None:
     out, err = shown.communicate()
     assert shown.returncode == 0, err
     assert "\\x1b[31m" in out and "\x1b" not in out
+
+
+def test_a_long_answer_is_cut_where_it_is_shown_and_whole_in_the_journal() -> None:
+    ran(*SMALL, "-q")
+    run = Path(only_run())
+    first, *rows = (run / "journal.jsonl").read_text().splitlines()
+    rows = [
+        json.dumps(row | {"text": "no " * 32_768} if "text" in row else row) for row in map(json.loads, rows)
+    ]
+    write(run / "journal.jsonl", [first, *rows])
+    shown = ran("runs", "show", run, "--answers").out
+    ran("report", run)
+    for text in (shown, (run / "report.html").read_text()):
+        assert "n… 98,304 characters" in text and "no " * 2_000 not in text
+
+
+def test_a_long_list_is_laid_out_in_parts_of_one_width(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tuple((f"a{n}" + "x" * (n % 7), "b", f"c{n}") for n in range(2_100))
+    print_table(Table("", ("one", "two", "three"), rows, ()))
+    lines = capsys.readouterr().out.rstrip("\n").split("\n")
+    assert len(lines) == 2_101 and len({line.index(" b ") for line in lines[1:]}) == 1
 
 
 def test_a_stop_before_the_first_question_has_its_code(tmp_path: Path) -> None:

@@ -13,6 +13,14 @@ from llmfair.manifest import Manifest
 from llmfair.report.exhibits import Evidence
 from llmfair.rundir import RunDir
 
+MOST_OF_AN_ANSWER, MOST_OF_A_PROMPT = 4_000, 40_000
+"""Characters that lists and pages show; the journal has it whole."""
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a long text, and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}… {len(text):,} characters"
+
 
 def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) -> Iterator[Evidence]:
     """The answers of a run's journals, each with what it was asked; those about one query, where it is given.
@@ -39,8 +47,8 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
                 shown=shown,
                 ended=ended,
                 finish=row["finish"],
-                text=row["text"],
-                chat=row["chat"],
+                text=shortened(row["text"], MOST_OF_AN_ANSWER),
+                chat=[(role, shortened(said, MOST_OF_A_PROMPT)) for role, said in row["chat"]],
             )
         if strangers:
             some = "1 answer is" if len(strangers) == 1 else f"{len(strangers):,} answers are"
