@@ -88,6 +88,14 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
     "datasets/irds.py": {"retrieval.bm25"},
+    "retrieval/rest.py": {"backends.base"},
+    "retrieval/search_server.py": {
+        "asking.limits",
+        "asking.retries",
+        "backends.addresses",
+        "backends.base",
+        "backends.headers",
+    },
     "report/page.py": {"audits.scoring.score_results"},
     "report/source.py": {"audits.scoring.score_results"},
     "report/score_page.py": {"audits.scoring.score_results"},
