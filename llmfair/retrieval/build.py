@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SCHEMA = 2
 MANIFEST = "manifest.json"
 WRITER_BYTES = 64_000_000
+NO_ROOM = 1_000_000
 COMMIT_EVERY = 250_000
 """Documents: what a killed build has to do again at most."""
 
@@ -58,11 +59,19 @@ def stored(
             else:
                 _refuse_other(path, manifest, made_of)
             return TantivyEngine(_opened(path), analyzer, identity(source, analyzer))
-    except (OSError, ValueError) as error:  # tantivy tells a full disk by a ValueError
+    except (OSError, ValueError) as error:
         raise UsageError(
-            f"the index {path} cannot be made: {error}.",
+            f"the index {path} cannot be made: {_why(path, error)}.",
             "free its place, or name another cache folder with LLMFAIR_CACHE_DIR",
         ) from None
+
+
+def _why(path: Path, error: OSError | ValueError) -> str:
+    """What went wrong; of a full disk tantivy says only that one of its threads failed."""
+    with suppress(OSError):
+        if shutil.disk_usage(path.parent).free < NO_ROOM:
+            return "the disk is full"
+    return line_of(error)
 
 
 def opened(made: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
