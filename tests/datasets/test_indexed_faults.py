@@ -80,7 +80,7 @@ def test_killed_twenty_times_it_answers_as_if_undisturbed_and_downloads_each_byt
     size = sum(len(sources[key]) for key in FILES)
     cache = cache_folder()
     parts = {key: cache / "downloads" / "trec-fair" / "2022" / f"{name}.part" for key, name in FILES.items()}
-    index = cache / "datasets" / "trec-fair-2022-train" / "index-full" / "english.tmp"
+    index = cache / "datasets" / "trec-fair-2022-train" / "index-full" / "english"
     with FileServer(sources, pause=0.05).running() as server:
         environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
 
@@ -89,11 +89,15 @@ def test_killed_twenty_times_it_answers_as_if_undisturbed_and_downloads_each_byt
             return subprocess.Popen(command, env=environment | more, stderr=subprocess.PIPE, text=True)
 
         def through() -> float:
-            return sum(server.sent(key) for key in FILES) / size + held(index) / len(given.texts)
+            return sum(server.sent(key) for key in FILES) / size + indexed() / len(given.texts)
+
+        def indexed() -> int:
+            return max(held(index), held(index.with_name("english.tmp")))
 
         def left() -> dict[str, int]:
             return {key: path.stat().st_size if path.is_file() else 0 for key, path in parts.items()}
 
+        committed = list[int]()
         for threshold in sorted(moments.uniform(0.02, 1.9) for _ in range(kills)):
             before, seen = left(), len(server.requests)
             running = begin({}, "0.0007")
@@ -102,6 +106,7 @@ def test_killed_twenty_times_it_answers_as_if_undisturbed_and_downloads_each_byt
             time.sleep(moments.uniform(0, 0.4))
             running.kill()
             running.communicate()
+            committed.append(indexed())
             assert running.returncode == -signal.SIGKILL, "it was through before it was killed"
             for request in server.requests[seen:]:
                 if request.name in parts:  # it goes on after the last byte that was kept
@@ -113,6 +118,7 @@ def test_killed_twenty_times_it_answers_as_if_undisturbed_and_downloads_each_byt
             server.pause = 0
             running = begin(more, "0")
             assert running.communicate(timeout=120)[1] is not None and running.returncode == 0
+    assert committed == sorted(committed) and len({*committed}) > 2, committed
     assert answers(cache, monkeypatch) == answers(tmp_path / "calm", monkeypatch)
     assert not any(path.is_file() for path in (cache / "downloads").rglob("*"))
 
@@ -160,19 +166,19 @@ def test_a_full_disk_is_said_wherever_it_fills(
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(small_disk / "cache"))
     monkeypatch.setattr(fetching, "KEPT_BYTES", 0)
     monkeypatch.setattr(fetching, "INDEX_BYTES", {"pool": 0, "full": 0})
-    flags = made(3_000).copies(tmp_path)
-    said = set()
-    for size in (*range(300, 1_000, 50), 4_000):
+    flags = made(1_500, words=300).copies(tmp_path)
+    failed = 0
+    for size in (*range(200, 900, 100), 4_000):
         subprocess.run(["mount", "-o", f"remount,size={size}k", small_disk], check=True)
         found = fetch(*flags)
         if found.code == 0:
             break
         refusal(found, "the disk is full", found.code)
-        said.add(found.err.split(":")[1].split("/")[0])
+        failed += 1
         if size % 100:  # begun anew, or gone on with
             shutil.rmtree(small_disk / "cache")
-    assert found.code == 0 and len(said) == 2, said
-    assert engine_of(Collection(load_dataset(f"{NAME}/gender"))).count() == 3_000
+    assert found.code == 0 and failed > 3
+    assert engine_of(Collection(load_dataset(f"{NAME}/gender"))).count() == 1_500
 
 
 @pytest.mark.whole
