@@ -28,7 +28,13 @@ from llmfair.settings import (
 )
 
 ENVIRONMENT = "LLMFAIR_"
-ELSEWHERE = ("LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM")
+ELSEWHERE = (
+    "LLMFAIR_CACHE_DIR",
+    "LLMFAIR_REQUIRE_VLLM",
+    "LLMFAIR_SEARCH_API_KEY",
+    "LLMFAIR_SEARCH_PASSWORD",
+    "LLMFAIR_SEARCH_USER",
+)
 """Variables that are no flag's: where fetched data and answers are kept, and what the tests must not skip."""
 GIVEN = ("settings", "style", "ctx")
 """What a command's function is given, beside its own flags."""

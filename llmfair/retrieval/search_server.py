@@ -58,6 +58,7 @@ class SearchServer:
         self._has_key, self._hide = bool(login), secrets.quoted(hidden)
         limits = Limits()
         self._retries = Retries(limits.retries, limits.max_wait, limits.outage)
+        self._heard = time.monotonic()
         self._idle = deque[HTTPConnection]()
         weakref.finalize(self, _close_all, self._idle)
 
@@ -88,10 +89,11 @@ class SearchServer:
             except (RateLimited, Transient) as failure:
                 attempts += 1
                 failures += isinstance(failure, Transient)
-                time.sleep(self._retries.wait_after(failure, attempts, failures, since))
+                time.sleep(self._retries.wait_after(failure, attempts, failures, since, self._heard))
                 since = time.monotonic()
                 continue
             self._retries.succeeded(sent)
+            self._heard = time.monotonic()
             return answer
 
     def _exchange(
