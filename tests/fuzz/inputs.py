@@ -207,9 +207,7 @@ def bomb(rng: random.Random, content: bytes) -> bytes:
 def bottomless(rng: random.Random, content: bytes) -> bytes:
     """Nested deeper than parsers follow."""
     levels = rng.choice((30, 200, 2_000, 60_000))
-    opened = rng.choice(
-        (b"[", b'{"a":', b'[{"a":', b"a.", b"x = [", b"x = {a = ", b"[a.", b"x = " + b"[" * levels)
-    )
+    opened = rng.choice((b"[", b'{"a":', b'[{"a":', b"a.", b"x = [", b"x = {a = ", b"[a."))
     return rng.choice((b"", content)) + opened * levels + rng.choice((b"", b"1" + b"]" * levels))
 
 
