@@ -168,6 +168,8 @@ def in_a_child(case: Case, folder: Path, seconds: int) -> Ended:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             for number, path, mode in ((0, given, os.O_RDONLY), (1, out, _NEW), (2, err, _NEW)):
                 os.dup2(os.open(path, mode, 0o600), number)
+            sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  a test that forks has others
+            sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             os.chdir(folder)
             os.environ |= case.environment
             code = _run(case.arguments)

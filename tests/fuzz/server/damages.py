@@ -12,6 +12,8 @@ from tests.fuzz.server.front import Damage, Exchange, Reply
 
 Change = Callable[[dict[str, Any]], Any]
 REPLY = Reply(200, b"")
+DEEP = 100_000
+ESCAPES = "\x1b[31mred\x1b[0m\x07\x1b]0;title\x07\u202e\x9b2J"
 
 # Connections and bytes
 
@@ -208,10 +210,7 @@ def field(path: str, value: Any = ..., dumped: str = "") -> Damage:
     return document(change)
 
 
-MESSAGE, CONTENT = "choices.0.message", "choices.0.message.content"
-
-
-def again(found: dict[str, Any], name: str, first: str) -> bytes:
+def twice(found: dict[str, Any], name: str, first: str) -> bytes:
     """A field twice, with another value before the right one."""
     return json.dumps(found).replace(f'"{name}":', f'"{name}": {first}, "{name}":', 1).encode()
 

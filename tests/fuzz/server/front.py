@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ STAGES = {
     "content": r"GET /v1/files/[^/?]+/content",
 }
 """What a client may be asking for, by the first line of its request."""
+SURELY = 0.3
+"""Seconds within which a reply reaches who asked before losing patience, on a busy machine too."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class Mode:
 
     `says`: what the sentence must match with which a run ends that does not come through. `ends`: how it may, the
     damage being done to every request: `well`, as if there were none; `fails`; `kept`, with answers that are none;
-    or `either`. `each`: the damage itself asks `when`, of every line of a file of answers. `tls`: the client is told to speak TLS.
+    or `either`. `each`: the damage itself asks `when`, of every line of a file of answers. `tls`: the client is told to
+    speak TLS.
     """
 
     name: str
@@ -171,7 +175,11 @@ class Front:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answers one request; whether the connection stays open."""
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
+            begins = await reader.readexactly(1)
+            if begins == b"\x16":  # a client that speaks TLS
+                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                return False
+            head = begins + await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
             return False
         first, _, rest = head.decode("latin-1").partition("\r\n")
@@ -200,8 +208,9 @@ class Front:
         exchange = Exchange(stage, number, when, forward, writer)
         if mode is not None and stage in self.stages & mode.stages and (mode.each or when(number)):
             return await mode.damage(exchange)
+        began = time.monotonic()
         await exchange.send(await forward())
-        if stage == "chat":
+        if stage == "chat" and time.monotonic() - began < SURELY and not writer.is_closing():
             self.whole.add(body)
         return True
 
