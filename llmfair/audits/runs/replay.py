@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from llmfair import former
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import request_key
-from llmfair.asking.journal_lines import completion_of, read_rows
+from llmfair.asking.journal_lines import KeptAnswers
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
@@ -27,9 +27,12 @@ from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.jsonfiles import read_json
 from llmfair.records import Chat, Completion, Failure
-from llmfair.rundir import RunDir
+from llmfair.rundir import Contents, RunDir
 from llmfair.settings import AuditSettings
 from llmfair.steps import Unanswered, drive
+
+Look = Callable[[str], Completion | None]
+"""Finds the answer of a request by its key."""
 
 
 def check_run(run: RunDir) -> dict[str, Any]:
@@ -66,11 +69,12 @@ def check_run(run: RunDir) -> dict[str, Any]:
     # Who answered is on record; the models themselves need not be there any more.
     asked = [NoBackend(known["identity"], reads_about=manifest.simulated)]
     asked += [NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()]
-    found, answers = _Followed({}, [], 0), 0
+    found, answers = _Followed(), 0
     for part, backend in zip(_parts(design, run), asked, strict=True):
-        journal = _answers(part.journal)
-        answers += len(journal)
-        found += _followed(part.programs(found.results), backend, settings, journal.get)
+        with _answers(part.journal) as journal:
+            answers += len(journal) if journal else 0
+            look = journal.get if journal else _nothing
+            _follow(found, part.programs({**found.results}), backend, settings, look)
     if found.missing:
         probes = found.missing + len(found.results) + len(found.failures)
         raise Incomplete(
@@ -82,13 +86,13 @@ def check_run(run: RunDir) -> dict[str, Any]:
         return {"answers": answers, "problems": problems, "notes": []}
     rounded = list[str]()
     for name, contents in design.outcome(_called(run), found.results, found.failures).files.items():
-        path, text = run.path / name, "".join(contents)
+        path = run.path / name
         if not path.is_file():
             if name != TEXTS:  # which older versions did not write
                 problems.append(f"{name} is missing")
-        elif path.read_bytes() != text.encode("utf-8", "backslashreplace") and not _grown(path, text):
+        elif (text := _otherwise_than(path, contents)) is not None and not _grown(path, text):
             kept = path.read_text("utf-8", errors="surrogateescape")
-            if agree(kept, text.encode("utf-8", "backslashreplace").decode()):
+            if agree(kept, text):
                 rounded.append(name)
             else:
                 problems.append(f"{name} does not follow from the journal's answers")
@@ -118,13 +122,33 @@ def _otherwise(run: RunDir, design: Design[Any]) -> str:
     )
 
 
+def _otherwise_than(path: Path, contents: Contents) -> str | None:
+    """The text of these contents where a file holds another; None where it holds the same.
+
+    They are compared part by part: a large file and its text would take their room several times over.
+    """
+    texts = [contents] if isinstance(contents, str) else contents
+    parts = (text.encode("utf-8", "backslashreplace") for text in texts)
+    with path.open("rb") as file:
+        same = 0
+        for part in parts:
+            if file.read(len(part)) != part:
+                file.seek(0)
+                return b"".join([file.read(same), part, *parts]).decode()
+            same += len(part)
+        if not file.read(1):
+            return None
+        file.seek(0)
+        return file.read(same).decode()
+
+
 def _grown(path: Path, text: str) -> bool:
     """Whether a JSON file of an earlier version says the same, as far as it says anything."""
     if path.suffix != ".json":
         return False
     try:
         kept, now = json.loads(path.read_bytes()), json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(kept, dict) and kept == {name: now[name] for name in now if name in kept}
 
@@ -155,32 +179,38 @@ def _known(design: Design[Any]) -> tuple[int, int]:
     """The calls of one model's audit that its journals answer, and those that the cache alone does."""
     first = design.backend()
     there = (cache_folder() / FILE).is_file()  # looking must not make one
-    kept, shared, results = 0, 0, dict[str, Any]()
+    kept, shared, found = 0, 0, _Followed()
     backends = [first, *(stage.backend for stage in design.stages())]
     for part, backend in zip(_parts(design, folder_of(design, first)[1]), backends, strict=True):
-        journal = {} if design.settings.fresh else _answers(part.journal)
-        with shared_answers(design, backend) if there else nullcontext() as cache:
+        with (
+            nullcontext() if design.settings.fresh else _answers(part.journal) as journal,
+            shared_answers(design, backend) if there else nullcontext() as cache,
+        ):
             if not journal and cache is None:
                 break
-            look = _Looked(journal, cache)
-            results |= _followed(list(part.programs(results)), backend, design.settings, look).results
+            look = _Looked(journal.get if journal else _nothing, cache)
+            _follow(found, part.programs({**found.results}), backend, design.settings, look)
         kept, shared = kept + look.kept, shared + look.shared
     return kept, shared
+
+
+def _nothing(key: str) -> None:
+    """Knows no answer."""
 
 
 @dataclass
 class _Looked:
     """Answers by request key, of a journal or else of the cache, and how many each gave."""
 
-    journal: Mapping[str, Completion]
+    journal: Look
     cache: Cache | None
     kept: int = 0
     shared: int = 0
 
     def __call__(self, key: str) -> Completion | None:
-        if key in self.journal:
+        if (kept := self.journal(key)) is not None:
             self.kept += 1
-            return self.journal[key]
+            return kept
         known = None if self.cache is None else self.cache.get(key)
         self.shared += known is not None
         return known
@@ -200,39 +230,30 @@ def _parts(design: Design[Any], run: RunDir) -> Iterator[_Part]:
         yield _Part(stage.programs, run.journal_of(stage.name))
 
 
-def _answers(journal: Path) -> dict[str, Completion]:
-    """The first answer to each request of a journal, which may never have begun."""
-    found: dict[str, Completion] = {}
-    for row in read_rows(journal) if journal.is_file() else ():
-        if "key" in row:
-            found.setdefault(row["key"], completion_of(row))
-    return found
+@contextmanager
+def _answers(journal: Path) -> Iterator[KeptAnswers | None]:
+    """Those of a journal, which may never have begun."""
+    if not journal.is_file():
+        yield None
+        return
+    with closing(KeptAnswers(journal)) as known:
+        yield known
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Followed:
     """What known answers give: results by probe_id, failures, and how many probes lack an answer."""
 
-    results: dict[str, Any]
-    failures: list[Failure]
-    missing: int
-
-    def __add__(self, other: _Followed) -> _Followed:
-        return _Followed(
-            {**self.results, **other.results},
-            [*self.failures, *other.failures],
-            self.missing + other.missing,
-        )
+    results: dict[str, Any] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    missing: int = 0
 
 
-def _followed(
-    programs: Iterable[Program],
-    backend: Backend,
-    settings: AuditSettings,
-    look: Callable[[str], Completion | None],
-) -> _Followed:
-    """Programs as far as `look` knows the answer of a request by its key."""
-    found, missing, sampling = _Followed({}, [], 0), 0, sampling_of(settings)
+def _follow(
+    found: _Followed, programs: Iterable[Program], backend: Backend, settings: AuditSettings, look: Look
+) -> None:
+    """Programs as far as `look` knows the answer of a request by its key, added to what was `found`."""
+    sampling = sampling_of(settings)
 
     def answer(chat: Chat) -> Completion:
         key = request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
@@ -245,9 +266,8 @@ def _followed(
         try:
             found.results[program.probe_id] = drive(program.start(), answer)
         except Unanswered:
-            missing += 1
+            found.missing += 1
         except LlmfairError as error:
             found.failures.append(Failure(program.probe_id, type(error).__name__, error.message))
         except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
             found.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))
-    return _Followed(found.results, found.failures, missing)

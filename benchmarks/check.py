@@ -1,0 +1,74 @@
+"""What `llmfair runs check` takes of a large run: `python -m benchmarks.check`, a journal of a million answers.
+
+Pairs of 50 × 50 items a query, relevant and irrelevant, in both orders, answered at once by `fake:oracle`; memory is at
+its peak, of a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SIDE = 50
+A_QUERY = 2 * 2 * SIDE * SIDE
+"""Answers: two strata, two orders, every item of one group beside every one of the other."""
+
+
+def write_lists(folder: Path, queries: int) -> None:
+    """Lists of four times SIDE items: both groups, relevant and not."""
+    folder.mkdir()
+    items = [
+        (f"q{query}d{place}", place % 2, int(place < 2 * SIDE))
+        for query in range(queries)
+        for place in range(4 * SIDE)
+    ]
+    texts = {
+        "docs.jsonl": (json.dumps({"doc_id": name, "title": f"Title {name}"}) for name, _, _ in items),
+        "queries.tsv": (f"q{query}\tTopic {query}" for query in range(queries)),
+        "qrels.txt": (f"{name.partition('d')[0]} 0 {name} {grade}" for name, _, grade in items),
+        "groups.tsv": (f"{name}\tgender\t{('female', 'male')[group]}" for name, group, _ in items),
+    }
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def measured(*arguments: str | Path) -> tuple[float, float, float]:
+    """Seconds by the clock and of CPU, and MB at the peak of a command."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llmfair", *map(str, arguments)], stdout=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, arguments
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--answers", type=int, default=1_000_000)
+    queries = options.parse_args().answers // A_QUERY
+    with tempfile.TemporaryDirectory() as name:
+        lists, run = Path(name, "lists"), Path(name, "run")
+        write_lists(lists, queries)
+        flags = ("--pairs", str(SIDE * SIDE), "-m", "fake:oracle,malformed=0", "-o", run, "-q", "--no-report")
+        for what, command in (
+            ("asked", ("pairwise", "-d", lists, *flags)),
+            ("runs check", ("runs", "check", run)),
+        ):
+            wall, cpu, peak = measured(*command)
+            size = (run / "journal.jsonl").stat().st_size / 1e6
+            print(
+                f"{what}: {wall:,.0f} s, {cpu:,.0f} s of CPU, {peak:,.0f} MB peak; {size:,.0f} MB of journal",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
