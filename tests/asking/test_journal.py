@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.asking.journal import Journal, request_key
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal_lines import KeptAnswers, read_rows
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.records import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
 
@@ -232,3 +232,16 @@ def test_a_disk_that_fails_later_is_said(tmp_path: Path, monkeypatch: pytest.Mon
             while True:
                 journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)
         journal.close()
+
+
+def test_kept_answers_are_those_that_were_filed_first(tmp_path: Path) -> None:
+    texts = [f"t{number}" for number in range(200)]
+    path = written(tmp_path / "journal.jsonl", texts)
+    lines = path.read_bytes().splitlines(keepends=True)
+    again = lines[1].replace(b"answer to t0", b"another")
+    path.write_bytes(b"".join([*lines[:100], b"torn\n", *lines[100:], again, b'{"key": "k7", "text"']))
+    with closing(KeptAnswers(path)) as kept:
+        assert len(kept) == 200
+        found = [kept.get(request(text).key) for text in texts]
+        assert [one and one.text for one in found] == [f"answer to {text}" for text in texts]
+        assert kept.get(request("never asked").key) is None

@@ -51,7 +51,7 @@ def case(rng: random.Random, folder: Path, base: Path) -> Case:
         harm(rng, folder / file) for _ in range(rng.choice((1, 1, 1, 2))) if _harmable(folder / file)
     )
     command, codes = _command(rng, name, base, folder)
-    return Case(command, f"{' '.join(command)}: {file}: {how}", codes)
+    return Case(command, f"{' '.join(command)}: {file}: {how}", codes, drawn=rng.random() < 0.1)
 
 
 def _harmable(path: Path) -> bool:

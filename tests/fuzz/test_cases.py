@@ -19,6 +19,7 @@ SEED = int(os.environ.get("LLMFAIR_FUZZ_SEED", "0"))
 CASES: dict[str, tuple[int, int]] = {
     "flags": (75, 1_750),
     "inputs": (75, 1_750),
+    "runs": (50, 1_500),
 }
 """How many cases of a generator run by default, and how many with -m slow."""
 AT_ONCE = 250
