@@ -63,7 +63,7 @@ def test_a_file_of_another_shape(kind: str, file: str, document: object) -> None
     told_in_a_sentence(file)
 
 
-@pytest.mark.whole  # every field, by every command
+@pytest.mark.slow  # every field, by every command; tests.fuzz.runs draws from them
 @pytest.mark.parametrize("kind", ["listwise", "pairwise"])
 @pytest.mark.parametrize("file", ["manifest.json", "results.json"])
 @pytest.mark.parametrize("harm", HARMS)
@@ -215,7 +215,7 @@ def test_what_is_no_file_is_named(file: str, what: str) -> None:
     assert found.code == 0 or f"kept/{file}" in found.err
 
 
-@pytest.mark.whole  # every field, by every command
+@pytest.mark.slow  # every field, by every command; tests.fuzz.runs draws from them
 @pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
 def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
     document = former.results(json.loads((RECORDED / kind / "results.json").read_text()))
