@@ -3,6 +3,8 @@
 Documents of 130 words, drawn as in a natural text (the n-th word 1/n as often as the first), are indexed by `stored`
 and by a plain loop over tantivy's own calls, in turns, each a process of its own: time, CPU and peak memory. Then a
 million of them by `stored`, for the memory. Searches of 150 words and of 5 for the best 20, in turns with tantivy's.
+What opening an index takes, small and large; and the memory of the ids and groups of 6.5 million pages, all of them
+touched, with what it takes to look up 20.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.datasets.page_store import GroupsOf, PageStore, written
+from llmfair.many import of_each_kind
 from llmfair.records import Document
 from llmfair.retrieval.analysis import STANDARD
-from llmfair.retrieval.build import WRITER_BYTES, stored
-from llmfair.retrieval.engine import Engine
+from llmfair.retrieval.build import WRITER_BYTES, opened, stored
+from llmfair.retrieval.engine import Engine, MadeIndex
 
 DOCUMENTS, MANY, WORDS, K = 200_000, 1_000_000, 130, 20
 VOCABULARY, POOL = 200_000, 2_000_000
 SOURCE = "0" * 64
+PAGES, LOOKED_UP = 6_500_000, 20
+COMBINATIONS = 4_000
 
 
 @cache
@@ -92,6 +98,48 @@ def nothing(path: Path, count: int) -> None:
     """Only makes the texts."""
     for _ in texts(count):
         pass
+
+
+def pages_written(path: Path, count: int) -> None:
+    """Pages with ids like Wikipedia's, as a fetch leaves them."""
+    rng = np.random.default_rng(2)
+    ids = np.cumsum(rng.integers(1, 20, count))
+    codes = rng.integers(0, COMBINATIONS, count).astype(np.int32)
+    names = [f"group {number}" for number in range(60)]
+    combinations = [
+        {"location": [names[n % 60], names[n * 7 % 60]], "gender": [names[n % 3]]}
+        for n in range(COMBINATIONS)
+    ]
+    with written(path) as pages:
+        for page_id in ids.tolist():
+            pages.add(page_id, f"Page {page_id}", "")
+        pages.save(path, GroupsOf(ids, codes, combinations))
+
+
+def resident() -> float:
+    """MB of this process, mapped files that were read among them."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1000
+
+
+def pages_looked_up(path: Path, count: int) -> None:
+    """Prints the memory of ids and groups, all touched, and the time of looking up a page of them."""
+    before = resident()
+    store = PageStore(path)
+    groups = sum(1 for _ in of_each_kind(store))
+    for name in ("ids", "codes"):
+        np.asarray(getattr(store, f"_{name}")).sum(dtype=np.int64)
+    held = resident() - before
+    rng = np.random.default_rng(3)
+    wanted = np.asarray(store._ids)[rng.integers(0, count, (500, LOOKED_UP))].astype(str).tolist()
+    for of_page in wanted[:250]:  # what is read from disk for the first time is the disk's
+        [store[doc_id].groups for doc_id in of_page]
+    took = []
+    for of_page in wanted[:250]:
+        started = time.perf_counter()
+        [store[doc_id].groups for doc_id in of_page]
+        took.append((time.perf_counter() - started) * 1000)
+    print(json.dumps({"held": held, "groups": groups, "took": statistics.median(took)}))
 
 
 ROLES: dict[str, Callable[[Path, int], None]] = {"ours": ours, "bare": bare, "nothing": nothing}
@@ -198,21 +246,63 @@ def search(path: Path, words: int, tries: int) -> None:
     )
 
 
+def opening(path: Path, count: int) -> None:
+    """Prints what opening an index takes."""
+    made, took = MadeIndex("tantivy", path, SOURCE, ""), []
+    for _ in range(20):
+        started = time.perf_counter()
+        opened(made, STANDARD)
+        took.append((time.perf_counter() - started) * 1000)
+    print(
+        f"opening an index of {count:,}: {statistics.median(took):.1f} ms, at most {max(took):.1f} (bar 50)"
+    )
+
+
+def pages(folder: Path, count: int) -> None:
+    """Prints the memory of many pages, and the time of looking some up."""
+    for role in (pages_written, pages_looked_up):
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.retrieval",
+            "--role",
+            role.__name__,
+            str(folder),
+            str(count),
+        ]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    found = json.loads(said)
+    print(
+        f"ids and groups of {count:,} pages, {found['groups']:,} combinations: {found['held']:.0f} MB (bar 150), "
+        f"{LOOKED_UP} looked up in {found['took']:.3f} ms (bar 0.2)"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--role", nargs=3, metavar=("ROLE", "PATH", "COUNT"))
     parser.add_argument("--documents", type=int, default=DOCUMENTS)
     parser.add_argument("--many", type=int, default=MANY, help="0: no such run")
+    parser.add_argument("--pages", type=int, default=PAGES, help="0: none")
     parser.add_argument("--tries", type=int, default=3)
     given = parser.parse_args()
     if given.role:
         role, path, count = given.role
-        play(role, Path(path), int(count))
+        alone = {one.__name__: one for one in (pages_written, pages_looked_up)}
+        if role in alone:
+            alone[role](Path(path), int(count))
+        else:
+            play(role, Path(path), int(count))
         return
     with tempfile.TemporaryDirectory() as folder:
         index(Path(folder), given.documents, given.many, given.tries)
         for words in (150, 5):
             search(Path(folder) / "ours0", words, 300)
+        opening(Path(folder) / "ours0", given.documents)
+        if given.many:
+            opening(Path(folder) / "many", given.many)
+        if given.pages:
+            pages(Path(folder) / "pages", given.pages)
 
 
 if __name__ == "__main__":
