@@ -166,13 +166,15 @@ def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Que
     return {
         "attribute": {key: of[key] for key in ("name", "protected", "unprotected", "other", "words")},
         "queries": [query.query_id for query in queries],
-        "lists_sha256": fingerprint(dataset, queries, attribute.name),
+        "lists_sha256": dataset.fingerprint(queries, attribute.name)
+        if isinstance(dataset, Collection)
+        else fingerprint(dataset, queries, attribute.name),
     }
 
 
 def earlier_lists_identity(dataset: Dataset, queries: Sequence[Query]) -> dict[str, Any]:
     """What earlier versions took otherwise: over the groups of all attributes, audited or not."""
-    return {"lists_sha256": fingerprint(dataset, queries)}
+    return {} if isinstance(dataset, Collection) else {"lists_sha256": fingerprint(dataset, queries)}
 
 
 def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:

@@ -103,7 +103,9 @@ class Collection:
         return Candidates(query, tuple(document for document in found if document is not None), judged)
 
     def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = self.source.describe()
+        described: dict[str, Any] = (
+            self.source.describe_searched() if self.too_many else self.source.describe()
+        )
         return described
 
     def fingerprint(self, queries: Sequence[Query], attribute: str) -> str:

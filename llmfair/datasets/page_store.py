@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,3 +187,10 @@ class JudgedPages(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def items(self) -> ItemsView[str, int]:
+        """All at once: one by one each would be looked for."""
+        return dict.fromkeys(self, 1).items()
+
+    def values(self) -> ValuesView[int]:
+        return dict.fromkeys(self, 1).values()

@@ -234,6 +234,10 @@ class TrecFair:
         """By topic, how many of its relevant pages have each combination of groups, by its document's id."""
         return {query_id: self.documents.kinds(pages) for query_id, pages in self._relevance.items()}
 
+    def describe_searched(self) -> dict[str, Any]:
+        """Facts of a collection that is searched, of which no page has to be looked at."""
+        return {"licence": LICENCE, "topics": len(self.topics), "fetch": fetch_record(self.collection)}
+
     @property
     def _indexed(self) -> dict[str, Any]:
         indexed: dict[str, Any] | None = fetch_record(self.collection).get("pages", {}).get("index")

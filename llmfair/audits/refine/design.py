@@ -288,7 +288,6 @@ class RefineDesign(Design[Ended]):
         aimed_at = Path(self.aimed_at)
         return {
             **super().identity(),
-            "lists_sha256": self.dataset.fingerprint(self.queries, self.attribute.name),
             "engine": self.engine.identity,
             **({"reranker": self.reranker.identity} if self.reranker else {}),
             **({"baselines": self._baselines_identity()} if self.baselines else {}),
