@@ -49,7 +49,7 @@ def opened(path: Path | str) -> BinaryIO:
 def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
     """All of a file. Raises OSError, of one with more than `most` bytes too."""
     with opened(path) as file:
-        if os.fstat(file.fileno()).st_size <= most and len(found := file.read(most + 1)) <= most:
+        if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
             return found
     shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))

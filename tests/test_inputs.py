@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,16 @@ def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
         file.truncate(1 << 42)
     with pytest.raises(OSError, match="larger than 4 GB"):
         inputs.content(tmp_path / "sparse")
+
+
+def test_a_small_file_takes_no_more_room_than_it_has(tmp_path: Path) -> None:
+    (tmp_path / "small").write_text("{}")
+    tracemalloc.start()
+    try:
+        assert inputs.content(tmp_path / "small") == b"{}"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("line", ["", "0" * 100])
