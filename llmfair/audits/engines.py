@@ -11,17 +11,20 @@ from llmfair.datasets.collection import Collection
 from llmfair.datasets.fetch import Fill
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
-from llmfair.retrieval.engine import Engine, EngineOptions, MadeIndex
+from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, MadeIndex
 
 TANTIVY = "tantivy"
 
 
 def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
-    """What fills the index of an engine's spec with a collection that is fetched. Raises UsageError."""
+    """What fills the index of an engine's spec with a collection that is fetched.
+
+    Raises UsageError, and as engines do, for one that cannot be filled now: before anything is downloaded.
+    """
     name, index = _named(spec)
-    fills: Fill = partial(
-        registry.lookup("engine", name).fill, analyzer=ANALYZERS[analyzer], index=index, url=url
-    )
+    kind: EngineKind = registry.lookup("engine", name)
+    kind.ready(index, url)
+    fills: Fill = partial(kind.fill, analyzer=ANALYZERS[analyzer], index=index, url=url)
     return fills
 
 

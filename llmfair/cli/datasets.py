@@ -139,13 +139,14 @@ def fetch(
         return
     collection = collection_of(name)
     plan = plan_fetch(collection, options)
+    indexes = plan.options.index is not None and "pages" in plan.origins
+    fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if indexes else None
     if plan.origins:
         _tell(plan, options)
         hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
         if not yes and not terminal.agreed("Download?", True, "download this", hint):
             terminal.say("Nothing was downloaded.")
             raise typer.Exit(1)
-    fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if plan.options.index else None
     with transfers() as progress:
         record = fetch_collection(plan, progress, fill)
     if as_json:

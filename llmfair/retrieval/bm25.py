@@ -39,6 +39,11 @@ class Tantivy:
         return opened(made, options.analyzer)
 
     @staticmethod
+    def ready(index: str, url: str | None) -> None:
+        """Raises UsageError for what is of a server."""
+        _of_no_server(index, url)
+
+    @staticmethod
     def fill(
         folder: Path,
         documents: Iterable[Document],
@@ -49,7 +54,6 @@ class Tantivy:
         url: str | None = None,
     ) -> None:
         """Makes an index below a folder, or goes on with it. Raises UsageError, RunConflict."""
-        _of_no_server(index, url)
         stored(folder / analyzer.name, documents, source, analyzer)
 
 

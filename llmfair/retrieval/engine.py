@@ -87,6 +87,10 @@ class EngineKind(Protocol):
         """Over an index that exists, or over documents at hand. Raises UsageError, RunConflict, BackendError."""
         ...
 
+    def ready(self, index: str, url: str | None) -> None:
+        """Raises what `fill` would where an index of this name cannot be made."""
+        ...
+
     def fill(
         self,
         folder: Path,

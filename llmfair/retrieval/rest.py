@@ -80,6 +80,10 @@ class SearchEngines:
             server, index, fields, analyzer, documents, identity, int(settings.get("number_of_shards", 1)) > 1
         )
 
+    def ready(self, index: str, url: str | None) -> None:
+        """Raises UsageError, MissingKey or Unavailable where the server cannot be asked."""
+        self._server(url, index)
+
     def fill(
         self,
         folder: Path,

@@ -126,6 +126,19 @@ def test_an_index_needs_the_corpus(tmp_path: Path) -> None:
     said = "--titles replaces the corpus"
     refuses(said, "datasets", "fetch", NAME, *flags, "--titles", titles, "--index", "pool")
     refuses("--engine tantivi is unknown", *QUICK[:1], "--engine", "tantivi")
+    corpus = ("datasets", "fetch", NAME, "--yes", *made(50).copies(tmp_path), "--index", "pool")
+    refuses("needs the address of its server", *corpus, "--engine", "opensearch:pages")
+    refuses("are its own", *corpus, "--engine", "tantivy:pages")
+    refuses(
+        "connection refused",
+        *corpus,
+        "--engine",
+        "opensearch:p",
+        "--engine-url",
+        "http://127.0.0.1:1",
+        code=1,
+    )
+    assert not index_of("pool").parent.exists()  # said before anything is read
     fetched(tmp_path, made(50))
     refuses("its pages were fetched without an index", *QUICK)
 
