@@ -9,12 +9,13 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli import complete
+from llmfair.cli.fetched import print_record, tell_plan
 from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
 from llmfair.cli.transfers import transfers
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmfair.datasets.fetch import FetchOptions, FetchPlan
+    pass
 
 datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
 
@@ -142,7 +143,7 @@ def fetch(
     indexes = plan.options.index is not None and "pages" in plan.origins
     fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if indexes else None
     if plan.origins:
-        _tell(plan, options)
+        tell_plan(plan, options)
         hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
         if not yes and not terminal.agreed("Download?", True, "download this", hint):
             terminal.say("Nothing was downloaded.")
@@ -153,7 +154,7 @@ def fetch(
         folder = str(collection.folder)
         terminal.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
         return
-    _print_record(collection.name, str(collection.folder), record, not plan.origins)
+    print_record(collection.name, str(collection.folder), record, not plan.origins)
 
 
 def _fetch_lamp(number: int, yes: bool) -> None:
@@ -181,63 +182,6 @@ def _fetch_lamp(number: int, yes: bool) -> None:
     rows = (("queries", f"{record['queries']:,}"), ("items", f"{record['items']:,}"), ("licence", LICENCE))
     notes = (folder, *(() if lacking else ("fetched before; remove the folder to start over",)))
     terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, notes))
-
-
-def _tell(plan: FetchPlan, options: FetchOptions) -> None:
-    """What is about to be downloaded and kept, and the room there is."""
-    import shutil
-
-    from llmfair.datasets.base import cache_folder
-
-    parts = [
-        f"{origin.name} {'of unknown size' if missing is None else _size(missing)}"
-        for origin, missing in plan.to_download
-    ]
-    total = _size(sum(missing or 0 for _, missing in plan.to_download))
-    terminal.say(f"{plan.collection.name}: downloads {total} ({', '.join(parts) or 'nothing: all is here'})")
-    place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
-    kept = (
-        "kept"
-        if options.keep_downloads
-        else "read without a copy"
-        if options.stream
-        else "removed afterwards"
-    )
-    terminal.say(
-        f"  needs {_size(plan.disk_bytes)} of disk, {_size(shutil.disk_usage(place).free)} are free in {place}; "
-        f"the source files are {kept}"
-    )
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
-
-
-def _print_record(name: str, folder: str, record: dict[str, Any], already: bool) -> None:
-    from llmfair.report.tables import Table
-
-    topics, groups, pages = record["topics"], record["metadata"], record["pages"]
-    rows: tuple[tuple[str, str], ...] = (
-        ("topics", f"{topics['queries']:,}"),
-        ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
-        ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
-        ("without title", f"{pages['pages_without_title']:,} (never drawn)"),
-        (
-            "repeats dropped",
-            f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
-            f"{pages['duplicate_lines']:,} articles",
-        ),
-    )
-    if indexed := pages.get("index"):
-        told = f"{indexed['documents']:,} pages ({indexed['scope']}), {indexed['analyzer']} terms, {indexed['engine']}"
-        rows = (*rows, ("index", told))
-    unknown = groups["unrecognised_labels"]
-    notes = [
-        *([f"labels of no known place, read as unknown: {', '.join(unknown)}"] if unknown else []),
-        folder,
-        *(["fetched before; remove the folder to start over"] if already else []),
-    ]
-    terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, tuple(notes)))
 
 
 @datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
