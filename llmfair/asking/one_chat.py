@@ -64,6 +64,7 @@ class Asker:
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
         self.shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
         self.asked: dict[str, asyncio.Future[Completion]] = {}
+        self.noted = set[str]()
         self.answers = 0
         self.unspoken = 0
         self.in_a_row = 0
@@ -114,7 +115,7 @@ class Asker:
         key = key_of(chat)
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
-            self._note(known)
+            self._note(key, known)
             return known
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
@@ -154,7 +155,7 @@ class Asker:
             return None
         self.journal.put(request, known, attempts=0, source=SHARED)
         self.progress.cached += 1
-        self._note(known)
+        self._note(request.key, known)
         return known
 
     async def _ask(self, request: Request) -> Completion:
@@ -183,7 +184,7 @@ class Asker:
                     self._waiting(str(failure), wait)
             else:
                 self.retries.succeeded(sent)
-                self._note(completion)
+                self._note(request.key, completion)
                 lane.answered(sent, self._tokens_a_request())
                 self._answered(completion)
                 return completion
@@ -237,7 +238,7 @@ class Asker:
     def _tokens_a_request(self) -> float:
         """As servers counted them so far, on average."""
         used = self.progress.prompt_tokens + self.progress.completion_tokens
-        return used / max(self.progress.answered, 1)
+        return used / max(len(self.noted), 1)
 
     def _waiting(self, cause: str, seconds: float) -> None:
         until = time.time() + seconds
@@ -251,9 +252,13 @@ class Asker:
             return
         raise Stopped
 
-    def _note(self, completion: Completion) -> None:
+    def _note(self, key: str, completion: Completion) -> None:
+        """Counts an answer, and its tokens once, however often its question comes again."""
         progress = self.progress
         progress.answered += 1
+        if key in self.noted:
+            return
+        self.noted.add(key)
         progress.prompt_tokens += completion.prompt_tokens or 0
         progress.completion_tokens += completion.completion_tokens or 0
         if completion.model:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.chat_completions import UNPARSEABLE, error_of
@@ -47,7 +48,8 @@ class Rerank(Server):
                 f"rerank:{name} needs the address of its server.",
                 "--base-url https://api.cohere.com/v2, or a server of your own such as http://127.0.0.1:8000/v1",
             )
-        of_vendor = next((of for vendor, of in VENDORS.items() if vendor in base_url), ())
+        host = urlsplit(base_url).hostname or ""
+        of_vendor = next((of for vendor, of in VENDORS.items() if vendor in host), ())
         self.key_variables = (KEY_VARIABLE, *of_vendor)
         super().__init__(name, options, base_url, "--base-url" if options.base_url else BASE_VARIABLE)
         self.capabilities = frozenset({"adaptive", SCORES})

@@ -65,7 +65,7 @@ def rows_of(rows: Iterable[Any]) -> Iterator[tuple[int, float | None]]:
         if not isinstance(place, int) or isinstance(place, bool):
             raise ValueError(row)
         score = _field(row, _SCORE)
-        yield place, float(score) if isinstance(score, int | float) else None
+        yield place, float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None
 
 
 def scores_of(found: Any, documents: Sequence[str], spec: str) -> list[tuple[int, float | None]]:

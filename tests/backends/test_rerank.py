@@ -78,6 +78,7 @@ def test_every_form(wire: Any, reply: Any, tokens: int | None, sent: dict[str, A
         ([(0, 0.5), (1, 0.5), (2, 0.5)], (0, 1, 2), AnswerClass.OK),
         ([(1, 0.9), (2, 0.5)], (1, 2, 0), AnswerClass.MISSING),
         ([(0, 0.1), (1, 0.9), (1, 0.0), (2, 0.5)], (1, 2, 0), AnswerClass.DUPLICATE),
+        ([(0, 0.1), (1, True), (2, 0.5)], (2, 0, 1), AnswerClass.MISSING),
         ([(0, 0.1), (1, 0.9), (7, 1.0)], (1, 0, 2), AnswerClass.OUT_OF_RANGE),
         ([(0, 0.1), (1, float("nan")), (2, 0.5)], (2, 0, 1), AnswerClass.MISSING),
         ([(0, 0.1), (1, None), (2, float("inf"))], (0, 1, 2), AnswerClass.MISSING),
@@ -120,6 +121,8 @@ def test_the_key_is_the_project_s_own_or_the_vendor_s(monkeypatch: pytest.Monkey
     assert Rerank("m", BackendOptions(base_url="https://api.cohere.com/v2")).key_variables == (
         "RERANK_API_KEY", "COHERE_API_KEY", "CO_API_KEY",
     )  # fmt: skip
+    gateway = BackendOptions(base_url="https://gateway.example/cohere/v2")
+    assert Rerank("m", gateway).key_variables == ("RERANK_API_KEY",), "a vendor's key goes to its host alone"
     monkeypatch.setenv("RERANK_API_KEY", "canary")
     monkeypatch.setenv("OPENAI_API_KEY", "other")
     with endpoint(lambda body, number: (400, {}, {"message": "canary is no key"})) as server:

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,8 +178,11 @@ def table_of_runs() -> dict[str, str]:
             assert re.findall(r"[\d.]+\d", shown) == numbers and shown.startswith("undefined") != bool(
                 numbers
             )
-        tokens = manifest["prompt_tokens"] + manifest["completion_tokens"]
-        calls = sum(one["windows"] for one in results["answers"].values())
+        answers = [
+            json.loads(line) for line in Path("runs", run, "journal.jsonl").read_text().splitlines()[1:]
+        ]
+        calls, tokens = len({one["key"] for one in answers}), sum(map(tokens_of, answers))
+        assert tokens == manifest["prompt_tokens"] + manifest["completion_tokens"]
         assert row[3:6] == [
             results["verdict"]["status"],
             f"{calls:,}",
@@ -188,6 +192,10 @@ def table_of_runs() -> dict[str, str]:
         began, ended = (datetime.fromisoformat(one[name]) for name in ("started", "ended"))
         assert row[6] == f"{(ended - began).total_seconds():,.0f}"
     return lines
+
+
+def tokens_of(answer: dict[str, Any]) -> int:
+    return (answer["prompt_tokens"] or 0) + (answer["completion_tokens"] or 0)
 
 
 def test_no_next_step_asks_for_what_is_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,6 +19,7 @@ from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.audits.listwise.seen import HEADLINE, WindowShare, seen, share
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.listwise.shapes import Shape, shape_of
 from llmfair.audits.listwise.shuffles import STAGE, Shuffles
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.stage import Stage
@@ -33,7 +33,7 @@ from llmfair.rankers.partition import Partition
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.strategy import WINDOW_FACTS, Plan, Ranked, Window, spelled_strategy
 from llmfair.rankers.windows import never_ranked
-from llmfair.records import Candidates, Encounter, Probe, Query, Ranking, Side
+from llmfair.records import Candidates, Encounter, Probe, Query, Ranking
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
 
@@ -43,38 +43,6 @@ OF_MODELS = frozenset(
     {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
 )
 """What else only models are asked with, beside their prompts."""
-Cells = tuple[tuple[int, int, int], ...]
-"""A list's documents as (group, grade, how many), sorted; group 0 is protected, 1 the reference, 2 neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many documents a list has of each side, relevant ones and others; and whether anything is judged."""
-
-    cells: Cells
-    judged: bool
-
-    @property
-    def n(self) -> int:
-        return sum(count for _, _, count in self.cells)
-
-    @property
-    def protected(self) -> int:
-        return sum(count for side, _, count in self.cells if side == 0)
-
-    @property
-    def unprotected(self) -> int:
-        return sum(count for side, _, count in self.cells if side == 1)
-
-    @property
-    def comparable(self) -> bool:
-        """Whether items of both sides share a grade."""
-        graded = ({grade for of, grade, count in self.cells if of == side and count} for side in (0, 1))
-        return bool(set.intersection(*graded))
-
-    @property
-    def relevant(self) -> int:
-        return sum(count for _, grade, count in self.cells if grade >= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,15 +245,7 @@ class ListwiseDesign(Design[Ranked]):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """The sizes of every query's list."""
-        return tuple(self._shape(self.dataset.candidates(query)) for query in self.queries)
-
-    def _shape(self, candidates: Candidates) -> Shape:
-        """Sizes in the order of `Cells`."""
-        places = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
-        kinds = Counter(
-            (places[self.sides[doc_id]], candidates.relevance.get(doc_id, 0)) for doc_id in candidates.doc_ids
-        )
-        return Shape(tuple((*kind, kinds[kind]) for kind in sorted(kinds)), bool(candidates.relevance))
+        return tuple(shape_of(self.dataset.candidates(query), self.sides) for query in self.queries)
 
     def identity(self) -> dict[str, Any]:
         return {

@@ -11,10 +11,11 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.listwise.design import ListwiseDesign, Shape
+from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.encounters import Items, Noise, items_of
 from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.shapes import Shape
 from llmfair.audits.listwise.simulate import kinds_of, simulate
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker

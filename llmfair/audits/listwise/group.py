@@ -27,8 +27,8 @@ def group_tables(group: Group) -> Iterator[Table]:
         f"utility and odds under the {common} prompt"
         if common
         else "utility and odds under each run's first prompt",
-        "calls and tokens are those of all answers (what a strategy comes back to counts again, though it is asked "
-        "once), tokens as the server counts them (a simulated model counts none: llmfair plan listwise estimates "
+        "calls and tokens are those of all answers on disk (a question that comes again is asked once), tokens as the "
+        "server counts them (a simulated model counts none: llmfair plan listwise estimates "
         "them); seconds are those of all commands",
     )
     yield Table(f"Ways of asking · {group.dataset}", header, cells, notes)
@@ -36,7 +36,8 @@ def group_tables(group: Group) -> Iterator[Table]:
 
 def _row(run: AuditedRun, condition: str) -> tuple[str, ...]:
     """A run under this prompt; a verdict that speaks of another one names it."""
-    results, manifest = run.results, RunDir(run.folder).read_manifest()
+    results, folder = run.results, RunDir(run.folder)
+    manifest = folder.read_manifest()
     assert isinstance(results, ListwiseResults)
     figures = {row.measure: row for row in results.of_all() if row.condition == condition}
     tokens = manifest.prompt_tokens + manifest.completion_tokens
@@ -48,7 +49,7 @@ def _row(run: AuditedRun, condition: str) -> tuple[str, ...]:
         cell(figures.get(UTILITY)),
         cell(figures.get(ODDS), results.band),
         said,
-        f"{results.calls:,}",
+        f"{folder.answers():,}",
         f"{tokens:,}" if tokens else "",
         f"{_seconds(manifest):,.0f}",
     )

@@ -8,8 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from llmfair.audits.listwise.design import ListwiseDesign, Shape
+from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.played import play, rank_played
+from llmfair.audits.listwise.shapes import Shape
 from llmfair.audits.summary import Inference
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategy import Strategy
