@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a command from outside: a scheduler, and a terminal that is closed."""
+STOPPING = (signal.SIGINT, *ENDING)
 
 
 def end(number: int, frame: FrameType | None) -> None:
     """Ends at once: nothing is begun yet, and what is raised during an import may be swallowed."""
-    os.write(2, b"Stopped.\n")
+    with suppress(OSError):  # a terminal that is closed
+        os.write(2, b"Stopped.\n")
     os._exit(128 + number)
 
 

@@ -32,8 +32,11 @@ Undefined = Mapping[str, Mapping[str, Counts]]
 """Queries without a value, by measure, condition and reason."""
 Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on preference odds.")]
 ExitCode = Annotated[
-    Literal[1, 2, 3, 4, 130, 143],
-    Meta(description="1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 130 Ctrl-C, 143 SIGTERM."),
+    Literal[1, 2, 3, 4, 129, 130, 143],
+    Meta(
+        description="1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 129 a closed terminal, 130 Ctrl-C, "
+        "143 SIGTERM."
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 import traceback
@@ -100,12 +101,16 @@ def fail(error: LlmfairError) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C but for its exit code."""
+    """SIGTERM, or a terminal that is closed (SIGHUP): handled like Ctrl-C but for the exit code."""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        self.number = number
 
 
 def interrupted(stop: KeyboardInterrupt, told: str, **left: Any) -> int:
     """Says how far a command came that was stopped, as JSON with what it `left`, too; returns its exit code."""
-    code = 143 if isinstance(stop, Terminated) else 130
+    code = 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
     stopped(code, **left)
     say(told)
     output.stopped = True

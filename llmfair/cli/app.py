@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from itertools import pairwise as neighbours
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -66,7 +67,10 @@ def start(
         print(FIRST_STEPS, end="")
 
 
-_terminated: list[int] = []
+_terminated: list[tuple[int, float]] = []
+"""Signals that ended the command, with the monotonic time at which each came."""
+COPIES = 2.0
+"""Seconds within which a further one is taken for a copy: a shell passes on the hangup that all its children got."""
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
@@ -77,8 +81,11 @@ def _terminate(number: int, frame: FrameType | None) -> None:
         again.daemon = True
         again.start()
         return
-    _terminated.append(number)
-    raise terminal.Terminated
+    now = time.monotonic()
+    if _terminated and now - _terminated[-1][1] < COPIES:
+        return
+    _terminated.append((number, now))
+    raise terminal.Terminated(number)
 
 
 @cache
@@ -152,7 +159,8 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     _terminated.clear()
-    previous = signal.signal(signal.SIGTERM, _terminate)
+    heard = [number for number in beginning.ENDING if signal.getsignal(number) != signal.SIG_IGN]  # `nohup`
+    previous = {number: signal.signal(number, _terminate) for number in heard}
     if signal.getsignal(signal.SIGINT) is beginning.end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     terminal.output = terminal.Output(as_json=_asks_json(arguments))
@@ -193,7 +201,8 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         return terminal.fail(_unexpected(error))
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _unread() -> int:
@@ -209,13 +218,13 @@ def _unexpected(error: Exception) -> LlmfairError:
     return unexpected
 
 
-def _leave_unread() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _leave_unread(stream: TextIO | None = None) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def _stopped() -> int:
     """Says that an interrupt ended the command; returns its exit code."""
-    code = 143 if _terminated else 130
+    code = 128 + (_terminated[0][0] if _terminated else signal.SIGINT)
     terminal.stopped(code)
     print("Stopped.", file=sys.stderr)
     return code
@@ -255,4 +264,8 @@ def main() -> NoReturn:
     except LlmfairError as error:
         _leave_unread()
         code = code or terminal.fail(error)
+    try:
+        sys.stderr.flush()
+    except OSError:  # of which nobody can be told: it changes no exit code
+        _leave_unread(sys.stderr)
     sys.exit(code)

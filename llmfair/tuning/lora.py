@@ -55,8 +55,8 @@ def train(
 
     Leaves the best checkpoint's adapter active and its two files in `folder`, or in `folder/rejected` where none
     kept its gates, `training.jsonl` and `checkpoints/`. `validate` is called in every process with the adapter active;
-    `tell(prompts, words)` after each step in the first. Ctrl-C and SIGTERM end it after the step that is under way,
-    with a checkpoint. Raises UsageError for counts that do not go into each other, MissingExtra, and BackendError.
+    `tell(prompts, words)` after each step in the first. Ctrl-C, SIGTERM and SIGHUP end it after the step that is under
+    way, with a checkpoint. Raises UsageError for counts that do not go into each other, MissingExtra, and BackendError.
     """
     accumulated = groups_at_a_time(recipe, ranks.world())
     require_trainable(recipe, model.place.dtype)

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+from llmfair.beginning import STOPPING
+
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""
 _STATE = "trainer_state.json"
@@ -91,7 +93,7 @@ MOMENTS = 2.0
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM kept back until a step is over and saved: `with interrupts:`, then `pass_on()`.
+    """Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved: `with interrupts:`, then `pass_on()`.
 
     Further ones change nothing, as schedulers send SIGTERM to a process and to its group, but for a Ctrl-C some
     moments later: somebody does not want to wait.
@@ -104,7 +106,9 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in STOPPING:
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    continue
                 self._previous[number] = signal.signal(number, self._note)
         return self
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -190,8 +188,8 @@ def command(audited: Audited, port: int, output: Path) -> list[str]:
 
 
 def journalled(folder: Path, server: ServerKind, strategy: str = "windows") -> set[str]:
-    """Digests of the requests whose answers a run's journal holds."""
-    journals = [path for name in JOURNALS if (path := folder / name).exists()]
+    """Digests of the requests whose answers the journals below a folder hold."""
+    journals = [path for name in JOURNALS for path in folder.rglob(name)]
     question = made(strategy).question
     return {
         server.digest(_body_of(row, question)) for path in journals for row in read_rows(path) if "key" in row
@@ -211,26 +209,20 @@ def _body_of(row: dict[str, Any], question: Question) -> bytes:
 
 def asked(log: Path) -> list[str]:
     """Digests of all requests that reached the server, in order."""
+    return [row["body"] for row in _logged(log)]
+
+
+def answered(log: Path, since: int = 0) -> set[str]:
+    """Digests of the requests that were answered, but for the first `since`."""
+    return {row["body"] for row in _logged(log)[since:] if row["status"] == 200}
+
+
+def _logged(log: Path) -> list[dict[str, Any]]:
     lines = log.read_text().splitlines() if log.exists() else []
-    return [row["body"] for row in map(json.loads, lines) if "body" in row]
+    return [row for row in map(json.loads, lines) if "body" in row]
 
 
-def _wait_for_a_moment(running: subprocess.Popen[str], journal: Path, moments: random.Random) -> None:
-    """A moment anywhere in a run, however fast the machine is: some are before the first answer, most after a few."""
-
-    def size() -> int:
-        return journal.stat().st_size if journal.exists() else 0
-
-    if moments.random() < 0.2:
-        time.sleep(moments.uniform(0, 0.5))
-        return
-    enough = size() + moments.uniform(0, 30_000)  # bytes; an answer takes about 1,500
-    while running.poll() is None and size() <= enough:
-        time.sleep(0.002)
-    time.sleep(moments.uniform(0, 0.02))
-
-
-def _give_answers(lists: Path) -> None:
+def give_answers(lists: Path) -> None:
     """What a generator needs beside queries and titles: texts, and right answers."""
     documents = [json.loads(line) for line in (lists / "docs.jsonl").read_text().splitlines()]
     told = [json.dumps({**document, "text": document["title"]}) + "\n" for document in documents]
@@ -238,47 +230,6 @@ def _give_answers(lists: Path) -> None:
     queries = [line.split("\t")[0] for line in (lists / "queries.tsv").read_text().splitlines()]
     answers = [json.dumps({"query_id": query_id, "gold": "1"}) + "\n" for query_id in queries]
     (lists / "answers.jsonl").write_text("".join(answers))
-
-
-def kill_and_resume(
-    folder: Path, server: ServerKind, kills: int, seed: int, audited: Audited = LISTWISE
-) -> list[int]:
-    """Kills a run with SIGKILL at random moments until it is through; returns the answers on disk at each kill.
-
-    Asserts that no answered chat is asked again and that everything equals an undisturbed run, byte for byte.
-    """
-    lists = write_folder(Path("lists"), balanced(10, 20, 20))
-    if audited in (RAG, JUDGED):
-        _give_answers(lists)
-    folder.mkdir(exist_ok=True)
-    log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
-    rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
-    moments, killed = random.Random(seed), list[int]()
-    with server.running(log, "--latency-ms", "20", *rates) as port:
-        for _ in range(kills):
-            known, before = journalled(disturbed, server, audited.strategy), len(asked(log))
-            server.forget(port)
-            running = process(*command(audited, port, disturbed))
-            _wait_for_a_moment(running, disturbed / "journal.jsonl", moments)
-            running.kill()
-            running.communicate()
-            time.sleep(server.settle)
-            assert not known & set(asked(log)[before:]), "an answered chat was asked again"
-            if running.returncode != -signal.SIGKILL:
-                break
-            killed.append(len(journalled(disturbed, server, audited.strategy)))
-        for output in (disturbed, disturbed, calm):
-            known, before = journalled(output, server, audited.strategy), len(asked(log))
-            server.forget(port)
-            found = llmfair(*command(audited, port, output))  # no process is needed where none is killed
-            time.sleep(server.settle)
-            assert found.code == 0, found.err
-            assert not known & set(asked(log)[before:]), "an answered chat was asked again"
-            if audited.answers is not None:
-                assert len(journalled(output, server, audited.strategy)) == audited.answers
-    for name in audited.same:
-        assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
-    return killed
 
 
 def outage(folder: Path, seconds: float) -> None:

@@ -1,9 +1,10 @@
-"""`kill -9` at random moments: no answered chat is asked again, and results equal an undisturbed run's."""
+"""Long commands stopped at random moments: no answered chat is asked again, and results equal an undisturbed run's."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,9 @@ from tests.cli.kills import (
     Audited,
     ServerKind,
     asked,
-    kill_and_resume,
 )
+from tests.cli.long_commands import COMMANDS, audit
+from tests.cli.stops import CLOSED, ENDINGS, HUP, INT, KILL, TERM, Ending, stop_again_and_again
 from tests.shared import SHARED
 
 pytestmark = pytest.mark.whole
@@ -45,28 +47,39 @@ every_audit = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize(
-    ("audited", "kills"),
-    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1), (RAG, 2), (JUDGED, 2), (REFINE, 2)],
+    ("audited", "endings"),
+    [
+        (LISTWISE, ENDINGS),
+        (PAIRWISE, [CLOSED]),
+        (SEQUENTIAL, [KILL]),
+        (RAG, [KILL, TERM]),
+        (JUDGED, [KILL, INT]),
+        (REFINE, [KILL, HUP]),
+    ],
     ids=["listwise", "pairwise", "sequential", "rag", "judged", "refine"],
 )
-def test_a_kill_or_two(audited: Audited, kills: int, tmp_path: Path) -> None:
-    assert len(kill_and_resume(tmp_path, OWN, kills=kills, seed=1, audited=audited)) == kills
+def test_stopped_in_one_way_or_another(audited: Audited, endings: Sequence[Ending], tmp_path: Path) -> None:
+    assert len(stop_again_and_again(audit(audited), endings, 1, tmp_path)) == len(endings)
 
 
 def test_a_strategy_is_killed_twice(tmp_path: Path) -> None:
-    audited = STRATEGIES["setwise:k=5"]
-    assert len(kill_and_resume(tmp_path, OWN, kills=2, seed=1, audited=audited)) == 2
+    assert len(stop_again_and_again(audit(STRATEGIES["setwise:k=5"]), [KILL] * 2, 1, tmp_path)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_long_command_is_stopped_twice_in_every_way(name: str, tmp_path: Path) -> None:
+    answers = stop_again_and_again(COMMANDS[name], ENDINGS * 2, 3, tmp_path)
+    print(f"{name}: {len(answers)} stops, with {answers} answers on disk: none asked twice, files equal")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_is_killed_eight_times(strategy: str, tmp_path: Path) -> None:
-    audited, killed, runs = STRATEGIES[strategy], list[int](), 0
-    while len(killed) < 8:
-        killed += kill_and_resume(tmp_path / str(runs), OWN, 8 - len(killed), seed=runs, audited=audited)
-        runs += 1
-    print(f"{strategy}: 8 kills over {runs} runs, with {sorted(killed)} answers on disk: none asked twice")
+    answers = stop_again_and_again(audit(STRATEGIES[strategy]), [KILL] * 8, 0, tmp_path)
+    print(f"{strategy}: 8 kills, with {sorted(answers)} answers on disk: none asked twice")
 
 
 @pytest.mark.slow
@@ -74,16 +87,8 @@ def test_every_strategy_is_killed_eight_times(strategy: str, tmp_path: Path) -> 
 @servers
 @every_audit
 def test_twenty_five_kills(audited: Audited, server: ServerKind, tmp_path: Path) -> None:
-    killed: list[int] = []
-    runs = 0
-    while len(killed) < 25:
-        killed += kill_and_resume(
-            tmp_path / str(runs), server, kills=25 - len(killed), seed=runs, audited=audited
-        )
-        runs += 1
-    print(
-        f"25 kills over {runs} runs of {audited.answers or 'few'} chats, with {sorted(killed)} answers on disk: none asked twice, files equal"
-    )
+    answers = stop_again_and_again(audit(audited, server), [KILL] * 25, 0, tmp_path)
+    print(f"25 kills, with {sorted(answers)} answers on disk: none asked twice, files equal")
 
 
 @pytest.mark.slow  # by default, against the tests' own server in test_server.py

@@ -18,7 +18,9 @@ from llmfair.records import Chat, Completion, Finish, Request
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import kept, llmfair, ran, refuses
-from tests.cli.kills import OWN, PARTITION, kill_and_resume
+from tests.cli.kills import PARTITION
+from tests.cli.long_commands import audit
+from tests.cli.stops import KILL, stop_again_and_again
 from tests.folders import balanced, write_folder
 from tests.rankers.test_listwise import RANKER, numbered, rendered
 
@@ -131,7 +133,7 @@ def test_batches_hold_all_its_questions(unwaiting: None) -> None:
 
 @pytest.mark.whole
 def test_killed_it_goes_on(tmp_path: Path) -> None:
-    assert len(kill_and_resume(tmp_path, OWN, kills=1, seed=1, audited=PARTITION)) == 1
+    assert len(stop_again_and_again(audit(PARTITION), [KILL], 1, tmp_path)) == 1
 
 
 class SameAnswer:
