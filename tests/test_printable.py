@@ -93,7 +93,7 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, says: str)
     assert found.stderr.startswith(says) and "Traceback" not in found.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_all_is_imported_ends_the_command(number: signal.Signals) -> None:
     code = (
         "import os, signal, sys\n"
@@ -106,6 +106,25 @@ def test_a_signal_while_all_is_imported_ends_the_command(number: signal.Signals)
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "Stopped.\n")
+
+
+def test_a_signal_while_code_is_made_ends_the_command_with_its_code(tmp_path: Path) -> None:
+    """`exec()`, as dataclasses are made by, has Python remember a Ctrl-C that was handled long since."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Meanwhile:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'llmfair.cli.calibrate':\n"
+        "            exec('import os; os.kill(os.getpid(), 2)\\nfor _ in range(10**7): pass')\n"
+        "sys.meta_path.insert(0, Meanwhile())\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "llmfair", "calibrate", "listwise"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "Stopped.\n")
 
 
 def test_a_signal_during_a_later_import_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

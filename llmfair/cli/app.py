@@ -268,4 +268,7 @@ def main() -> NoReturn:
         sys.stderr.flush()
     except OSError:  # of which nobody can be told: it changes no exit code
         _leave_unread(sys.stderr)
+    exec(
+        ""
+    )  # else `python -m` dies of a Ctrl-C that came inside exec(), as of a dataclass, whatever became of it
     sys.exit(code)

@@ -184,6 +184,7 @@ FETCH = Long(
     ("datasets", "fetch", "trec-fair/2022", "--yes"),
     tuple(f"cache/datasets/trec-fair-2022-train/{pattern}" for pattern in ("*.gz", "*.json", "*.tsv", "*.jsonl", "*.npy")),
     watched=_files,
+    prints=False,  # what it did
     grows="cache/**/*.part",
     step=500_000,
 )  # fmt: skip
