@@ -48,7 +48,7 @@ def imported(module: str, attribute: str, prefix: str) -> Any:
         sys.path.insert(0, here)
     try:
         found = import_module(module)
-    except Exception as error:  # whatever the user's module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         raise UsageError(f"{module} cannot be imported: {line_of(error)}.", example) from None
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -71,7 +71,7 @@ class Function:
         """Raises UsageError for what cannot be called with a query and documents."""
         name = getattr(ranker, "__qualname__", type(ranker).__name__).replace("<lambda>", "lambda")
         self.spec = spec or f"{GIVEN}:{name}"
-        made = ranker() if isclass(ranker) else ranker
+        made = self._made(ranker) if isclass(ranker) else ranker
         methods = (getattr(made, one, None) for one in METHODS)
         method = next((one for one in methods if callable(one)), None)
         if method is None and not callable(made):
@@ -84,6 +84,15 @@ class Function:
         at_once = FUNCTION_WORKERS if method is None else 1
         self.max_workers = ASYNC_WORKERS if iscoroutinefunction(self.call) else at_once
         self._threads: ThreadPoolExecutor | None = None
+
+    def _made(self, ranker: Callable[[], Any]) -> Any:
+        try:
+            return ranker()
+        except Exception as error:  # whatever the user's class does
+            raise UsageError(
+                f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
+                "name an object of this class, which your module makes",
+            ) from None
 
     async def open(self) -> None:
         self._threads = ThreadPoolExecutor(self.max_workers, "llmfair-ranker")
@@ -101,7 +110,7 @@ class Function:
             found = await self.ranked(query, documents)
         except LlmfairError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise Rejected(
                 f"{self.spec} fails: {type(error).__name__}: {line_of(error)}.", "see the ranker"
             ) from None

@@ -112,4 +112,8 @@ def _field(row: Any, names: Sequence[str]) -> Any:
 
 def _described(found: Any) -> str:
     kind = type(found).__name__
-    return f"{kind} of {len(found)}" if hasattr(found, "__len__") else f"a {kind}"
+    if not hasattr(found, "__len__"):
+        return f"a {kind}"
+    items = list(found) if isinstance(found, list | tuple) else []
+    wrong = next((item for item in items if not _number(item)), items)
+    return f"{kind} of {len(found)}" + (f" with a {type(wrong).__name__} in it" if wrong is not items else "")

@@ -34,7 +34,10 @@ def kept(frame: Any) -> str:
 
 
 def _rows(frame: Any) -> Iterator[dict[str, Any]]:
-    """Rows by column, empty cells as None."""
+    """Rows by column, empty cells as None. Raises UsageError for two columns of one name."""
+    names = [str(name) for name in frame.columns]
+    if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
+        raise UsageError(f"the frame has two columns '{twice}'.", "rename or drop one")
     rows: Iterable[Mapping[Any, Any]] = (
         frame.iter_rows(named=True)
         if hasattr(frame, "iter_rows")

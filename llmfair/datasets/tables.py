@@ -20,6 +20,7 @@ from llmfair.trec import RESERVED_QUERY, UNKNOWN, Problems, declared_groups, fin
 
 COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
+TRUTH = {"true": 1.0, "false": 0.0}
 SEVERAL = "|"
 """Between the groups of an item that is in several."""
 HINT = (
@@ -198,7 +199,7 @@ class _Reading:
         text = self._cell(row, "relevance")
         if not text:
             return None
-        value = finite_number(text)
+        value = TRUTH.get(text.lower(), finite_number(text))
         if value is None or value != int(value) or abs(value) >= 1e15:
             self._wrong(number, "relevance", f"'{text}' is not an integer")
             return None

@@ -92,6 +92,34 @@ def test_what_holds_no_scores_ends_the_run_with_a_sentence(returned: Any) -> Non
     assert "return a score for each document" in caught.value.hint
 
 
+def test_what_stands_where_a_score_should_is_named() -> None:
+    with pytest.raises(UsageError, match="list of 3 with a bool in it for 3 documents"):
+        order_of(lambda query, documents: [2.0, True, 1.0])
+
+
+def test_a_class_that_wants_arguments_is_refused_in_a_sentence() -> None:
+    class Needs:
+        def __init__(self, checkpoint: str) -> None: ...
+
+        def rank(self, query: str, documents: list[str]) -> list[float]:
+            return [1.0] * len(documents)
+
+    with pytest.raises(UsageError, match=r"cannot be made: TypeError: .*'checkpoint'"):
+        Function(Needs)
+
+
+def test_a_ranker_that_exits_fails_on_its_list_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leaves(query: str, documents: list[str]) -> list[float]:
+        raise SystemExit(3)
+
+    with pytest.raises(Rejected, match="SystemExit"):
+        order_of(leaves)
+    (tmp_path / "a_script_that_exits.py").write_text("raise SystemExit(2)")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="cannot be imported"):
+        python("a_script_that_exits:rank", BackendOptions())
+
+
 def test_a_document_that_was_not_shown_and_one_left_out_are_no_order() -> None:
     assert order_of(lambda query, documents: ["a", "z", "b"]) == (1, 0, 2), "c is missing: it comes last"
 

@@ -52,6 +52,11 @@ def rows_of(queries: int = 6, items: int = 8) -> Rows:
     return rows
 
 
+def truths(row: dict[str, Any]) -> dict[str, Any]:
+    relevance = row["relevance"]
+    return {**row, "relevance": relevance if relevance is None else bool(relevance)}
+
+
 def separated(path: Path, rows: Rows, delimiter: str = ",", names: Iterable[str] = COLUMNS) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter=delimiter)
@@ -118,6 +123,7 @@ FORMS: Mapping[str, Callable[[Rows], Any]] = {
     "csv.gz": lambda rows: packed(Path("frame.csv.gz"), rows),
     "tsv": lambda rows: separated(Path("frame.tsv"), rows, "\t"),
     "jsonl": lambda rows: json_lines(Path("frame.jsonl"), rows),
+    "jsonl with true and false": lambda rows: json_lines(Path("frame.jsonl"), [*map(truths, rows)]),
     "jsonl with lists": lambda rows: json_lines(Path("frame.jsonl"), lists_of_groups(rows)),
     "parquet": lambda rows: parquet(Path("frame.parquet"), rows),
     "parquet with lists": lambda rows: parquet(Path("frame.parquet"), lists_of_groups(rows)),
@@ -242,6 +248,13 @@ def test_a_run_of_a_table_is_checked_and_resumed() -> None:
     )
     api.audit_listwise("mine.csv", columns="doc_id=id", output="lists", **settings)
     assert llmfair("runs", "check", "lists").code == 0
+
+
+def test_a_frame_with_two_columns_of_one_name_is_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows_of())
+    with pytest.raises(UsageError, match="two columns 'title'"):
+        api.audit_listwise(pandas.concat([frame, frame[["title"]]], axis=1))
 
 
 def test_a_set_of_several_splits_and_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
