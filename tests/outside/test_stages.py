@@ -116,7 +116,11 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
     assert found.results.status == "complete"
     manifest = RunDir(Path("run")).read_manifest()
     assert manifest.settings["stages"] == {"judged": "counter judge"}
-    assert check_run(RunDir(Path("run"))) == {"answers": len(first) + len(second), "problems": []}
+    assert check_run(RunDir(Path("run"))) == {
+        "answers": len(first) + len(second),
+        "problems": [],
+        "notes": [],
+    }
     assert len(answers_of(RunDir(Path("run")))) == len(first) + len(second)
 
     asked = Judge.asked
@@ -260,7 +264,7 @@ def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
             output=Path(output),
             no_cache=True,
             batch=batch,
-            base_url=server.base_url,
+            base_url=(server.base_url,),
             server_name="test",
         )
         design = DoubtedKind().design(settings, Subject("openai:any"))
@@ -292,7 +296,7 @@ def test_a_judge_without_batches_is_asked_question_by_question() -> None:
             output=Path("run"),
             no_cache=True,
             batch=True,
-            base_url=server.base_url,
+            base_url=(server.base_url,),
             server_name="test",
         )
         audit(DoubtedKind().design(settings, Subject("openai:any")))

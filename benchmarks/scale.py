@@ -1,7 +1,8 @@
-"""What `llmfair runs check` takes of a large run: `python -m benchmarks.check`, a journal of a million answers.
+"""What grows with the number of answers: `python -m benchmarks.scale --answers 1e3 1e4 1e5 1e6`.
 
-Pairs of 50 × 50 items a query, relevant and irrelevant, in both orders, answered at once by `fake:oracle`; memory is at
-its peak, of a process of its own.
+Pairs of 50 × 50 items a query, relevant and irrelevant, in both orders, answered at once by `fake:oracle`: what is left
+is the client's own work. Then the same command again, its statistics anew, its report, and its check. Each is a process
+of its own; memory is at its peak.
 """
 
 from __future__ import annotations
@@ -52,22 +53,31 @@ def measured(*arguments: str | Path) -> tuple[float, float, float]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--answers", type=int, default=1_000_000)
-    queries = options.parse_args().answers // A_QUERY
-    with tempfile.TemporaryDirectory() as name:
-        lists, run = Path(name, "lists"), Path(name, "run")
-        write_lists(lists, queries)
-        flags = ("--pairs", str(SIDE * SIDE), "-m", "fake:oracle,malformed=0", "-o", run, "-q", "--no-report")
-        for what, command in (
-            ("asked", ("pairwise", "-d", lists, *flags)),
-            ("runs check", ("runs", "check", run)),
-        ):
-            wall, cpu, peak = measured(*command)
-            size = (run / "journal.jsonl").stat().st_size / 1e6
-            print(
-                f"{what}: {wall:,.0f} s, {cpu:,.0f} s of CPU, {peak:,.0f} MB peak; {size:,.0f} MB of journal",
-                flush=True,
-            )
+    options.add_argument("--answers", type=float, nargs="+", default=[1e3, 1e4, 1e5])
+    print("answers    what        clock s   CPU s  ms an answer   peak MB   journal MB")
+    for answers in options.parse_args().answers:
+        with tempfile.TemporaryDirectory() as name:
+            lists, run = Path(name, "lists"), Path(name, "run")
+            # what a query has, or less of it
+            queries, a_query = max(4, round(answers / A_QUERY)), min(A_QUERY, round(answers / 4))
+            write_lists(lists, queries)
+            pairs = ("--pairs", str(a_query // 4))
+            asking = ("pairwise", "-d", lists, *pairs, "-m", "fake:oracle,malformed=0", "-o", run, "-q")
+            for what, command in (
+                ("asked", (*asking, "--no-report")),
+                ("again", (*asking, "--no-report")),
+                ("score", ("score", run)),
+                ("report", ("report", run)),
+                ("runs check", ("runs", "check", run)),
+            ):
+                wall, cpu, peak = measured(*command)
+                size = (run / "journal.jsonl").stat().st_size / 1e6
+                asked = queries * a_query
+                print(
+                    f"{asked:9,d}  {what:10s}  {wall:7,.1f} {cpu:7,.1f} {1000 * cpu / asked:13.3f} {peak:9,.0f} "
+                    f"{size:12,.0f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":
