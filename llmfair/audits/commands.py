@@ -111,11 +111,12 @@ def scoring_of(runs: Sequence[Path], settings: ScoreSettings) -> str:
 def plan_of(task: str, settings: AuditSettings, spec: str) -> str:
     """The command line that plans the same design with all queries.
 
-    A ranker that asks no model is named, since its plan is its own.
+    A ranker that asks no model, or scores whole lists, is named, since its plan is its own.
     """
     names = [item.name for item in fields(settings) if item.metadata["panel"] in PLANNED]
     flags = settings.as_flags([*(name for name in names if name not in SUBSET), "level", "band"])
-    ranker = ["-m", spec] if Subject(spec).ranks else []
+    subject = Subject(spec)
+    ranker = ["-m", spec] if subject.ranks or subject.scores_lists else []
     return " ".join(["llmfair plan", task, *map(shlex.quote, ranker), *([flags] if flags else [])])
 
 

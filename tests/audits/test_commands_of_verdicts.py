@@ -53,3 +53,9 @@ def test_what_bars_a_conclusion_has_the_command_that_mends_it() -> None:
     assert not {"chance_answers", "no_better_than_input"} & ways(texts=False).keys()
     assert "slots" not in ways(design="partition")
     assert ways_of("listwise", ListwiseSettings(), "object:mine", True) == {}, "which no command names"
+
+
+def test_the_plan_of_a_ranker_that_scores_lists_names_it() -> None:
+    settings = ListwiseSettings.make(strategy="scores", conditions="neutral")
+    planned = plan_of("listwise", settings, "rerank:m")
+    assert planned.startswith("llmfair plan listwise -m rerank:m ")
