@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure
+    from llmfair.rankers.questions import Question
     from llmfair.records import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
@@ -182,10 +184,9 @@ class Listwise(Kind):
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal_lines import completion_of
-        from llmfair.rankers.strategy import strategy_of
 
-        usual = {item.name: getattr(ListwiseSettings(), item.name) for item in fields(ListwiseSettings)}
-        question = strategy_of(settings.get("strategy", "windows"), {**usual, **settings}).question
+        told = tuple(settings.get(name, usual) for name, usual in _usual_ordering().items())
+        question = _question(settings.get("strategy", "windows"), told)
         return str(question.read(completion_of(row), len(row["about"]["doc_ids"]), "strict").answer_class)
 
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
@@ -242,6 +243,25 @@ class Listwise(Kind):
         from llmfair.audits.comparing.changes import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition, "run both with the same --conditions")
+
+
+@cache
+def _usual_ordering() -> Mapping[str, Any]:
+    """What settings say by default of how a list is ordered: what the manifests of older runs leave out."""
+    from llmfair.rankers.strategy import StrategyOptions
+
+    usual = ListwiseSettings()
+    return {
+        item.name: getattr(usual, item.name) for item in fields(StrategyOptions) if hasattr(usual, item.name)
+    }
+
+
+@lru_cache
+def _question(spec: str, told: tuple[Any, ...]) -> Question:
+    """What a strategy asks with these settings of ordering: the same for each of a million answers."""
+    from llmfair.rankers.strategy import strategy_of
+
+    return strategy_of(spec, dict(zip(_usual_ordering(), told, strict=True))).question
 
 
 LISTWISE = register("audit", "listwise")(Listwise())

@@ -1,0 +1,148 @@
+"""What a large collection and its runs cost: `python -m benchmarks.large`, through the installed command.
+
+A set of TREC Fair Ranking's shape is made up and fetched from files: 50 topics, 866,000 judgements of 800,000 pages.
+Lists of 200 are drawn from it and audited by a simulated model: 34,200 answers of lists, 200,000 of pairs (`--tasks`).
+Then each command that reads them is timed: CPU, clock and peak of memory; with `--beside COMMAND`, of
+another version's `llmfair` too, on copies of the same files, in the same minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.dispatch import WORDS
+from llmfair.datasets.trec_groups import REGIONS
+
+TOPICS, JUDGED, PAGES = 50, 866_000, 800_000
+DATASET = "trec-fair/2022/eval"
+AUDITED = ["-d", f"{DATASET}/location", "-m", "fake:biased", "--no-cache", "-q"]
+FETCH = [
+    "--topics",
+    "topics.jsonl",
+    "--metadata",
+    "metadata.jsonl.gz",
+    "--titles",
+    "titles.tsv",
+    "--yes",
+    "-q",
+]
+
+
+def write_sources(folder: Path, share: float) -> None:
+    """Files as the track publishes them; ids are spread over those of Wikipedia, a fifth of pages has no place."""
+    rng = np.random.default_rng(1)
+    pages = np.sort(rng.choice(70_000_000, int(PAGES * share), replace=False))
+    weights = rng.dirichlet(np.full(TOPICS, 2.0))
+    judged = rng.multinomial(int(JUDGED * share), weights)
+    regions = np.array(sorted(set(REGIONS.values())))
+    with (folder / "topics.jsonl").open("w") as file:
+        for number, count in enumerate(judged):
+            found = rng.choice(pages, min(count, len(pages)), replace=False).tolist()
+            title = " ".join(rng.choice(WORDS, 2))
+            file.write(json.dumps({"id": number, "title": title, "rel_docs": found}) + "\n")
+    of_each = rng.choice([0, 1, 2], len(pages), p=[0.2, 0.7, 0.1])
+    with gzip.open(folder / "metadata.jsonl.gz", "wt", compresslevel=1) as file:
+        for page, count in zip(pages.tolist(), of_each.tolist(), strict=True):
+            found = rng.choice(regions, count).tolist()
+            row = {
+                "page_id": page,
+                "quality": 0.3,
+                "page_subcont_regions": found,
+                "gender": [],
+                "years": [1968],
+            }
+            file.write(json.dumps(row) + "\n")
+    with (folder / "titles.tsv").open("w") as file:
+        words = rng.choice(WORDS, (len(pages), 3)).tolist()
+        file.writelines(f"{page}\t{' '.join(of)}\n" for page, of in zip(pages.tolist(), words, strict=True))
+
+
+class Version:
+    """An installed `llmfair`, with a folder and a cache of its own."""
+
+    def __init__(self, command: str, folder: Path) -> None:
+        self.command, self.folder = command, folder
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        folder.mkdir(exist_ok=True)
+
+    def spent(self, words: Sequence[str]) -> str:
+        """Seconds of CPU and by the clock, and the peak of memory in MB, that a command takes."""
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [self.command, *words], cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, [self.command, *words])
+        wall, peak = time.perf_counter() - began, used.ru_maxrss / 1000
+        return f"{used.ru_utime + used.ru_stime:.2f} {wall:9.2f} {peak:6.0f}"
+
+
+def made(sources: Path, tasks: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """What is fetched and asked once, by this version, and its command."""
+    yield "datasets fetch, from files", [
+        "datasets", "fetch", DATASET, *(str(sources / word) if "." in word else word for word in FETCH)
+    ]  # fmt: skip
+    for task in tasks:
+        yield f"{task}, simulated, no report", [task, "-o", task, "--no-report", *AUDITED]
+
+
+def timed(tasks: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """What each version is timed at, in order, and its command."""
+    drawn = ["listwise", "--dry-run", "--seed", "7", *AUDITED]
+    yield "datasets show, first", ["datasets", "show", f"{DATASET}/location"]
+    yield "datasets show", ["datasets", "show", f"{DATASET}/location"]
+    yield "lists drawn anew", drawn
+    yield "lists drawn before", drawn
+    for task in tasks:
+        yield (
+            f"{task}, repeated by another version",
+            [task, "-o", task, "--label", "again", "--no-report", *AUDITED],
+        )
+        yield f"{task}, repeated", [task, "-o", task, "--label", "again", "--no-report", *AUDITED]
+        yield f"runs check, {task}", ["runs", "check", task]
+        yield f"runs show, {task}", ["runs", "show", task]
+        yield f"report, {task}", ["report", task]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
+    parser.add_argument("--beside", metavar="COMMAND", help="Another version's llmfair.")
+    parser.add_argument("--share", type=float, default=1.0, help="Of the judgements and pages.")
+    parser.add_argument("--tasks", nargs="+", default=["listwise"], choices=["listwise", "pairwise"])
+    asked = parser.parse_args()
+    ours = shutil.which("llmfair")
+    assert ours is not None
+    with tempfile.TemporaryDirectory() as name:
+        write_sources(Path(name), asked.share)
+        versions = [Version(ours, Path(name, "ours"))]
+        print(f"{'CPU s, clock s, peak MB':40}{'this version':>26}{'beside it' if asked.beside else '':>26}")
+        for what, words in made(Path(name), asked.tasks):
+            print(f"{what:40}{versions[0].spent(words):>26}", flush=True)
+        for task in asked.tasks:
+            journal = versions[0].folder / task / "journal.jsonl"
+            with journal.open("rb") as file:
+                answers = sum(1 for _ in file) - 1
+            print(f"{f'{task}: answers, MB of journal':40}{answers:19,} {journal.stat().st_size / 1e6:6.0f}")
+        if asked.beside:
+            shutil.copytree(versions[0].folder, Path(name, "beside"))
+            versions.append(Version(asked.beside, Path(name, "beside")))
+        for what, words in timed(asked.tasks):
+            print(f"{what:40}" + "".join(f"{one.spent(words):>26}" for one in versions), flush=True)
+    print(f"load over the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()
