@@ -104,7 +104,7 @@ BESIDE: dict[str, set[str]] = {
 }
 LAZY = {
     "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "pyarrow", "datasets", "sentence_transformers", "scipy", "openai", "ir_datasets",
-    "ir_measures", "aiohttp", "tantivy", "jinja2", "markupsafe",
+    "ir_measures", "aiohttp", "tantivy", "jinja2", "markupsafe", "ray",
 }  # fmt: skip
 
 

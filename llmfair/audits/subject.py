@@ -15,6 +15,7 @@ from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fleet import Fleet
+from llmfair.backends.on_ray import OnRay
 from llmfair.backends.scored import SCORES, is_scorer
 from llmfair.backends.server import Server
 from llmfair.datasets.base import Dataset, cache_folder
@@ -171,8 +172,11 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
     )
     make = registry.lookup("backend", prefix)
     urls = settings.base_url or (None,)
-    backend: Backend = make(name, replace(options, base_url=urls[0]))
-    if isinstance(backend, Server) and len(urls) > 1:
+    options = replace(options, base_url=urls[0])
+    backend: Backend = make(name, options)
+    if settings.on_ray:
+        backend = OnRay(model, options, backend, settings.ray_workers or 1, settings.ray_address)
+    elif isinstance(backend, Server) and len(urls) > 1:
         backend = Fleet([backend, *(make(name, replace(options, base_url=url)) for url in urls[1:])])
     return capable(backend, model, settings)
 

@@ -61,7 +61,8 @@ class Backend(Protocol):
     answer's first token), `forced_margins` (also where the labels differ further on), `seed`, `system_role`.
     `open` and `close` run on dispatch's loop. A backend may have `ready()`, too, which asks nothing, and raises what
     `open` would for what is not set, such as a key: dry runs and plans tell it. One that stands for several servers
-    has them as `members`, which are asked in its stead.
+    has them as `members`, which are asked in its stead; one that answers in this process has `gpus`, how many it takes
+    where there are some.
     """
 
     identity: str

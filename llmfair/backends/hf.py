@@ -65,6 +65,7 @@ class LocalBackend:
     `facts` say where the model runs and why, for the manifest; there are none before it is loaded.
     """
 
+    gpus = 1
     max_workers = 64
     reads_about = False
 

@@ -48,6 +48,7 @@ class Nli:
     """A classifier of pairs of texts. It is loaded for the first pair, so that a finished run loads none."""
 
     capabilities: frozenset[str] = frozenset()
+    gpus = 1
     max_workers = 256
     reads_about = False
 

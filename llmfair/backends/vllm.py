@@ -111,6 +111,7 @@ class VLLM:
             parts.append(adapter if options.adapted else f"max_lora_rank={lora_rank(self.adapter)}")
         self.identity = " ".join(parts)
         self.facts: dict[str, Any] = {}
+        self.gpus = int(self.arguments.get("tensor_parallel_size", 1))
         self._engine: AsyncLLM | None = None
         self._lora: LoRARequest | None = None
         self._numbers = itertools.count()

@@ -225,6 +225,36 @@ class Asking(SpendingSettings):
         advanced=True,
     )
 
+    engine: str = setting(
+        "local",
+        "Where the model answers: local, in this process or at its server, or ray, in processes of a Ray cluster.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+    ray_workers: int | None = setting(
+        None,
+        "Processes of the Ray cluster that answer, each with the model (default: 1); alone it means --engine ray.",
+        "Spending",
+        result=False,
+        advanced=True,
+        least=1,
+        most=1_000,
+    )
+    ray_address: str | None = setting(
+        None,
+        "The Ray cluster, or local: one of this command's own (default: RAY_ADDRESS, or the one on this machine).",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+
+    @property
+    def on_ray(self) -> bool:
+        """Whether models answer in processes of a Ray cluster; where `engine` names what searches, --ray-workers alone
+        says it."""
+        return self.engine == "ray" or self.ray_workers is not None or self.ray_address is not None
+
     @property
     def margins(self) -> bool:
         """Whether log-probabilities of labels are read instead of text."""
@@ -252,9 +282,20 @@ class Asking(SpendingSettings):
             raise UsageError(
                 "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
             )
+        self.check_engine()
+        if self.on_ray and (self.batch or len(self.base_url) > 1):
+            flag = "--batch" if self.batch else "a second --base-url"
+            raise UsageError(f"{flag} and Ray do not go together.", "leave one of them out")
         secret = next((one.partition("=")[0] for one in self.extra if secrets.written(one) != one), None)
         if self.batch and secret is not None:
             raise UsageError(
                 f"--batch sends a file that is kept, and --extra {secret} is secret.",
                 "leave it out, or ask without --batch",
+            )
+
+    def check_engine(self) -> None:
+        """Raises UsageError for an engine that is none."""
+        if self.engine not in ("local", "ray"):
+            raise UsageError(
+                f"--engine '{self.engine}' is neither local nor ray.", "for example --engine ray"
             )

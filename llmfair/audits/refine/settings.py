@@ -165,3 +165,9 @@ class RefineSettings(PromptSettings, AuditSettings):
                 "--batch asks all at once, but a round of refinement needs the one before it.",
                 "leave it out: topics are asked side by side",
             )
+
+    def check_engine(self) -> None:
+        if self.engine == "ray":
+            raise UsageError(
+                "--engine names what searches here, and ray does not.", "--ray-workers N for models on Ray"
+            )

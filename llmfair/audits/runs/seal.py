@@ -26,7 +26,7 @@ from llmfair.trec import write_whole
 SEAL = ".seal"
 UNCOUNTED = {
     "output", "runs_dir", "fresh", "format", "open", "junit", "workers", "adaptive", "rpm", "tpm", "retries", "timeout",
-    "max_wait", "outage", "max_reply", "max_calls", "max_cost",
+    "max_wait", "outage", "max_reply", "max_calls", "max_cost", "ray_workers", "ray_address",
 }  # fmt: skip
 """Settings that say where, how fast and as what, and change neither results nor page."""
 SOURCES = {".py", ".j2", ".js"}

@@ -1,0 +1,240 @@
+"""Models in processes of a Ray cluster: the same files as without, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.refine.settings import RefineSettings
+from llmfair.audits.subject import backend_of
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.fake import fake
+from llmfair.backends.on_ray import AHEAD, OnRay
+from llmfair.errors import MissingExtra, UsageError
+from llmfair.records import Chat, Message, Request, Sampling, Text
+from tests import models
+from tests.servers import Reply, Server, rank
+
+needs_ray = pytest.mark.skipif(
+    find_spec("ray") is None, reason="ray is not installed: pip install 'llmfair[ray]'"
+)
+ON_RAY = ("--engine", "ray", "--ray-address", "local")
+OWN = {".lock", ".seal", "manifest.json", "journal.jsonl"}
+"""Files that say when and by which command a run was made."""
+
+
+def test_what_asks_for_ray() -> None:
+    assert not ListwiseSettings.make().on_ray
+    ways: list[dict[str, Any]] = [{"engine": "ray"}, {"ray_workers": 2}, {"ray_address": "local"}]
+    assert all(ListwiseSettings.make(**way).on_ray for way in ways)
+    assert not RefineSettings.make().on_ray and RefineSettings.make(ray_workers=2).on_ray
+    with pytest.raises(UsageError, match="--engine 'rye' is neither local nor ray"):
+        ListwiseSettings.make(engine="rye")
+    with pytest.raises(UsageError, match="--engine names what searches here"):
+        RefineSettings.make(engine="ray")
+    with pytest.raises(UsageError, match="a second --base-url and Ray do not go together"):
+        ListwiseSettings.make(engine="ray", base_url=("http://a/v1", "http://b/v1"))
+
+
+def test_a_model_on_ray_is_the_same_model() -> None:
+    here = backend_of("fake:biased", ListwiseSettings.make())
+    there = backend_of("fake:biased", ListwiseSettings.make(ray_workers=3))
+    assert there.identity == here.identity and there.reads_about == here.reads_about
+    assert there.max_workers == 3 * here.max_workers
+
+
+def test_without_ray_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match="--engine ray needs Ray") as caught:
+        asyncio.run(on_ray(1).open())
+    assert caught.value.hint == "pip install 'llmfair[ray]'"
+
+
+def test_a_query_keeps_its_process_until_that_is_ahead() -> None:
+    async def dealt() -> list[int]:
+        backend, found = on_ray(2), []
+        for process in backend._processes:
+            process.standing = True
+        for number in range(40):
+            process = await backend._process_of(asked("q1"))
+            process.waiting[number] = asyncio.get_running_loop().create_future()
+            found.append(backend._processes.index(process))
+        return found
+
+    found = asyncio.run(dealt())
+    assert len({*found[: 2 * AHEAD]}) == 1
+    assert max(Counter(found).values()) - min(Counter(found).values()) <= 2 * AHEAD + 1
+
+
+def on_ray(processes: int) -> OnRay:
+    options = BackendOptions()
+    return OnRay("fake:biased", options, fake("biased", options), processes, "local")
+
+
+def asked(query_id: str) -> Request:
+    chat = Chat((Message("user", "?"),), Text(), about={"query_id": query_id})
+    return Request(chat, Sampling(), "key", "probe")
+
+
+# With Ray: a cluster a test, which takes seconds to start.
+
+
+def command(runs: Path, *flags: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "llmfair",
+        "listwise",
+        "--runs-dir",
+        str(runs),
+        "--no-report",
+        "--no-cache",
+        *flags,
+    ]
+
+
+def environment(home: Path) -> Mapping[str, str]:
+    """Ray writes a token into the home folder."""
+    home.mkdir(exist_ok=True)
+    return {**os.environ, "HOME": str(home), "OPENAI_API_KEY": "none"}
+
+
+def audit(home: Path, runs: Path, *flags: str, code: int = 0) -> Path:
+    found = subprocess.run(
+        command(runs, *flags), env=environment(home), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert found.returncode == code, found.stdout + found.stderr
+    (folder,) = (path for path in runs.iterdir() if path.is_dir())
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All that was found."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if name not in OWN}
+
+
+def answers(folder: Path) -> dict[str, str]:
+    rows = map(json.loads, (folder / "journal.jsonl").read_text().splitlines()[1:])
+    return {row["key"]: row["text"] for row in rows if "key" in row}
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("model", ["fake:biased", "hf:"])
+def test_one_process_two_and_none_find_the_same(model: str, tmp_path: Path) -> None:
+    if model == "hf:":
+        models.needs_local()
+        model += str(models.causal(tmp_path / "tiny"))
+    flags = ("-m", model, "-n", "2", "--candidates", "8", "--orders", "1", "--max-invalid", "1")
+    plain = audit(tmp_path / "home", tmp_path / "plain", *flags)
+    assert len(files(plain)) > 5
+    for workers in ("1", "2"):
+        there = audit(tmp_path / "home", tmp_path / workers, *flags, *ON_RAY, "--ray-workers", workers)
+        assert there.name == plain.name and files(there) == files(plain) and answers(there) == answers(plain)
+
+
+def slowly(body: dict[str, Any], attempt: int) -> Reply:
+    reply = rank(body, attempt)
+    return Reply(reply.text, delay=0.1)
+
+
+def processes_of(driver: int) -> list[int]:
+    """Those of the cluster that a command started, in which models answer."""
+    found = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in found.splitlines()[1:]]
+    below, parents = {driver}, {int(pid): int(parent) for pid, parent, _ in rows}
+    while new := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= new
+    return [int(pid) for pid, _, said in rows if int(pid) in below and said.startswith("ray::Answering")]
+
+
+def lines(runs: Path) -> int:
+    return sum(len(path.read_bytes().splitlines()) - 1 for path in runs.glob("*/journal.jsonl"))
+
+
+FLAGS = ("-n", "4", "--orders", "1", "-j", "8")
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_process_that_is_killed_loses_no_answer(tmp_path: Path) -> None:
+    with Server(slowly) as server:
+        plain = audit(tmp_path / "home", tmp_path / "plain", *server.flags, *FLAGS)
+        planned = len(server.requests)
+        runs = tmp_path / "killed"
+        driver = subprocess.Popen(
+            command(runs, *server.flags, *FLAGS, *ON_RAY, "--ray-workers", "2"),
+            env=environment(tmp_path / "home"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        wait_for(lambda: lines(runs) > planned / 4, driver)
+        os.kill(processes_of(driver.pid)[0], signal.SIGKILL)
+        said, _ = driver.communicate(timeout=200)
+        assert driver.returncode == 0, said
+        (folder,) = (path for path in runs.iterdir() if path.is_dir())
+        assert files(folder) == files(plain)
+        assert lines(runs) == planned, "no question is answered twice"
+        again = len(server.requests) - 2 * planned
+        assert 0 <= again <= 8, "only what the process held is asked again"
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_all_that_was_answered(number: signal.Signals, tmp_path: Path) -> None:
+    with Server(slowly) as server:
+        runs, flags = tmp_path / "runs", (*server.flags, *FLAGS, *ON_RAY, "--ray-workers", "2")
+        driver = subprocess.Popen(
+            command(runs, *flags), env=environment(tmp_path / "home"), start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        wait_for(lambda: lines(runs) > 20, driver)
+        if number == signal.SIGINT:
+            os.killpg(driver.pid, number)  # as a terminal does it
+        else:
+            driver.send_signal(number)
+        said, _ = driver.communicate(timeout=60)
+        assert driver.returncode == 128 + number, said
+        assert lines(runs) == len(server.requests), "answers in flight are kept, too"
+        folder = audit(tmp_path / "home", runs, *flags)
+        assert (
+            lines(runs)
+            == len(server.requests)
+            == json.loads((folder / "manifest.json").read_text())["planned_calls"]
+        )
+
+
+def wait_for(condition: Any, driver: subprocess.Popen[str]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        assert driver.poll() is None, driver.communicate()
+        time.sleep(0.05)
+    raise AssertionError("nothing happened")
+
+
+@needs_ray
+@pytest.mark.slow
+def test_where_no_cluster_runs_the_way_to_one_is_said(tmp_path: Path) -> None:
+    found = subprocess.run(
+        command(tmp_path / "runs", "--engine", "ray", "--ray-address", "127.0.0.1:9"),
+        env=environment(tmp_path / "home"), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert found.returncode == 2 and "ray start --head" in found.stderr and "Traceback" not in found.stderr
+    assert not list((tmp_path / "runs").glob("*"))
