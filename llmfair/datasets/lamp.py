@@ -265,5 +265,5 @@ def _decoded(path: Path, of: type[T]) -> T:
         raise UsageError(
             f"{path}: {where.strip('.`') or 'the file'}: {what[:1].lower()}{what[1:]}.", HINT
         ) from None
-    except (DecodeError, RecursionError) as error:
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}.", "fetch or copy it again") from None

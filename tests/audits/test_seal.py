@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +167,14 @@ def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("llmfair.audits.runs.seal.hashlib.file_digest", unreadable)
     assert repeated(*LISTS, measured=True).code == 0
+
+
+def test_a_pipe_in_the_seal_s_place_is_not_waited_for() -> None:
+    ran(*LISTS, "-o", "run")
+    Path("run/.seal").unlink()
+    os.mkfifo("run/.seal")
+    repeated(*LISTS, measured=True)
+    repeated(*LISTS, measured=False)
 
 
 def test_an_incomplete_run_is_never_sealed() -> None:

@@ -156,6 +156,8 @@ def test_outputs_of_another_task_ids_that_are_given_twice_and_files_cut_off_are_
     assert "task: is 'LaMP_3', not LaMP_4" in refusal(load_answers("lamp/4", tmp_path)).message
     path.write_text(json.dumps({**answers, "task": "LaMP_4"})[:-5])
     assert "outputs.json: not JSON" in refusal(load_answers("lamp/4", tmp_path)).message
+    path.write_bytes(json.dumps({**answers, "task": "LaMP_4"}).encode().replace(b"LaMP", b"L\xedMP"))
+    assert "outputs.json: not JSON" in refusal(load_answers("lamp/4", tmp_path)).message
     entries, golds = lamp.inputs(4), lamp.outputs(4)
     entries[1]["id"] = golds["golds"][1]["id"] = "001"
     path.write_text(json.dumps(golds))

@@ -19,6 +19,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_of
 from llmfair.audits.versions import versions
 from llmfair.datasets.base import Dataset
+from llmfair.inputs import content
 from llmfair.many import ManyDocuments
 from llmfair.rundir import LOCK, RunDir, fingerprint
 from llmfair.trec import write_whole
@@ -83,7 +84,7 @@ def _source(package: str) -> str:
 def is_sealed(run: RunDir, inputs: str) -> bool:
     """Whether the folder is as a command with these inputs left it, complete; one that cannot be read is not."""
     try:
-        return (run.path / SEAL).read_bytes() == _seal(run, inputs).encode()
+        return content(run.path / SEAL) == _seal(run, inputs).encode()
     except OSError:
         return False
 
@@ -107,6 +108,6 @@ def _seal(run: RunDir, inputs: str) -> str:
     for path in sorted(run.path.rglob("*")):
         if path.is_file() and path.name not in (LOCK, SEAL):
             with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"\n{content} {path.relative_to(run.path)}".encode("utf-8", "surrogateescape"))
+                held = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"\n{held} {path.relative_to(run.path)}".encode("utf-8", "surrogateescape"))
     return f"{digest.hexdigest()}\n"
