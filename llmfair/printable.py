@@ -21,7 +21,8 @@ IN_JSON = re.compile(rf"[\x7f-\x9f{TURNS}]")
 SHOWN = re.compile(r"\\r|\\x[01789][0-9a-f]|\\u[0-9a-f]{4}")
 FORMULA = re.compile(r"'*[=+\-@]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.ASCII | re.IGNORECASE)
-UNKNOWN = "@UNKNOWN"
+OURS = {"@UNKNOWN", "-"}
+"""Texts of ours that no spreadsheet computes: a group that is not known, and nothing."""
 
 
 def visible(text: str) -> str:
@@ -48,7 +49,7 @@ def in_csv(cell: Any) -> Any:
     """A cell of a CSV file, a text that a spreadsheet would compute behind a quote."""
     if not isinstance(cell, str):
         return cell
-    formula = FORMULA.match(cell) and not NUMBER.fullmatch(cell) and cell != UNKNOWN
+    formula = FORMULA.match(cell) and not NUMBER.fullmatch(cell) and cell not in OURS
     return in_lines(f"'{cell}" if formula else cell)
 
 

@@ -36,7 +36,7 @@ def test_a_text_is_shown_as_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["=1+1", "+a", "-a", "@SUM(A1)", "'=x", "''-x", EVIL, f"={EVIL}", "a\nb", "", "it's"]
+    "cell", ["=1+1", "+a", "-a", "@SUM(A1)", "'=x", "''-x", "'-", "=", EVIL, f"={EVIL}", "a\nb", "", "it's"]
 )
 def test_no_cell_is_a_formula_and_each_comes_back(cell: str) -> None:
     text = csv_text(("a", "b"), [(cell, 1.5)])
@@ -46,8 +46,8 @@ def test_no_cell_is_a_formula_and_each_comes_back(cell: str) -> None:
     assert shown[:1] not in {*"=+-@"} and shown == in_lines(shown)
 
 
-@pytest.mark.parametrize("cell", ["-1", "+0.5", "-1e-9", "-.5", "-inf", "@UNKNOWN", -1, None, 0.5])
-def test_numbers_and_unknown_groups_stay(cell: object) -> None:
+@pytest.mark.parametrize("cell", ["-1", "+0.5", "-1e-9", "-.5", "-inf", "@UNKNOWN", "-", -1, None, 0.5])
+def test_numbers_and_texts_of_ours_stay(cell: object) -> None:
     assert in_csv(cell) == cell
 
 

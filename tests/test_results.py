@@ -119,6 +119,6 @@ def test_texts_are_those_that_were_asked_about(folders: Path, tmp_path: Path) ->
     assert len(lists.queries) == len(pairs.queries) == 5 and lists.queries == pairs.queries
     assert len(lists.titles) > len(pairs.titles) > 5 and pairs.titles.items() <= lists.titles.items()
     (tmp_path / "texts.jsonl").write_text('{"query_id": "q", "text": "t"}\n{"doc_id": "d"}\n')
-    with pytest.raises(UsageError, match=r"texts\.jsonl:2: Object missing required field `title`"):
+    with pytest.raises(UsageError, match=r"texts\.jsonl:2: Object has to have .* `doc_id` and `title`"):
         read_texts(tmp_path)
     assert read_texts(tmp_path / "none").titles == {}

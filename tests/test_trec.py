@@ -103,7 +103,10 @@ def test_packing_changes_nothing(content: bytes) -> None:
         ("q1 Q0 d9 4 ١ mine".encode(), "my.run:3: score: '١' is not a finite number"),
         (b"q1 Q0 d2 4 1.0 mine", "my.run:3: doc_id: 'd2' was already ranked in query 'q1'"),
         (b"q1 Q0 d\xff 4 1.0 mine", "my.run:3: not UTF-8 (byte 8 of the line)"),
-        (b"q1 Q0 " + b"d" * (17 << 20), "my.run:3: longer than 16 MB; the rest is not read"),
+        (
+            b"q1 Q0 " + random.Random(0).randbytes(17 << 19).hex().encode(),
+            "my.run:3: longer than 16 MB; the rest is not read",
+        ),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -111,7 +114,7 @@ def test_each_mistake_names_file_line_and_field(line: bytes, message: str) -> No
     lines = RUN.splitlines(keepends=True)
     lines.insert(2, line + b"\n")
     assert refusal(b"".join(lines)) == message
-    assert refusal(gzip.compress(b"".join(lines))) == message
+    assert refusal(gzip.compress(b"".join(lines), 1)) == message
 
 
 def test_a_truncated_gzip_file_says_where_it_ends() -> None:

@@ -26,13 +26,14 @@ class _Line:
     """A query's text, or a document's title."""
 
     query_id: str | None = None
-    text: str = ""
+    text: str | None = None
     doc_id: str | None = None
-    title: str = ""
+    title: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.query_id is None) is (self.doc_id is None):
-            raise ValueError("Object has to have either `query_id` or `doc_id`")
+        held = [part is not None for part in (self.query_id, self.text, self.doc_id, self.title)]
+        if held not in ([True, True, False, False], [False, False, True, True]):
+            raise ValueError("Object has to have `query_id` and `text`, or `doc_id` and `title`")
 
 
 def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iterator[str]:
@@ -50,6 +51,6 @@ def read_texts(folder: Path) -> Texts:
     path = folder / TEXTS
     lines = [*read_lines(path, _Line)] if path.is_file() else []
     return Texts(
-        {line.query_id: line.text for line in lines if line.query_id is not None},
-        {line.doc_id: line.title for line in lines if line.doc_id is not None},
+        {line.query_id: line.text for line in lines if line.query_id is not None and line.text is not None},
+        {line.doc_id: line.title for line in lines if line.doc_id is not None and line.title is not None},
     )
