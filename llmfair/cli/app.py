@@ -73,19 +73,28 @@ COPIES = 2.0
 """Seconds within which a further one is taken for a copy: a shell passes on the hangup that all its children got."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        again = threading.Timer(
-            0.01, signal.raise_signal, (number,)
-        )  # what is raised there, imports may swallow
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Raises what stops the command, once no import is under way: that may swallow it, and libraries in C abort."""
+    if _imports(frame):
+        again = threading.Timer(0.01, signal.raise_signal, (number,))
         again.daemon = True
         again.start()
         return
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     now = time.monotonic()
     if _terminated and now - _terminated[-1][1] < COPIES:
         return
     _terminated.append((number, now))
     raise terminal.Terminated(number)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @cache
@@ -160,9 +169,9 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     _terminated.clear()
     heard = [number for number in beginning.ENDING if signal.getsignal(number) != signal.SIG_IGN]  # `nohup`
-    previous = {number: signal.signal(number, _terminate) for number in heard}
-    if signal.getsignal(signal.SIGINT) is beginning.end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) in (beginning.end, signal.default_int_handler):
+        heard.append(signal.SIGINT)
+    previous = {number: signal.signal(number, _stop) for number in heard}
     terminal.output = terminal.Output(as_json=_asks_json(arguments))
     secrets.note(arguments)
     given, arguments = arguments, [*map(former.flag, arguments)]

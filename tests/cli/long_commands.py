@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from llmfair.asking.journal_lines import read_rows
 from tests.batch_server import BatchServer
 from tests.cli.command import ran
 from tests.cli.kills import (
@@ -64,8 +65,8 @@ class Asked(Watch):
         return len(self.kept(folder))
 
 
-def audit(audited: Audited, server: ServerKind = OWN, output: str = "run") -> Long:
-    """An audit's command; what it wrote must be equal file by file."""
+def audit(audited: Audited, server: ServerKind = OWN, output: str = "run", below: str = "run/") -> Long:
+    """An audit's command; the files that must be equal lie `below` its folder."""
 
     @contextmanager
     def watched(scratch: Path) -> Iterator[Watch]:
@@ -79,7 +80,7 @@ def audit(audited: Audited, server: ServerKind = OWN, output: str = "run") -> Lo
         *audited.command, *strategy, "-d", audited.data, "-m", "openai:any", "-o", output, "-j", "8",
         "--server-name", "test", "--max-invalid", "1", "--no-cache",
     )  # fmt: skip
-    same = tuple(f"{output}/{name}" for name in audited.same)
+    same = tuple(f"{below}{name}" for name in audited.same)
     return Long(words, same, partial(_lists, audited), watched)
 
 
@@ -94,14 +95,14 @@ STUDY = Audited(
         "study", "windows", "--settings", "5/2,10/5", "--orders", "1", "--conditions", "neutral", "--runs-dir", "runs",
     ),
     None,
-    ("study.json", "study.csv", "runs/*/results.json", "runs/*/metrics.csv", "runs/*/candidates.jsonl"),
+    ("study/study.json", "study/study.csv", "runs/*/results.json", "runs/*/metrics.csv", "runs/*/candidates.jsonl"),
 )  # fmt: skip
 
 
 # Batches
 
 QUICK = (
-    "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+    "from llmfair.beginning import catch; catch(); import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
     "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; c.MOST_LINES = 40; from llmfair.cli.app import main; main()"
 )
 
@@ -120,6 +121,10 @@ class Submitted(Watch):
     def after(self, folder: Path, orderly: bool) -> None:
         assert set(self.server.submitted.values()) <= {1}, "a question was submitted again"
 
+    def answers(self, folder: Path) -> int:
+        path = folder / "run" / "journal.jsonl"
+        return sum("key" in row for row in read_rows(path)) if path.exists() else 0
+
 
 @contextmanager
 def _batches(scratch: Path) -> Iterator[Watch]:
@@ -136,8 +141,8 @@ BATCH = Long(
     lambda folder: write_folder(folder / "lists", balanced(3, 20, 20)),
     _batches,
     start=("-c", QUICK),
-    grows="run/journal.jsonl",
-    step=20_000,
+    step=0,  # its answers come all at once, at the end
+    seconds=3.0,
 )  # fmt: skip
 
 
@@ -193,25 +198,41 @@ FETCH = Long(
 # What is trained, drawn and simulated
 
 
+NOTING = (
+    "from llmfair.beginning import catch; catch()\n"
+    "from llmfair.tuning.shown import TrainingProgress as p; stage = p.stage\n"
+    "def noted(self, name, *rest):\n"
+    "    open('stages', 'a').write(name + '\\n')\n"
+    "    return stage(self, name, *rest)\n"
+    "p.stage = noted\n"
+    "from llmfair.cli.app import main; main()"
+)
+"""The command, which notes what it begins."""
+
+
 class Trained(Watch):
-    """The base model's answers, which are asked once: their file is never written again."""
+    """The base model's answers, which are asked once."""
 
     def before(self, folder: Path) -> None:
-        self.pairs = self._pairs(folder)
+        self.answered = (folder / "out" / "pairs.jsonl").exists()
+        self.begun = self._asking(folder)
 
     def after(self, folder: Path, orderly: bool) -> None:
-        assert self.pairs in (None, self._pairs(folder)), "the base model was asked again"
+        assert not self.answered or self._asking(folder) == self.begun, "the base model was asked again"
 
-    def _pairs(self, folder: Path) -> tuple[int, int] | None:
-        path = folder / "out" / "pairs.jsonl"
-        return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+    def _asking(self, folder: Path) -> int:
+        path = folder / "stages"
+        return path.read_text().count("Asking ") if path.exists() else 0
+
+    def through(self, folder: Path) -> None:
+        assert self._asking(folder) > 0
 
 
 @contextmanager
 def _model(scratch: Path) -> Iterator[Watch]:
     from tests.tuning.biased import biased_model, marked_data
 
-    biased_model(scratch / "model", steps=40)
+    biased_model(scratch / "model", steps=120)
     marked_data(scratch / "data", 12)
     yield Trained()
 
@@ -224,6 +245,7 @@ FINETUNE = Long(
     ),
     ("out/adapter_model.safetensors", "out/metrics.csv", "out/pairs.jsonl", "out/split.json", "out/test-queries.txt"),
     watched=_model,
+    start=("-c", NOTING),
     grows="out/*.jsonl",
     step=1,
     seconds=2.0,
@@ -253,7 +275,7 @@ COMMANDS = {
     "partition": audit(PARTITION),
     "rag": audit(RAG),
     "refine": audit(REFINE),
-    "study": audit(STUDY, output="."),
+    "study": audit(STUDY, output="study", below=""),
     "calibrate": CALIBRATE,
     "fetch": FETCH,
     "finetune": FINETUNE,

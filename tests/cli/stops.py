@@ -215,6 +215,8 @@ def _stopped(long: Long, watch: Watch, folder: Path, ending: Ending, moments: ra
     started.stop(ending)
     code, _, err = started.end()
     watch.after(folder, ending.orderly and code == ending.code)
+    if ending.orderly and code == -ending.number:
+        return False  # it was through: Python lets go of signals when it takes itself down
     assert code in (0, ending.code), (ending.name, code, err)
     assert "Traceback" not in err and "Exception ignored" not in err, (ending.name, err)
     if code == ending.code and ending.orderly:
