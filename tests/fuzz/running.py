@@ -40,7 +40,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20
-MEGABYTES = 1_000
+MEGABYTES = 900
+"""Beside what the process has imported when it begins a case, about 100: 1 GB in all."""
 ADDRESSES = 6 << 30
 """Bytes a case may map, far above what it may use: the machine is not to suffer from a fault."""
 CODES = frozenset({0, 1, 2, 3, 4})
@@ -83,7 +84,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `status` as os.wait has it."""
+    """How a command ended; `status` as os.wait has it, `megabytes` what it took beside what was there before."""
 
     status: int
     seconds: float
@@ -160,7 +161,7 @@ def in_a_child(case: Case, folder: Path, seconds: int) -> Ended:
     """Runs the command in a child of this process, which has imported everything."""
     out, err, given = (folder.with_name(f"std{name}") for name in ("out", "err", "in"))
     given.write_bytes(case.stdin)
-    began = time.monotonic()
+    began, held = time.monotonic(), _resident()
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
@@ -192,7 +193,12 @@ def in_a_child(case: Case, folder: Path, seconds: int) -> Ended:
     took = time.monotonic() - began
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what it may have left running
-    return Ended(status, took, used.ru_maxrss / 1024, out.read_bytes(), err.read_bytes())
+    return Ended(status, took, used.ru_maxrss / 1024 - held, out.read_bytes(), err.read_bytes())
+
+
+def _resident() -> float:
+    """Megabytes that this process has in memory, all of which a child begins with."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / (1 << 20)
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

@@ -51,7 +51,7 @@ def test_many(name: str, first: int) -> None:
         (Ended(1 << 8, 1, 99, b"", b"Error: unexpected KeyError: 'a'\n"), "unexpected KeyError"),
         (Ended(signal.SIGALRM, 1, 99, b"", b""), "past its time"),
         (Ended(signal.SIGSEGV, 1, 99, b"", b""), "died of SIGSEGV"),
-        (Ended(0, 1, 1001, b"", b""), "past 1,000 MB"),
+        (Ended(0, 1, 901, b"", b""), "past 900 MB"),
         (Ended(0, 1, 99, b"a\x1b[2J", b""), "raw U+001B in stdout"),
         (Ended(0, 1, 99, b"", "\u202eb".encode()), "raw U+202E in stderr"),
     ],
