@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the package is compiled once, not anew by each of the many processes that tests start
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# a runner in the background, or under nohup, ignores what tests send to the commands that they start, which would inherit it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
 settings.register_profile("thorough", deadline=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -254,3 +255,10 @@ def test_what_serves_every_kind_knows_the_prompts_of_none() -> None:
     for path in sorted((PACKAGE / "audits").rglob("*.py")):
         if kinds.isdisjoint(path.parents):
             assert "llmfair.probes" not in {name for name, _ in imports(path)}, path
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 matches such groups wrongly where something in them is tried in vain (CPython issue 106052)."""
+    possessive = re.compile(r"\)(?:[?*+]|\{[\d,]+\})\+|\(\?>")
+    found = [path.name for path in PACKAGE.rglob("*.py") if possessive.search(path.read_text("utf-8"))]
+    assert not found

@@ -151,7 +151,10 @@ _NOUN = r"\b(?i:passage|document|item|option|answer)\s*+"
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
-    """The patterns of one form. Repetition is possessive throughout, so that none of them can backtrack."""
+    """The patterns of one form, none of which backtracks over more than a label.
+
+    Repetition of characters is possessive. That of groups is not: Python before 3.11.5 loses its way in one.
+    """
 
     name: re.Pattern[str]
     whole: re.Pattern[str]
@@ -171,21 +174,22 @@ def _grammar(name: str) -> _Grammar:
     alone = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
     bracketed = "|".join(rf"\{left}\s*+{name}\s*+\{right}" for left, right in ("[]", "()", "{}"))
     bare = rf"(?:{bracketed}|{alone})"
-    label = rf"(?:{_NOUN})?+{bare}"
+    label = rf"(?:{_NOUN})?{bare}"
     is_answer = r"\b(?i:answer\s++is)\b"
     leads = rf"(?::|{is_answer})"
-    led = rf"\s*+(?:{_NOUN})?+({bare})[.!]?+"
+    led = rf"\s*+(?:{_NOUN})?({bare})[.!]?+"
     # A statement ends with its line or sentence, or runs into the next one: Winner: B, loser: A.
     over = r"(?=[,?]?+[^\S\n]*+$|(?<=[.!])\s|;|[^.!?;:\n]{0,80}+:)"
     # A row may stand in brackets as a whole, [2, 1]; those of [2], [1] belong to the labels.
-    before = rf"(?:^|{leads})[^\S\n]*+(?:[\[({{](?={alone}[\s,;]))?+"
+    opened = rf"[\[({{](?={alone}[\s,;])"
+    before = rf"(?:^|{leads})[^\S\n]*+(?:{opened}|(?!{opened}))"
     after = r"[\])}]?+[.!]?+[^\S\n]*+$"
-    row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})++)(?P<after>{after})?"
+    row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})+)(?P<after>{after})?"
     return _Grammar(
         name=re.compile(rf"(?<!\w){name}(?!\w)"),
-        whole=re.compile(rf"(?:{_NOUN})*+(?::\s*+(?:{_NOUN})*+)?+{bare}[.!]?+"),
-        chain=re.compile(rf"{label}(?:\s*+>\s*+{label})++"),
-        tie=re.compile(rf"{label}(?:\s*+=\s*+{label})++"),
+        whole=re.compile(rf"(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!]?+"),
+        chain=re.compile(rf"{label}(?:\s*+>\s*+{label})+"),
+        tie=re.compile(rf"{label}(?:\s*+=\s*+{label})+"),
         row=re.compile(row, re.MULTILINE),
         said=re.compile(rf"{leads}{led}{over}", re.MULTILINE),
         end=re.compile(rf"(?:(?<!\d)(?<!\b\w):|{is_answer}){led}\Z"),

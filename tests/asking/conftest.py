@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,6 @@ import pytest
 from llmfair.asking.dispatch import _Driver
 from llmfair.asking.journal import Journal
 from tests.virtual import Clock, virtual_time
-
-
-@pytest.fixture(autouse=True)
-def interrupts_as_on_a_terminal() -> Iterator[None]:
-    """A test runner in the background may ignore Ctrl-C; the tests send it to themselves."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
