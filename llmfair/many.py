@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
 
 from llmfair.records import Document
 
@@ -19,3 +21,12 @@ class ManyDocuments(Mapping[str, Document]):
 def of_each_kind(documents: Mapping[str, Document]) -> Iterable[Document]:
     """Documents that have all the groups that there are: at least one of every combination."""
     return documents.of_each_kind() if isinstance(documents, ManyDocuments) else documents.values()
+
+
+class Fill(Protocol):
+    """Takes documents, in the same order each time, into the index below a folder; one that was begun is gone on with.
+
+    `source` names them: the same for the same documents.
+    """
+
+    def __call__(self, folder: Path, documents: Iterable[Document], *, source: str) -> None: ...

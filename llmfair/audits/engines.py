@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from llmfair import registry
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.fetch import Fill
 from llmfair.errors import RunConflict, UsageError, did_you_mean
+from llmfair.many import Fill
 from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
 from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, MadeIndex
 
@@ -23,9 +22,7 @@ def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
     """
     name, index = _named(spec)
     kind: EngineKind = registry.lookup("engine", name)
-    kind.ready(index, url)
-    fills: Fill = partial(kind.fill, analyzer=ANALYZERS[analyzer], index=index, url=url)
-    return fills
+    return kind.filler(index, url, ANALYZERS[analyzer])
 
 
 def _named(spec: str) -> tuple[str, str]:

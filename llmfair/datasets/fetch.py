@@ -10,11 +10,10 @@ import hashlib
 import json
 import shutil
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import llmfair
 from llmfair import secrets
@@ -27,20 +26,13 @@ from llmfair.datasets.origins import given_copy, place_of, published
 from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_folder, is_indexed
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonbytes import encode
-from llmfair.records import Document, Query
+from llmfair.many import Fill
+from llmfair.records import Query
 from llmfair.trec import write_whole
 
 Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]
 """Which pages are indexed: those that are relevant to some topic, or all."""
-
-
-class Fill(Protocol):
-    """Takes documents into the index below a folder; `source` names them: the same for the same documents."""
-
-    def __call__(self, folder: Path, documents: Iterable[Document], *, source: str) -> None: ...
-
-
 STEPS: tuple[Step, ...] = ("topics", "metadata", "pages")
 KEPT_BYTES = 100_000_000  # what stays: about 1.5 million titles, groups and 2 million judgements
 BYTES_PER_WORD = 5_000_000  # and per word of text kept of each page

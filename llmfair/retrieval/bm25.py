@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from llmfair.errors import UsageError
+from llmfair.many import Fill
 from llmfair.records import Document
 from llmfair.registry import register
 from llmfair.retrieval.analysis import ENGLISH, Analyzer
@@ -39,22 +40,14 @@ class Tantivy:
         return opened(made, options.analyzer)
 
     @staticmethod
-    def ready(index: str, url: str | None) -> None:
-        """Raises UsageError for what is of a server."""
+    def filler(index: str, url: str | None, analyzer: Analyzer) -> Fill:
+        """Makes the index on this disk. Raises UsageError for what is of a server."""
         _of_no_server(index, url)
 
-    @staticmethod
-    def fill(
-        folder: Path,
-        documents: Iterable[Document],
-        *,
-        source: str,
-        analyzer: Analyzer,
-        index: str = "",
-        url: str | None = None,
-    ) -> None:
-        """Makes an index below a folder, or goes on with it. Raises UsageError, RunConflict."""
-        stored(folder / analyzer.name, documents, source, analyzer)
+        def fill(folder: Path, documents: Iterable[Document], *, source: str) -> None:
+            stored(folder / analyzer.name, documents, source, analyzer)
+
+        return fill
 
 
 def _of_no_server(*given: object) -> None:

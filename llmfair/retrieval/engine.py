@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from llmfair.many import Fill
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
 
@@ -87,19 +88,6 @@ class EngineKind(Protocol):
         """Over an index that exists, or over documents at hand. Raises UsageError, RunConflict, BackendError."""
         ...
 
-    def ready(self, index: str, url: str | None) -> None:
-        """Raises what `fill` would where an index of this name cannot be made."""
-        ...
-
-    def fill(
-        self,
-        folder: Path,
-        documents: Iterable[Document],
-        *,
-        source: str,
-        analyzer: Analyzer,
-        index: str,
-        url: str | None,
-    ) -> None:
-        """Takes all documents, in the same order each time, into an index; one that was begun is gone on with."""
+    def filler(self, index: str, url: str | None, analyzer: Analyzer) -> Fill:
+        """What fills an index of this name. Raises UsageError, MissingKey or Unavailable where none can be made."""
         ...

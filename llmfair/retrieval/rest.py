@@ -18,6 +18,7 @@ from typing import Any
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.jsonbytes import encode
+from llmfair.many import Fill
 from llmfair.records import Document
 from llmfair.registry import register
 from llmfair.retrieval.analysis import Analyzer
@@ -80,26 +81,24 @@ class SearchEngines:
             server, index, fields, analyzer, documents, identity, int(settings.get("number_of_shards", 1)) > 1
         )
 
-    def ready(self, index: str, url: str | None) -> None:
-        """Raises UsageError, MissingKey or Unavailable where the server cannot be asked."""
+    def filler(self, index: str, url: str | None, analyzer: Analyzer) -> Fill:
+        """Fills the index on its server. Raises UsageError, MissingKey or Unavailable where that cannot be asked."""
         self._server(url, index)
 
-    def fill(
-        self,
-        folder: Path,
-        documents: Iterable[Document],
-        *,
-        source: str,
-        analyzer: Analyzer,
-        index: str = "",
-        url: str | None = None,
+        def fill(folder: Path, documents: Iterable[Document], *, source: str) -> None:
+            server, _ = self._server(url, index)  # again: a download of hours may lie between
+            self._fill(server, index, documents, source, analyzer)
+
+        return fill
+
+    def _fill(
+        self, server: SearchServer, index: str, documents: Iterable[Document], source: str, analyzer: Analyzer
     ) -> None:
-        """Fills an index of this name, or goes on with it; one that is whole is left as it is.
+        """Goes on with an index that was begun; one that is whole is left as it is.
 
         Raises UsageError for an index that is not ours, RunConflict for one of other documents or another analyzer,
         LlmfairError for a document that the server does not take.
         """
-        server, _ = self._server(url, index)
         where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
         described, held = server.ask("GET", f"/{index}"), 0
         if described is None:
