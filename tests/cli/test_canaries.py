@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.cli import command
 from tests.cli.command import Outcome, only_run, refusal, well
 from tests.endpoints import by_length
 from tests.folders import balanced, write_folder
+from tests.ports import serving
 from tests.servers import Reply, completion, rank
 
 MARK = "k4n4ry"
@@ -86,16 +86,8 @@ def echo(answer: Answer) -> Iterator[Echo]:
 
         def log_message(self, *_: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served.port = server.server_address[1]
-    thread = threading.Thread(target=partial(server.serve_forever, 0.01))
-    thread.start()
-    try:
+    with serving(Handler) as served.port:
         yield served
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def refuses_by_quoting(status: int, came: dict[str, Any]) -> tuple[int, dict[str, str], Any]:

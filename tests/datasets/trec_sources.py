@@ -8,16 +8,17 @@ import json
 import pkgutil
 import random
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ports import serving
 
 DOWNLOADS = ("ir_datasets", "etc/downloads.json")
 POINTER = """\
@@ -218,16 +219,8 @@ class FileServer:
 
             def log_message(self, format: str, *args: Any) -> None: ...
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
+        with serving(Handler) as self.port:
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     def answer(self, http: BaseHTTPRequestHandler) -> None:
         name = http.path.lstrip("/")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
+from tests.ports import serving
 from tests.retrieval.exact import Exact
 
 HTML = b"<html><body>Welcome to nginx</body></html>"
@@ -82,17 +82,8 @@ class Stub:
 
             def log_message(self, format: str, *args: Any) -> None: ...
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        self.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
+        with serving(Handler) as self.port:
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     def answered(self, method: str, path: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         for fault in self.faults:
