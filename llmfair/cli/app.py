@@ -193,7 +193,9 @@ def _run(arguments: list[str]) -> int:
     except LlmfairError as error:
         return terminal.fail(error)
     except TyperException as error:
-        return terminal.fail(UsageError(error.format_message(), _usage_hint(error)))
+        return terminal.fail(
+            UsageError(error.format_message().replace("Value error, ", ""), _usage_hint(error))
+        )
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
     except SystemExit as leaving:  # how Typer and rich take a reader of stdout that went away (`| head`)

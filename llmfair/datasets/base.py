@@ -169,6 +169,8 @@ def load_dataset(name: str, given: Given | None = None) -> Any:
         from llmfair.datasets.files import Folder
 
         return Folder(Path(name), allow_missing=given.allow_missing)
+    if form_of(Path(name)) is not None:
+        raise UsageError(f"{name}: there is no such file.", "a table of your own, by its path from here")
     raise UsageError(
         f"no dataset '{name}'.{did_you_mean(name, registry.names('dataset'))}",
         f"llmfair datasets list    lists them all; {FOUR_FILES}",

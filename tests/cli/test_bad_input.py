@@ -60,6 +60,8 @@ SMALL_LINE = " ".join(SMALL)
 NOWHERE = "-m openai:x --base-url http://127.0.0.1:9"
 LINES: list[tuple[str, str]] = [
     ("listwise -d sampel", "no dataset 'sampel'. Did you mean 'sample'?"),
+    ("listwise -d nowhere.csv", "nowhere.csv: there is no such file."),
+    ("pairwise --answers letters", "'--answers' (env var: 'LLMFAIR_ANSWERS'): 'letters' is not one of"),
     ("listwise -m opnai:gpt", "no backend 'opnai'. Did you mean 'openai'?"),
     ("listwise -m gpt-4", "'gpt-4' is not a model."),
     ("listwise -m fake:biasd", "Did you mean 'biased'?"),
