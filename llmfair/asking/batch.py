@@ -281,8 +281,9 @@ class _Asking(Generic[B]):
         except (Transient, RateLimited) as failure:
             if self.rounds[request.key] < MOST_ROUNDS:
                 return None
-            cause = failure.cause if isinstance(failure, Transient) else "the rate is limited"
-            raise Unavailable(f"no answer in {MOST_ROUNDS} batches, the last time: {cause}.") from None
+            raise Unavailable(
+                f"no answer in {MOST_ROUNDS} batches, the last time: {failure.cause}."
+            ) from None
         self.journal.put(request, completion, self.rounds[request.key], "batch")
         self.collected.add(request.key)
         if self.cache is not None:

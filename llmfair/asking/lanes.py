@@ -46,18 +46,17 @@ class Lane:
             self.adaptive.answered(sent)
             self._heed_allowance(self.adaptive, per_request)
 
-    def failed(self, sent: float) -> None:
+    def failed(self, sent: float, retry_after: float | None) -> None:
         """A request sent at this time failed otherwise than for a limit."""
         self.failures += sent >= self.heard
+        self._hold(retry_after)
         if self.adaptive is not None:
             self.adaptive.failed(sent)
 
     def refused(self, sent: float, retry_after: float | None, latency: float) -> None:
         """A request sent at this time was refused for a limit; `latency` is the median in seconds."""
         self.failures = 0
-        if retry_after:
-            # The server speaks for itself, so nothing else is sent to it either (but not forever).
-            self.slots.hold(min(retry_after, LONGEST_WAIT))
+        self._hold(retry_after)
         if self.adaptive is not None:
             self.adaptive.refused(sent, retry_after, latency)
 
@@ -65,6 +64,11 @@ class Lane:
         """Lets everybody in, to hear that the run is stopping."""
         self.adaptive = None
         self.slots.release_all()
+
+    def _hold(self, retry_after: float | None) -> None:
+        """The server speaks for itself, so nothing else is sent to it either (but not forever)."""
+        if retry_after:
+            self.slots.hold(min(retry_after, LONGEST_WAIT))
 
     def _heed_allowance(self, adaptive: Adaptive, per_request: float) -> None:
         """Keeps to what the server says that it will still take; tokens count as requests of the size so far."""

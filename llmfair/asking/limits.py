@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+SHOWN_WAIT = 1.0
+"""Seconds that whoever watches is told of."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,9 @@ class Progress:
     models: set[str] = field(default_factory=set)
     fingerprints: set[str] = field(default_factory=set)
     tell: Callable[[str], None] = lambda text: None
+
+    def waits(self, cause: str, seconds: float) -> None:
+        """Notes a pause for whoever watches, if it is long enough to be seen and the last to end."""
+        until = time.time() + seconds
+        if seconds >= SHOWN_WAIT and until > self.waiting_until:
+            self.waiting_until, self.waiting_for = until, cause

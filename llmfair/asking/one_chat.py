@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 FAILURES_IN_A_ROW = 5
 THINKING_CHECK = 20
-SHOWN_WAIT = 1.0
-"""Seconds that whoever watches is told of."""
 
 
 class Stopped(Exception):
@@ -180,8 +178,8 @@ class Asker:
                 left = self._failed(failure, lane, sent)
                 if left is not None and attempts % self.lanes.standing:
                     wait = 0.0  # there is a server that was not asked yet
-                elif wait >= SHOWN_WAIT:
-                    self._waiting(str(failure), wait)
+                else:
+                    self.progress.waits(str(failure), wait)
             else:
                 self.retries.succeeded(sent)
                 self._note(request.key, completion)
@@ -230,7 +228,7 @@ class Asker:
         if isinstance(failure, RateLimited):
             lane.refused(sent, failure.retry_after, self.retries.latency())
             return None
-        lane.failed(sent)
+        lane.failed(sent, failure.retry_after)
         if lane.failures >= LEFT_AFTER:
             self.lanes.leave(lane, failure.cause)
         return lane
@@ -239,11 +237,6 @@ class Asker:
         """As servers counted them so far, on average."""
         used = self.progress.prompt_tokens + self.progress.completion_tokens
         return used / max(len(self.noted), 1)
-
-    def _waiting(self, cause: str, seconds: float) -> None:
-        until = time.time() + seconds
-        if until > self.progress.waiting_until:
-            self.progress.waiting_until, self.progress.waiting_for = until, cause
 
     async def _sleep(self, seconds: float) -> None:
         try:

@@ -47,26 +47,28 @@ class Retries:
         Unavailable, also for a wait that `max_wait` has no room for.
         """
         now = time.monotonic()
+        asked, left = failure.retry_after or 0.0, heard + self.max_wait - now
         if isinstance(failure, Transient):
             if self._given_up(failures, now, since):
                 raise Unavailable(
                     f"no answer after {attempts} attempts: {failure.cause}.",
                     "check the server; the same command continues",
                 )
-            return min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
-        left = heard + self.max_wait - now
-        asked = failure.retry_after or 0.0
-        if left < 0:
+            own = min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
+        else:
+            if left < 0:
+                raise Unavailable(
+                    f"rate limited (429) for {self.max_wait:.0f} s without one answer.",
+                    "try later; the same command continues",
+                )
+            own = self._growing(attempts, FIRST_WAIT_REFUSED)
+        if asked > max(left, 0.0):
             raise Unavailable(
-                f"rate limited (429) for {self.max_wait:.0f} s without one answer.",
-                "try later; the same command continues",
-            )
-        if asked > left:
-            raise Unavailable(
-                f"the server asks to wait {asked:,.0f} s (429), and --max-wait leaves {left:,.0f} s of them.",
+                f"{failure.cause}; the server asks to wait {asked:,.0f} s, and --max-wait leaves "
+                f"{max(left, 0.0):,.0f} s of them.",
                 "try later, or wait with a longer --max-wait; the same command continues",
             )
-        return max(asked, self._growing(attempts, FIRST_WAIT_REFUSED))
+        return max(asked, own)
 
     def _given_up(self, failures: int, now: float, since: float) -> bool:
         """Whether no further attempt is made. A server is down that answered nobody since; it was up before."""

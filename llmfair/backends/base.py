@@ -14,17 +14,21 @@ from llmfair.records import Completion, Message, Request
 class RateLimited(Exception):
     """The server asks for fewer requests; `retry_after` seconds if it said so. Seen by dispatch only."""
 
+    cause = "the rate is limited (429)"
+
     def __init__(self, retry_after: float | None = None) -> None:
         super().__init__("rate limited")
         self.retry_after = retry_after
 
 
 class Transient(Exception):
-    """A failure that the next attempt may not meet (connection lost, 5xx). Seen by dispatch only."""
+    """A failure that the next attempt may not meet (connection lost, 5xx), after `retry_after` seconds if the server
+    said so. Seen by dispatch only.
+    """
 
-    def __init__(self, cause: str) -> None:
+    def __init__(self, cause: str, retry_after: float | None = None) -> None:
         super().__init__(cause)
-        self.cause = cause
+        self.cause, self.retry_after = cause, retry_after
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,11 +70,18 @@ class Batches:
     """Files and batches of one server.
 
     What fails in passing is tried again `retries` times, less often while the server has never answered; where it asks
-    to wait, `max_wait` seconds at most. Raises BackendError: MissingKey, Unavailable, Rejected.
+    to wait, `max_wait` seconds at most. `waits(cause, seconds)` hears of each pause. Raises BackendError: MissingKey,
+    Unavailable, Rejected.
     """
 
-    def __init__(self, backend: OpenAI, retries: int, max_wait: float) -> None:
-        self.backend, self.retries, self.max_wait = backend, retries, max_wait
+    def __init__(
+        self,
+        backend: OpenAI,
+        retries: int,
+        max_wait: float,
+        waits: Callable[[str, float], None] = lambda cause, seconds: None,
+    ) -> None:
+        self.backend, self.retries, self.max_wait, self._waits = backend, retries, max_wait, waits
         self.identity, self.name = backend.identity, backend.server
         self._answered = False
         self._bounds = Bounds(backend.options.timeout, backend.options.max_reply)
@@ -266,7 +273,7 @@ class Batches:
 
         attempt, waited = 0, 0.0
         while True:
-            failure: Exception
+            failure: LlmfairError | RateLimited | Transient
             try:
                 found = call(attempt)
                 self._answered = True
@@ -285,19 +292,20 @@ class Batches:
                 raise failure
             allowed = self.retries if self._answered else min(RETRIES_BEFORE_SUCCESS, self.retries)
             if attempt >= allowed:
-                cause = failure.cause if isinstance(failure, Transient) else "the rate is limited (429)"
                 raise Unavailable(
-                    f"no answer after {attempt + 1} attempts: {cause}.",
+                    f"no answer after {attempt + 1} attempts: {failure.cause}.",
                     "check the server; the same command continues",
                 )
-            asked = (failure.retry_after or 0.0) if isinstance(failure, RateLimited) else 0.0
+            asked = failure.retry_after or 0.0
             waited += asked
             if waited > self.max_wait:
                 raise Unavailable(
-                    f"{self.backend.server} asks to wait {asked:,.0f} s (429), longer than --max-wait.",
+                    f"{failure.cause}; the server asks to wait {asked:,.0f} s, longer than --max-wait.",
                     "try later, or wait with a longer --max-wait; the same command continues",
                 )
-            time.sleep(max(asked, min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT)))
+            wait = max(asked, min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT))
+            self._waits(str(failure), wait)
+            time.sleep(wait)
             attempt += 1
 
     def _lost(self, error: BaseException) -> Rejected | Transient:

@@ -85,17 +85,17 @@ def read_completion(
     labels = expects.labels if isinstance(expects, Labels) else ()
     text = _content(message.get("content"))
     refusal = _text(message.get("refusal")) or ""
-    usage = _table(document.get("usage"))
+    usage = table(document.get("usage"))
     logprobs = None
     with nullcontext() if margins else suppress(*UNPARSEABLE):
         logprobs = label_logprobs(choice, labels)
     return Completion(
         text=text or refusal,
         finish=Finish.REFUSED if refusal else finish_of(_text(choice.get("finish_reason")), text, expects),
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
-        reasoning_tokens=_count(_table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
-        cached_tokens=_count(_table(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        prompt_tokens=count(usage.get("prompt_tokens")),
+        completion_tokens=count(usage.get("completion_tokens")),
+        reasoning_tokens=count(table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cached_tokens=count(table(usage.get("prompt_tokens_details")).get("cached_tokens")),
         reasoning=_text(message.get("reasoning")) or _text(message.get("reasoning_content")),
         logprobs=logprobs,
         model=_text(document.get("model")),
@@ -110,7 +110,8 @@ def _content(value: object) -> str:
     return "".join(_text(part.get("text") if isinstance(part, dict) else part) or "" for part in parts)
 
 
-def _table(value: object) -> Mapping[str, Any]:
+def table(value: object) -> Mapping[str, Any]:
+    """An object of JSON; {} for anything else."""
     return value if isinstance(value, dict) else {}
 
 
@@ -118,7 +119,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _count(value: object) -> int | None:
+def count(value: object) -> int | None:
+    """A whole number that may count something; None for anything else."""
     return value if type(value) is int and value >= 0 else None
 
 

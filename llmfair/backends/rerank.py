@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions, Transient
-from llmfair.backends.chat_completions import UNPARSEABLE, error_of
+from llmfair.backends.chat_completions import UNPARSEABLE, count, error_of, table
 from llmfair.backends.scored import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
@@ -76,7 +76,7 @@ class Rerank(Server):
             rows, usage = document, None
             if isinstance(document, dict):
                 rows = document["results"] if "results" in document else document["data"]
-                usage = (document.get("usage") or {}).get("total_tokens")
-            return answer(rows_of(rows), usage if type(usage) is int else None, seconds)
+                usage = table(document.get("usage")).get("total_tokens")
+            return answer(rows_of(rows), count(usage), seconds)
         except UNPARSEABLE:
             raise Transient(f"{self.server} answers without scores") from None

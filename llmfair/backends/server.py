@@ -230,7 +230,7 @@ class Server(ABC):
             case 429:
                 return RateLimited(retry_after(headers, time.time()))
             case _ if status in _RETRIED:
-                return Transient(says)
+                return Transient(says, retry_after(headers, time.time()))
             case 401:  # not quoted: it may repeat parts of the key
                 word = "refuses the key" if self._key_sent else "asks for a key"
                 return MissingKey(f"{self.server} {word}.", f"set {key} to a key of this server")

@@ -154,7 +154,7 @@ class SearchServer:
             answer = None
         says = f"{self.name} answers {status}{self._quote(answer)}"
         if status in PASSING:
-            raise Transient(says)
+            raise Transient(says, retry_after(headers, time.time()))
         if 300 <= status < 400:
             raise UsageError(
                 f"{self.name} redirects to {_host_of(headers)}, which is not followed: the key would go there, too.",

@@ -84,7 +84,7 @@ class Run:
         results: dict[str, Any] = {}
         ended: LlmfairError | None = None
         try:
-            server = Batches(backend, self.limits.retries, self.limits.max_wait)
+            server = Batches(backend, self.limits.retries, self.limits.max_wait, self.progress.waits)
             asked = dispatch_batch(programs, server, journal, Sampling(), self.limits, self.progress)
             results.update(asked)
         except LlmfairError as error:

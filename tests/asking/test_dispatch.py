@@ -161,9 +161,10 @@ def test_passing_faults_are_tried_again_and_no_answer_is_lost(journal: Journal) 
     assert set(backend.asked.values()) == {3} and progress.retries == 40
 
 
-def test_retry_after_is_obeyed_and_holds_the_others(journal: Journal, clock: Clock) -> None:
+@pytest.mark.parametrize("failure", [RateLimited(0.3), Transient("HTTP 503", 0.3)])
+def test_retry_after_is_obeyed_and_holds_the_others(failure: Any, journal: Journal, clock: Clock) -> None:
     def answer(text: str, attempt: int) -> Any:
-        return RateLimited(0.3) if text == "limited" and attempt == 1 else text.upper()
+        return failure if text == "limited" and attempt == 1 else text.upper()
 
     backend = Scripted(answer)
     programs = [single("limited", "limited"), *singles(3)]

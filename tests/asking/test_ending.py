@@ -109,15 +109,19 @@ def test_what_fails_alone_is_given_up_by_its_attempts(journal: Journal, clock: C
     assert clock.now - began < 30
 
 
+@pytest.mark.parametrize("failure", [RateLimited(1e9), Transient("HTTP 503", 1e9)])
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_wait_that_does_not_fit_ends_at_once(answered: bool, journal: Journal, clock: Clock) -> None:
+def test_a_wait_that_does_not_fit_ends_at_once(
+    answered: bool, failure: Exception, journal: Journal, clock: Clock
+) -> None:
     began = clock.now
-    backend = Scripted(lambda text, attempt: text if answered and text == "t0" else RateLimited(1e9), 0.05)
+    backend = Scripted(lambda text, attempt: text if answered and text == "t0" else failure, 0.05)
     with pytest.raises(
         Incomplete if answered else Unavailable, match="asks to wait 1,000,000,000 s"
     ) as caught:
         run(singles(99), backend, journal, Limits(workers=4, max_wait=4))
     assert "--max-wait" in f"{caught.value.message} {caught.value.hint}"
+    assert ("HTTP 503" if isinstance(failure, Transient) else "(429)") in caught.value.message
     assert clock.now - began < 4
 
 

@@ -26,6 +26,7 @@ from tests.fuzz.server.damages import (
     reset,
     rows,
     silent,
+    status,
     thing,
 )
 from tests.fuzz.server.front import Damage, Front, Mode
@@ -54,6 +55,21 @@ def state(batches: Batches) -> object:
 
 def content(batches: Batches) -> object:
     return batches._lines("file_1", "batch_1", 1)
+
+
+def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
+    waits: list[tuple[str, float]] = []
+    with BatchServer() as server, Front(server) as front:
+        server.batches.append(Made("batch_1", "file_0", []))
+        front.turn(Mode("", status(503, {}, Retry_After="0.6"), when=lambda number: number == 1))
+        backend = OpenAI("m", BackendOptions(base_url=front.base_url, server_name="test"))
+        batches = Batches(backend, 1, 1.0, lambda *wait: waits.append(wait))
+        began = time.monotonic()
+        assert batches.state("batch_1").status == "in_progress"
+        assert time.monotonic() - began >= 0.6
+        batches.close()
+    ((cause, seconds),) = waits
+    assert "answers 503" in cause and seconds == 0.6
 
 
 @pytest.mark.parametrize("call", [state, content])

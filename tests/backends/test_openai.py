@@ -218,9 +218,10 @@ def test_a_server_that_knows_neither_limit_is_not_asked_for_ever() -> None:
         assert len(server.requests) == 2
 
 
-def test_retry_after_arrives_by_any_spelling() -> None:
-    error = ask_once(refused(429, {"Retry-After": "7"}))
-    assert isinstance(error, RateLimited)
+@pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (503, Transient)])
+def test_retry_after_arrives_by_any_spelling(status: int, kind: Any) -> None:
+    error = ask_once(refused(status, {"Retry-After": "7"}))
+    assert isinstance(error, kind)
     assert error.retry_after == 7
 
 

@@ -71,6 +71,14 @@ def test_every_form(wire: Any, reply: Any, tokens: int | None, sent: dict[str, A
     assert read_scores(completion.text, 3).permutation == (2, 1, 0)
 
 
+@pytest.mark.parametrize("usage", [[], "815", 815, {"total_tokens": "815"}, {"total_tokens": -1}])
+def test_a_usage_that_is_none_costs_no_answer(usage: Any) -> None:
+    with endpoint(lambda body, number: COHERE | {"usage": usage}) as server:
+        completion = ask(server.url)
+    assert isinstance(completion, Completion) and completion.prompt_tokens is None
+    assert read_scores(completion.text, 3).permutation == (2, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("rows", "order", "kind"),
     [

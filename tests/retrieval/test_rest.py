@@ -203,7 +203,7 @@ def test_what_passes_is_asked_again(start: Start) -> None:
     slow = {"Retry-After": "0.01"}
     server.faults = [
         Fault("/pages/_bulk", 429, b"{}", slow, times=2),
-        Fault("/pages/_bulk", 503, HTML),
+        Fault("/pages/_bulk", 503, HTML, slow),
         Fault("/pages/_count", 502, HTML, times=2),
     ]
     fill(server.url, documents(30))

@@ -328,7 +328,7 @@ def ask(
         asking = partial(dispatch, meanwhile=_ready_to_measure)
     asked: Any = backend
     if settings.batch and "batch" in backend.capabilities:  # a further stage may have a model without
-        asking, asked = dispatch_batch, Batches(asked, limits.retries, limits.max_wait)
+        asking, asked = dispatch_batch, Batches(asked, limits.retries, limits.max_wait, progress.waits)
     else:
         refuse_open(journal.path)
     try:
