@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO, cast
 
 from llmfair.errors import LlmfairError
@@ -74,6 +75,22 @@ def _meant(found: re.Match[str]) -> str:
     return meant if IN_LINES.match(meant) else found[0]
 
 
+_aside: ContextVar[bool] = ContextVar("_aside", default=False)
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """What code of the user's own prints meanwhile goes to stderr, since a command's stdout is for its results.
+
+    Of this thread or task alone, so that several can be inside at a time.
+    """
+    before = _aside.set(True)
+    try:
+        yield
+    finally:
+        _aside.reset(before)
+
+
 class Printable:
     """A stream on which every text is printable; what draws on a terminal takes `as_it_is`."""
 
@@ -89,6 +106,8 @@ class Printable:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
+        if self.named == "stdout" and _aside.get():
+            return sys.stderr.write(text)
         with self._written():
             self.stream.write(self.change(text))
         return len(text)

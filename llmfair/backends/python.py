@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from importlib import import_module
 from inspect import isawaitable, isclass, iscoroutinefunction
@@ -22,6 +23,7 @@ from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.backends.given import source_of
 from llmfair.backends.scored import SCORES, answer, scores_lists, scores_of, shown
 from llmfair.errors import LlmfairError, Rejected, UsageError, line_of
+from llmfair.printable import aside
 from llmfair.records import Completion, Request
 from llmfair.registry import register
 
@@ -47,7 +49,8 @@ def imported(module: str, attribute: str, prefix: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = import_module(module)
+        with aside():
+            found = import_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         raise UsageError(f"{module} cannot be imported: {line_of(error)}.", example) from None
     for part in attribute.split("."):
@@ -87,8 +90,9 @@ class Function:
 
     def _made(self, ranker: Callable[[], Any]) -> Any:
         try:
-            return ranker()
-        except Exception as error:  # whatever the user's class does
+            with aside():
+                return ranker()
+        except (Exception, SystemExit) as error:  # whatever the user's class does
             raise UsageError(
                 f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
                 "name an object of this class, which your module makes",
@@ -118,8 +122,9 @@ class Function:
 
     async def ranked(self, query: str, documents: Sequence[str]) -> Any:
         """What the ranker returns; a plain one is called in a thread."""
-        if iscoroutinefunction(self.call):
-            return await self.call(query, list(documents))
-        work = partial(self.call, query, list(documents))
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        return await found if isawaitable(found) else found
+        with aside():
+            if iscoroutinefunction(self.call):
+                return await self.call(query, list(documents))
+            work = partial(copy_context().run, self.call, query, list(documents))
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await found if isawaitable(found) else found

@@ -6,7 +6,7 @@ a score, or with two, is counted, and no score is made up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -70,6 +70,11 @@ def read_scores(text: str, n: int) -> Reading:
         len(best_first),
         scores=tuple(found.get(place) for place in range(n)),
     )
+
+
+def are_places(scores: Sequence[float | None]) -> bool:
+    """Whether the scores of a list are 0 to n - 1, each once: as its places are, which argsort gives."""
+    return len(scores) > 2 and {*scores} == {*range(len(scores))}
 
 
 @dataclass(frozen=True)

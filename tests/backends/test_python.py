@@ -108,6 +108,15 @@ def test_a_class_that_wants_arguments_is_refused_in_a_sentence() -> None:
         Function(Needs)
 
 
+def test_a_class_that_exits_when_it_is_made_is_refused_in_a_sentence() -> None:
+    class Exits:
+        def __init__(self) -> None:
+            raise SystemExit(0)
+
+    with pytest.raises(UsageError, match="cannot be made: SystemExit: 0"):
+        Function(Exits)
+
+
 def test_a_ranker_that_exits_fails_on_its_list_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def leaves(query: str, documents: list[str]) -> list[float]:
         raise SystemExit(3)

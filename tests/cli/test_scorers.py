@@ -34,6 +34,13 @@ async def by_length(query, documents):
 
 def broken(query, documents):
     raise RuntimeError("out of memory")
+
+def places(query, documents):
+    print("a line of the ranker's own")
+    return sorted(range(len(documents)), key=lambda place: len(documents[place]))
+
+async def later(query, documents):
+    return places(query, documents)
 """
 
 
@@ -212,3 +219,15 @@ def test_an_endpoint_is_kept_busy(tmp_path: Path) -> None:
     with endpoint(by_length, delay=0.05) as server:
         numbers = count()
         within(0.03, lambda: ask(next(numbers)), waiting=0.05)
+
+
+@pytest.mark.parametrize("name", ["places", "later"])
+def test_what_a_ranker_prints_stays_off_stdout_and_positions_are_told_from_scores(name: str) -> None:
+    Path(f"mine_{name}.py").write_text(f"print('a line of the module')\n{RANKER}")
+    found = ran(
+        "listwise", "-m", f"python:mine_{name}:{name}", "-n", "2", "--no-report", "--no-cache", "--json"
+    )
+    assert {"a line of the module", "a line of the ranker's own"} <= {*found.err.splitlines()}
+    (warning,) = found.json["warnings"]
+    assert warning.startswith("the scores of every list are 0 to n - 1")
+    assert llmfair("runs", "check", only_run()).code == 0

@@ -30,6 +30,7 @@ from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.utility import TREC_EVAL
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranker
+from llmfair.rankers.scores import are_places
 from llmfair.rankers.strategy import Ranked
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.results import Family, ProbeCounts
@@ -95,6 +96,7 @@ def outcome_of(
         stopping={condition: one.settled("windows") for condition, one in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
+        warnings=[*_warnings(chains)] if design.subject.scores_lists else [],
     )
     where = windows_of(results.design)
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
@@ -110,6 +112,16 @@ def _usefulness(
         c.values.values() for c in columns if c.condition == condition and c.measure.name == "RelevanceOdds"
     ]
     return of_answers(values[0]) if values else None
+
+
+def _warnings(chains: Chains) -> Iterator[str]:
+    """What may be wrong with how answers were read."""
+    scores = [one.scores for _, ranked in chains for one in ranked.windows if one.scores is not None]
+    if scores and all(map(are_places, scores)):
+        yield (
+            "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives "
+            "them, return the documents themselves in that order"
+        )
 
 
 def _odds_rows(columns: Sequence[Column]) -> Iterator[Measurement]:

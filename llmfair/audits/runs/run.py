@@ -165,6 +165,7 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
         outcome = design.outcome(folder.path.name, answered.results, answered.failures)
         if answered.error is not None:
             outcome = outcome.broken_off()
+        warnings += outcome.results.warnings
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None and not design.stops else "incomplete"
         manifest |= {
