@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
+from llmfair import inputs, rights
 from llmfair.errors import BackendError, MissingExtra, UsageError, did_you_mean, line_of
 
 INSTALL = "pip install 'llmfair[local]'"
@@ -90,6 +90,7 @@ def find_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, read_config(config.parent, name), commit, repository, commit)
 
 
+@rights.usual()
 def tokenizer_of(checkpoint: Checkpoint) -> Any:
     """A checkpoint's tokenizer, without its weights. Raises BackendError for files that are missing or broken."""
     import transformers
@@ -212,6 +213,7 @@ def device_of(asked: str = "auto") -> tuple[str, str]:
     return "cpu", "torch finds no GPU"
 
 
+@rights.usual()
 def _fetch_config(repository: str, revision: str | None) -> Path:
     """`config.json` of a repository in the local cache, whose folder there is named by its commit."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url

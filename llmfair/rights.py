@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 _OTHERS = 0o077
 _own: int | None = None
 """The user's own umask, while another holds."""
 _shared = False
+_usual, _counting = 0, Lock()
+"""How many are inside `usual`."""
 
 
 @contextmanager
@@ -40,15 +43,24 @@ def share() -> None:
 
 @contextmanager
 def usual() -> Iterator[None]:
-    """The user's own umask, for what others keep besides: weights that several people load."""
+    """The user's own umask, for what others keep besides: weights that several people load. Also a decorator.
+
+    While any thread is inside, since a umask holds for all of them.
+    """
+    global _usual
     if _own is None:
         yield
         return
-    ours = os.umask(_own)
+    with _counting:
+        _usual += 1
+        os.umask(_own)
     try:
         yield
     finally:
-        os.umask(ours)
+        with _counting:
+            _usual -= 1
+            if not _usual and _own is not None and not _shared:
+                os.umask(_own | _OTHERS)
 
 
 def make_folder(path: Path) -> None:

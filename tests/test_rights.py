@@ -10,6 +10,7 @@ import pytest
 
 import llmfair as api
 from llmfair import rights
+from llmfair.backends.python import imported
 from tests.cli.command import only_run, ran
 
 AUDIT = ("listwise", "-n", "1", "--orders", "1", "--conditions", "neutral", "--no-repeat", "-q")
@@ -54,6 +55,28 @@ def test_weights_that_a_backend_downloads_are_kept_as_the_user_keeps_files() -> 
             Path("weights").touch()
         Path("answers").touch()
     assert [Path(name).stat().st_mode & 0o777 for name in ("weights", "answers")] == [0o644, 0o600]
+
+
+def test_a_thread_that_is_still_loading_keeps_the_usual_umask_of_both() -> None:
+    with rights.private():
+        first, second = rights.usual(), rights.usual()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)  # which began first, and is done first
+        Path("weights").touch()
+        second.__exit__(None, None, None)
+        Path("answers").touch()
+    assert [Path(name).stat().st_mode & 0o777 for name in ("weights", "answers")] == [0o644, 0o600]
+
+
+def test_what_a_ranker_s_module_leaves_behind_is_kept_as_the_user_keeps_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine_downloads.py").write_text("open('weights', 'w').close()\nrank = sorted\n")
+    with rights.private():
+        imported("mine_downloads", "rank", "python")
+    assert Path("weights").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_stricter_umask_stays() -> None:

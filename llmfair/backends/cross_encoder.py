@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.python import Function
 from llmfair.backends.scored import scores_lists
@@ -38,6 +39,7 @@ class Encoded(Function):
         return [float(score) for score in self.model.predict(pairs, show_progress_bar=False)]
 
 
+@rights.usual()
 def _loaded(checkpoint: Checkpoint) -> Any:
     import sentence_transformers
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.sampling import Constraint, Drawing, GrammarTokens
 from llmfair.backends.templates import ChatTemplate
@@ -274,6 +275,7 @@ class LocalModel:
         return self.model.disable_adapter() if hasattr(self.model, "disable_adapter") else nullcontext()
 
 
+@rights.usual()
 def load_model(
     checkpoint: Checkpoint, place: Place, options: BackendOptions, attention: str, **more: Any
 ) -> LocalModel:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batching import MicroBatcher
 from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local, tokenizer_of
@@ -89,6 +90,7 @@ class Nli:
 
     # On the model's thread
 
+    @rights.usual()
     def _load(self) -> _Loaded:
         import torch
         import transformers

@@ -18,6 +18,7 @@ from inspect import isawaitable, isclass, iscoroutinefunction
 from pathlib import Path
 from typing import Any, cast
 
+from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.backends.given import source_of
@@ -49,7 +50,7 @@ def imported(module: str, attribute: str, prefix: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        with aside():
+        with aside(), rights.usual():  # it may download weights
             found = import_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         raise UsageError(f"{module} cannot be imported: {line_of(error)}.", example) from None
@@ -90,7 +91,7 @@ class Function:
 
     def _made(self, ranker: Callable[[], Any]) -> Any:
         try:
-            with aside():
+            with aside(), rights.usual():
                 return ranker()
         except (Exception, SystemExit) as error:  # whatever the user's class does
             raise UsageError(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from llmfair import rights
 from llmfair.datasets.files import ATTRIBUTES
 from llmfair.datasets.own import Given
 from llmfair.datasets.rows import Row
@@ -28,6 +29,7 @@ def hub_table(name: str, given: Given) -> Table:
     return Table(name, Path(name), rows, given, Path(ATTRIBUTES))
 
 
+@rights.usual()
 def _split(name: str, source: str, split: str) -> Any:
     """The rows of one split. Raises MissingExtra, and UsageError for what there is not."""
     try:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair import rights
 from llmfair.checkpoints import (
     arguments_of,
     device_of,
@@ -174,6 +175,7 @@ class Encoder(ScoringRanker):
             ) from None
 
     @cached_property
+    @rights.usual()
     def _model(self) -> Any:
         """Raises BackendError for files that are missing or broken."""
         import sentence_transformers

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from llmfair.backends.templates import ChatTemplate, label_answers
-from llmfair.checkpoints import Checkpoint
+from llmfair.checkpoints import Checkpoint, tokenizer_of
 from llmfair.report.tables import count
 from llmfair.settings import FinetuneSettings
 from llmfair.stats.intervals import FEWEST_QUERIES
@@ -27,7 +27,8 @@ BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
 def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
     design = make_tuning_design(settings)
-    template = _template(design)
+    tokenizer = tokenizer_of(design.checkpoint)
+    template = ChatTemplate(tokenizer, design.options.system, design.options.template_args)
     asked = [*islice(_asked(design, template), 2 * SAMPLED)]
     lengths = [len(ids) for ids, _, _ in asked]
     shared = _shared([ids for ids, _, _ in asked], [query_id for _, query_id, _ in asked])
@@ -51,15 +52,6 @@ def _warnings(test: int) -> list[str]:
         f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, which "
         f"needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
     ]
-
-
-def _template(design: TuningDesign) -> ChatTemplate:
-    from transformers import AutoTokenizer
-
-    checkpoint = design.checkpoint
-    revision = {"revision": checkpoint.revision} if checkpoint.revision else {}
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint.source, **revision)
-    return ChatTemplate(tokenizer, design.options.system, design.options.template_args)
 
 
 def _asked(
