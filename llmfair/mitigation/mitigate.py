@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from llmfair import registry
+from llmfair import registry, secrets
 from llmfair.asking.limits import Progress
 from llmfair.audits.comparing.changes import ComparedRun
 from llmfair.audits.kind import results_of
@@ -35,7 +35,7 @@ from llmfair.mitigation.results import (
     MitigationResults,
     RemedyPlanned,
 )
-from llmfair.mitigation.unmitigated import Orders, Unmitigated, unmitigated
+from llmfair.mitigation.unmitigated import SECRET, Orders, Unmitigated, unmitigated
 from llmfair.results import plain
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
@@ -187,7 +187,17 @@ def _rankings_of(base: Unmitigated, audit: Audit, run: RunDir) -> tuple[Sequence
 
 
 def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
-    """The audit's settings in the run folder that its own command would take, with the budget of this command."""
+    """The audit's settings in the run folder that its own command would take, with the budget of this command.
+
+    Raises UsageError where they lack a secret.
+    """
+    for name in SECRET:
+        if lacks := next((one for one in getattr(audit.settings, name) if secrets.HIDDEN in one), None):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"the run was asked with {flag} {lacks}, and no run folder keeps what is secret.",
+                f"give it again: llmfair mitigate {base.run.path} {flag} …",
+            )
     budget = {item.name: getattr(base.chosen, item.name) for item in fields(SpendingSettings)}
     return replace(
         audit.settings,

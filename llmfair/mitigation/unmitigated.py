@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+from llmfair import secrets
 from llmfair.audits.commands import command_of
 from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.rankings import Rankings, of_folder
@@ -22,6 +24,8 @@ from llmfair.settings import MitigateSettings, ScoreSettings
 
 NEUTRAL, REPEAT = "neutral", "repeat"
 TASK = "listwise"
+SECRET = ("extra", "base_url")
+"""Settings that a manifest keeps without what is secret in them."""
 Orders = Mapping[str, Sequence[Ranking]]
 """The rankings of each query, one for each initial order and repeat."""
 
@@ -133,6 +137,7 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
         )
     settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
     assert isinstance(settings, ListwiseSettings)
+    settings = _with_secrets(settings, chosen)
     found = of_folder(run, ScoreSettings(), lambda path: None)
     known = [name for name in found.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
     condition = chosen.condition or (NEUTRAL if NEUTRAL in known else known[0])
@@ -142,3 +147,18 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
             f"it has {', '.join(known)}",
         )
     return Unmitigated(run, manifest, settings, found, condition, chosen)
+
+
+def _with_secrets(settings: ListwiseSettings, chosen: MitigateSettings) -> ListwiseSettings:
+    """A run's settings with the secrets that are given again. Raises UsageError for what it was not asked with."""
+    whole: dict[str, Any] = {}
+    for name in SECRET:
+        given = {secrets.written(one): one for one in getattr(chosen, name)}
+        kept: Sequence[str] = getattr(settings, name)
+        if other := given.keys() - {*kept}:
+            raise UsageError(
+                f"--{name.replace('_', '-')} {min(other)}: the run was not asked with it.",
+                f"it was asked with {', '.join(kept) or 'none'}",
+            )
+        whole[name] = tuple(given.get(one, one) for one in kept)
+    return replace(settings, **whole)

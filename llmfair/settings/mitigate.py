@@ -33,6 +33,20 @@ class MitigateSettings(SpendingSettings, CommandSettings):
         "Model",
         result=False,
     )
+    extra: tuple[str, ...] = setting(
+        (),
+        "An --extra of the run whose value is secret, so that no run folder keeps it; repeatable.",
+        "Model",
+        result=False,
+        advanced=True,
+    )
+    base_url: tuple[str, ...] = setting(
+        (),
+        "A --base-url of the run with the password or key in it that no run folder keeps; repeatable.",
+        "Model",
+        result=False,
+        advanced=True,
+    )
     margin: float = setting(
         0.02, "Loss of nDCG that still counts as none.", "Statistics", result=False, least=0
     )
