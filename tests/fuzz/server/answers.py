@@ -107,7 +107,7 @@ def completions() -> Iterator[Mode]:
     yield mode(
         "a thousand fields more", document(lambda found: found | {f"x{i}": i for i in range(1000)}), "well"
     )
-    yield mode("open think", field(CONTENT, "<think> and so on"), "kept")
+    yield mode("open think", field(CONTENT, "<think> and so on"), "kept", "the model was thinking")
     yield mode(
         "logprobs of another form",
         field("choices.0.logprobs", {"content": [{"top_logprobs": [{"token": 7, "logprob": "x"}]}]}),

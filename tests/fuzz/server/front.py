@@ -216,6 +216,7 @@ class Front:
 
     async def _forward(self, asked: str, headers: list[tuple[str, str]], body: bytes) -> Reply:
         method, _, path = asked.partition(" ")
+        body = body.replace(b"max_completion_tokens", b"max_tokens")  # whose name must not change the answer
         kept = {name: value for name, value in headers if name.lower() in ("authorization", "content-type")}
         url = f"http://{self.server.host}{path}"
         async with self._session.request(method, url, data=body, headers=kept) as response:

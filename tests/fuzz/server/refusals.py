@@ -16,7 +16,9 @@ RESETS = {"far away": ("0", "24h"), "nowhere": ("NaN", "1e400"), "negative": ("-
 def statuses() -> Iterator[Mode]:
     """Refusals and waits."""
     for code in (300, 301, 302, 303, 304, 307, 308):
-        says = f"redirect|{LOST}" if code == 304 else "redirect"  # a 304 has no body, and this one has
+        says = (
+            f"answers 304|{LOST}" if code == 304 else "redirect"
+        )  # no redirect, nor has it a body, and this one has
         yield Mode(f"{code} to another origin", status(code, {}, Location="http://127.0.0.1:9/v1"), says)
     for target in ("/v1/chat/completions", "/v1/files", "", "javascript:alert(1)", ESCAPES):
         yield Mode(f"307 to {target!a}", status(307, {}, Location=target), f"redirect|{LOST}")
