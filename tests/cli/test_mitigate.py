@@ -284,17 +284,18 @@ def test_a_key_that_is_not_set_is_named_before_and_after(run: Path) -> None:
 
 
 def test_a_secret_that_no_run_folder_keeps_is_given_again() -> None:
-    key, asks = "sk-of-mine-1", ("--remedy", "fair-prompt", "--remedy", "fair-qr")
+    key = "sk-of-mine-1"
+    secret, asks = ("--extra", f'api_key="{key}"'), ("--remedy", "fair-prompt", "--remedy", "fair-qr")
     with Server(rank) as server:
         at = ("-m", "openai:any", "--base-url", server.base_url, "--server-name", "test", "--no-cache")
         few = ("-n", "2", "--orders", "1", "--conditions", "neutral", "--no-repeat")
-        ran(*LISTS, *few, *at, "--extra", f"api_key={key}", "--extra", "top_k=5", "-o", "runs/base")
+        ran(*LISTS, *few, *at, *secret, "--extra", "top_k=5", "-o", "runs/base")
         asked, mitigate = len(server.requests), ("mitigate", "runs/base", "--no-report", *asks)
         found = ran(*mitigate)
-        assert found.out.count("the run was asked with --extra api_key=***") == 2
+        assert found.out.count('the run was asked with --extra api_key="***"') == 2
         assert found.out.count("llmfair mitigate runs/base --extra …") == 2 and len(server.requests) == asked
         refuses("--extra top_p=1: the run was not asked with it", *mitigate, "--extra", "top_p=1")
-        ran(*mitigate, "--extra", f"api_key={key}")
+        ran(*mitigate, *secret)
         assert len(server.requests) > asked
         assert {(seen.body["api_key"], seen.body["top_k"]) for seen in server.requests} == {(key, 5)}
     assert not [path for path in Path().rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
