@@ -127,11 +127,11 @@ def pages_looked_up(path: Path, count: int) -> None:
     before = resident()
     store = PageStore(path)
     groups = sum(1 for _ in of_each_kind(store))
-    for name in ("ids", "codes"):
-        np.asarray(getattr(store, f"_{name}")).sum(dtype=np.int64)
+    for values in (store.ids, store.codes):
+        np.asarray(values).sum(dtype=np.int64)
     held = resident() - before
     rng = np.random.default_rng(3)
-    wanted = np.asarray(store._ids)[rng.integers(0, count, (500, LOOKED_UP))].astype(str).tolist()
+    wanted = np.asarray(store.ids)[rng.integers(0, count, (500, LOOKED_UP))].astype(str).tolist()
     for of_page in wanted[:250]:  # what is read from disk for the first time is the disk's
         [store[doc_id].groups for doc_id in of_page]
     took = []

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from llmfair import registry
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.own import Given
+from llmfair.datasets.pools import Pools
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
@@ -111,6 +112,10 @@ class DocumentSource(GroupedDocuments, Protocol):
 
     def relevant(self, query_id: str) -> Sequence[str]:
         """The doc_ids judged relevant (1 or more) to a query; of any side, title known or not."""
+        ...
+
+    def pools(self, attribute: Attribute) -> Pools:
+        """What lists are drawn from: documents that are relevant to some topic, and whose title and side are known."""
         ...
 
     def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:

@@ -10,17 +10,20 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmfair.datasets.base import DocumentSource
+from llmfair.datasets.pools import Pool
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.records import Attribute, Candidates, Document, Query
 
 RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
-Buckets = tuple[list[str], list[str], list[str], list[str]]
-"""doc_ids of unprotected relevant, protected relevant, unprotected others, protected others."""
+Buckets = tuple[list[int], list[int], list[int], list[int]]
+"""Places of unprotected relevant documents, protected relevant, unprotected others, protected others."""
 
 
 @dataclass(frozen=True)
@@ -110,20 +113,20 @@ class Drawn:
 
 def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int) -> Drawn:
     """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
-    pools = _Pools(source, attribute)
-    picked: dict[str, Buckets] = {}
+    pools = source.pools(attribute)
+    picked: dict[str, list[list[str]]] = {}
     left_out: dict[str, str] = {}
     shrunk: dict[str, list[int]] = {}
     available: dict[str, tuple[int, ...]] = {}
     for topic in source.topics:
         pool = pools.of(topic.query_id)
-        available[topic.query_id] = tuple(map(len, pool))
-        shuffled = _Shuffler(pool, seed, topic.query_id)
+        available[topic.query_id] = tuple(map(len, pool[:4]))
+        shuffled = _Shuffler(pool, pools.protected, seed, topic.query_id)
         buckets = _RULES.get(str(plan.buckets), _counts)(shuffled, plan)
         if isinstance(buckets, str):
             left_out[topic.query_id] = f"{topic.text}: {buckets}"
             continue
-        picked[topic.query_id] = buckets
+        picked[topic.query_id] = [[str(pools.ids[place]) for place in bucket] for bucket in buckets]
         if sum(map(len, buckets)) != plan.size or (
             plan.buckets == "equal" and len(buckets[0]) < plan.wanted_relevant // 2
         ):
@@ -136,15 +139,13 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
             f"others unprotected/protected: {shown}).",
             "ask for fewer with --candidates, --relevant or --min-relevant",
         )
-    documents = source.load(
-        {doc_id for buckets in picked.values() for bucket in buckets for doc_id in bucket}
-    )
+    documents = source.load({doc_id for of_topic in picked.values() for doc_id in chain(*of_topic)})
     topics = {topic.query_id: topic for topic in source.topics}
     qrels: dict[str, Mapping[str, int]] = {}
     lists: dict[str, Candidates] = {}
-    for query_id, buckets in picked.items():
-        doc_ids = [doc_id for bucket in buckets for doc_id in bucket]
-        grades = source.grades(query_id, [*buckets[0], *buckets[1]])
+    for query_id, (one, two, *others) in picked.items():
+        doc_ids = [*one, *two, *chain.from_iterable(others)]
+        grades = source.grades(query_id, [*one, *two])
         qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
         lists[query_id] = Candidates(
             topics[query_id], tuple(documents[doc_id] for doc_id in doc_ids), qrels[query_id]
@@ -171,80 +172,42 @@ def _stand_ins(
 ) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
     """One document for each combination of groups, and how many relevant ones it stands for in each query."""
     names: dict[str, str] = {}
+    alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
     documents: dict[str, Document] = {}
     relevant: dict[str, dict[str, int]] = {}
     for query_id in query_ids:
         counts = relevant.setdefault(query_id, {})
         for groups, count in source.relevant_groups(query_id):
-            name = names.setdefault(
-                repr(sorted(groups.items())), f"@ {len(names)}"
-            )  # no id holds white space
-            documents.setdefault(name, Document(name, "", groups=groups))
+            name = alike.get(id(groups))
+            if name is None:
+                kind = repr(sorted(groups.items()))
+                name = alike[id(groups)] = names.setdefault(
+                    kind, f"@ {len(names)}"
+                )  # no id holds white space
+                documents.setdefault(name, Document(name, "", groups=groups))
             counts[name] = counts.get(name, 0) + count
     return documents, relevant
 
 
-def _by_number(doc_id: str) -> tuple[bool, int, str]:
-    """Numbers by value, then other ids as text: an order that no other document can change."""
-    number = doc_id.isascii() and doc_id.isdigit()
-    return not number, int(doc_id) if number else 0, doc_id
-
-
-class _Pools:
-    """The four pools of a topic, each sorted by id."""
-
-    def __init__(self, source: DocumentSource, attribute: Attribute) -> None:
-        sides = source.sides(attribute)
-        relevant = {topic.query_id: source.relevant(topic.query_id) for topic in source.topics}
-        known = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
-        self.ids = np.array(sorted(known, key=_by_number), dtype=object)
-        self.protected = np.array([sides[doc_id] is Side.PROTECTED for doc_id in self.ids], dtype=bool)
-        place = {doc_id: index for index, doc_id in enumerate(self.ids)}
-        self.relevant = {
-            query_id: np.array([place[d] for d in doc_ids if d in place], dtype=np.intp)
-            for query_id, doc_ids in relevant.items()
-        }
-        # In how many topics a document is relevant: who is relevant elsewhere may be drawn as one of the others.
-        self.topics = np.zeros(len(self.ids), dtype=np.int64)
-        for places in self.relevant.values():
-            self.topics[np.unique(places)] += 1
-
-    def of(self, query_id: str) -> tuple[Any, Any, Any, Any]:
-        relevant = np.zeros(len(self.ids), dtype=bool)
-        relevant[self.relevant[query_id]] = True
-        other = ~relevant & (self.topics > 0)
-        return (
-            self.ids[relevant & ~self.protected],
-            self.ids[relevant & self.protected],
-            self.ids[other & ~self.protected],
-            self.ids[other & self.protected],
-        )
-
-
 @dataclass(frozen=True)
 class _Shuffler:
-    """Draws from a topic's pools: bucket b has its own stream, so a smaller draw is a prefix of a larger one."""
+    """Draws from a topic's pools: each has its own stream, so a smaller draw is a prefix of a larger one."""
 
-    pool: tuple[Any, Any, Any, Any]
+    pool: tuple[Pool, ...]
+    protected: NDArray[np.bool_]
     seed: int
     query_id: str
 
-    def take(self, bucket: int, count: int) -> list[str]:
-        return self._first(self.pool[bucket], bucket, count)
-
-    def blind(self, stream: int, first: int, count: int) -> list[str]:
-        """From the two pools of `first` and its neighbour together, without looking at sides."""
-        both = np.concatenate([self.pool[first], self.pool[first + 1]])
-        return self._first(np.array(sorted(both, key=_by_number), dtype=object), stream, count)
-
-    def _first(self, pool: Any, stream: int, count: int) -> list[str]:
-        rng = np.random.default_rng([self.seed, zlib.crc32(self.query_id.encode()), stream])
-        return [str(doc_id) for doc_id in pool[rng.permutation(len(pool))[:count]]]
+    def take(self, number: int, count: int) -> list[int]:
+        """The places of so many documents of a pool."""
+        pool = self.pool[number]
+        rng = np.random.default_rng([self.seed, zlib.crc32(self.query_id.encode()), number])
+        return pool.at(rng.permutation(len(pool))[:count])
 
 
 def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     """Equal numbers of both sides among relevant and among others, so relevance and side are unrelated."""
-    sizes = [len(pool) for pool in draw.pool]
+    sizes = [len(pool) for pool in draw.pool[:4]]
     relevant = min(plan.wanted_relevant // 2, sizes[0], sizes[1])
     if relevant < (plan.fewest_relevant or 0):
         return (
@@ -259,13 +222,12 @@ def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
 
 def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     """Experts and others drawn without looking at sides; shares as in the data."""
-    relevant = draw.blind(4, 0, plan.wanted_relevant)
-    others = draw.blind(5, 2, plan.size - len(relevant))
-    protected = {*draw.pool[1], *draw.pool[3]}
+    relevant = draw.take(4, plan.wanted_relevant)
+    others = draw.take(5, plan.size - len(relevant))
     split: Buckets = ([], [], [], [])
     for first, drawn in ((0, relevant), (2, others)):
-        for doc_id in drawn:
-            split[first + (doc_id in protected)].append(doc_id)
+        for place in drawn:
+            split[first + int(draw.protected[place])].append(place)
     lacking = [
         side for side, one, two in (("unprotected", 0, 2), ("protected", 1, 3)) if not split[one] + split[two]
     ]
@@ -275,7 +237,7 @@ def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
 def _counts(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     """The counts as written; a shortage drops the query."""
     assert isinstance(plan.buckets, tuple)
-    sizes = [len(pool) for pool in draw.pool]
+    sizes = [len(pool) for pool in draw.pool[:4]]
     if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
         return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
     one, two, three, four = (draw.take(bucket, count) for bucket, count in enumerate(plan.buckets))

@@ -23,7 +23,7 @@ import numpy as np
 from llmfair.datasets.keywords import keywords_of
 from llmfair.datasets.page_lines import Keyed, by_id, firsts, parsed
 from llmfair.datasets.page_store import GroupsOf, PageWriter, written
-from llmfair.datasets.trec_fair import page_lines
+from llmfair.datasets.relevant_pages import judgements, read_pages
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.records import Document, Query
@@ -77,7 +77,7 @@ def keep_topics(
 
 def wanted_pages(folder: Path) -> array[int]:
     """The ids of all pages relevant to some topic, ascending."""
-    return array("q", np.unique(np.load(folder / "relevance.npy")).tobytes())
+    return array("q", np.unique(judgements(folder / "relevance.npy")).tobytes())
 
 
 def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int]]]:
@@ -163,23 +163,6 @@ def keep_groups(
     }
 
 
-def _read_groups(folder: Path, wanted: array[int]) -> tuple[list[Mapping[str, Any]], array[int]]:
-    """The combinations of groups, and each wanted page's number among them."""
-    combinations: dict[str, int] = {}
-    codes = array("i")
-    for line in page_lines(folder / "groups.jsonl.gz"):
-        text = json.dumps(json.loads(line)["groups"])
-        codes.append(combinations.setdefault(text, len(combinations)))
-    assert len(codes) == len(wanted)
-    return [json.loads(text) for text in combinations], codes
-
-
-def _wanted_groups(folder: Path, wanted: array[int]) -> tuple[Any, Any, list[Mapping[str, Any]]]:
-    combinations, codes = _read_groups(folder, wanted)
-    without = [{}, *combinations]  # the first is of no group
-    return np.array(wanted), np.array(codes) + 1, without
-
-
 # Step 3: titles
 
 
@@ -194,8 +177,8 @@ def keep_pages(
 ) -> dict[str, Any]:
     """Writes pages.jsonl.gz from a corpus: title and groups of the wanted pages, in its order; the first words of each.
 
-    Pages that the corpus lacks come last, with a blank title. What is `sought` is indexed in the same pass, its titles
-    and first words kept beside the index. Raises UsageError for a broken line.
+    Pages that the corpus lacks come last, with a blank title. What is `sought` is indexed in the same pass. Raises
+    UsageError for a broken line.
     """
     counts: Counter[str] = Counter()
 
@@ -204,18 +187,25 @@ def keep_pages(
         return str(row.get("title") or ""), text_of(row) if text_of else ""
 
     keyed = by_id(lines, "id", name, counts)
-    if sought is None:
-        for _ in _write_pages(folder, wanted, keyed, read, counts, words):
-            pass
-        return _told(counts, wanted)
-    groups = GroupsOf.load(folder / EVERY_GROUP) if sought.full else GroupsOf(*_wanted_groups(folder, wanted))
-    with written(sought.folder) as pages:
-        documents = _write_pages(folder, wanted, keyed, read, counts, words, pages, sought.full)
-        sought.fill(sought.folder, documents)
+    with _every_page(folder, sought) as pages:
+        documents = _write_pages(folder, wanted, keyed, read, counts, words, pages)
+        if sought is not None:
+            sought.fill(sought.folder, documents)
         for _ in documents:  # an index that was whole looks at none
             pass
+    return _told(counts, wanted) | ({} if sought is None else {"indexed": counts["indexed"]})
+
+
+@contextmanager
+def _every_page(folder: Path, sought: Sought | None) -> Iterator[PageWriter | None]:
+    """The writer of all pages, titles and first words beside their index, where all are sought."""
+    if sought is None or not sought.full:
+        yield None
+        return
+    groups = GroupsOf.load(folder / EVERY_GROUP)
+    with written(sought.folder) as pages:
+        yield pages
         pages.save(sought.folder, groups)
-    return {**_told(counts, wanted), "indexed": counts["indexed"]}
 
 
 def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: str) -> dict[str, Any]:
@@ -247,13 +237,13 @@ def _write_pages(
     counts: Counter[str],
     words: int = 0,
     pages: PageWriter | None = None,
-    full: bool = False,
 ) -> Iterator[Document]:
-    """The pages as they are read, with whole texts; written when all of them were."""
-    groups_of, codes = _read_groups(folder, wanted)
+    """The pages as they are read, with whole texts; written when all were. For a writer of `pages` all are read."""
+    grouped = read_pages(folder / "groups.jsonl.gz")
+    groups_of, codes = grouped.combinations, grouped.codes.tolist()
     seen = bytearray(len(wanted))
     with _packed(folder / "pages.jsonl.gz") as file:
-        for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
+        for place, page_id, number, line in firsts(wanted, keyed, seen, counts, pages is not None):
             title, text = read(number, line)
             kept = first_words(text, words)
             if place is not None:

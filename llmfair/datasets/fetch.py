@@ -23,6 +23,7 @@ from llmfair.datasets.distill import Sought
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
 from llmfair.datasets.keywords import keywords_of
 from llmfair.datasets.origins import given_copy, place_of, published
+from llmfair.datasets.relevant_pages import keep_arrays
 from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_folder, is_indexed
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonbytes import encode
@@ -34,8 +35,8 @@ Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]
 """Which pages are indexed: those that are relevant to some topic, or all."""
 STEPS: tuple[Step, ...] = ("topics", "metadata", "pages")
-KEPT_BYTES = 100_000_000  # what stays: about 1.5 million titles, groups and 2 million judgements
-BYTES_PER_WORD = 5_000_000  # and per word of text kept of each page
+KEPT_BYTES = 200_000_000  # what stays: about 1.5 million titles, groups and 2 million judgements
+BYTES_PER_WORD = 15_000_000  # and per word of text kept of each page
 INDEX_BYTES = {
     "pool": 1_000_000_000,
     "full": 6_000_000_000,
@@ -277,6 +278,7 @@ def _keep_pages(
         counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of, words, sought)
     with (folder / "pages.jsonl.gz").open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    keep_arrays(folder / "pages.jsonl.gz", sha256)
     if index is not None:
         counts["index"] = {**index, "documents": counts.pop("indexed")}
     return {**counts, "text_words": options.text_words, "sha256": sha256}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from llmfair.datasets.pools import Pools, pools_of
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Query, Side
 
@@ -75,6 +76,11 @@ class OwnData(ABC):
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         found = {d: attribute.side(document) for d, document in self._content.documents.items()}
         return {doc_id: side for doc_id, side in found.items() if side is not None}
+
+    def pools(self, attribute: Attribute) -> Pools:
+        return pools_of(
+            self.sides(attribute), {query_id: self.relevant(query_id) for query_id in self._content.queries}
+        )
 
     fingerprint = None  # small enough to draw from again
     # Of its own lists every relevant document is at hand.

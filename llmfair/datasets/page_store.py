@@ -1,31 +1,36 @@
 """Pages of a fetched collection as arrays on disk, looked up without being read whole.
 
 A folder of `ids.npy` (int64, ascending), `codes.npy` (each page's number among the combinations of groups, an integer
-as small as they allow), `starts.npy` (int64, where its line begins), `texts.jsonl` (lines `["title", "text"]`, in the
-order of the corpus) and `groups.json` (the combinations, each with the first page that has it).
+as small as they allow), `starts.npy` (int64, where its line begins), `titled.npy` (bool, whether its title is known),
+`texts.jsonl` (lines `["title", "text"]`, in the order of the corpus) and `groups.json` (the combinations, each with the
+first page that has it).
 """
 
 from __future__ import annotations
 
 import mmap
 from array import array
-from bisect import bisect_left
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.datasets.page_values import PageValues, place_of
+from llmfair.errors import UsageError, line_of
 from llmfair.jsonbytes import decode, encode
 from llmfair.many import ManyDocuments
-from llmfair.records import Document
-from llmfair.trec import write_whole
+from llmfair.records import Attribute, Document, Side
+from llmfair.trec import whole, write_whole
 
 KIND = "@ "
 """No page id begins so: `@ 3` is a document of the combination of groups of that number, and of nothing else."""
+SIDES = (Side.UNPROTECTED, Side.PROTECTED)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class StoredIndex:
 
 
 class GroupsOf(NamedTuple):
-    """The groups of pages: ids ascending, each one's number among the combinations, of which the first is of none."""
+    """The groups of pages: ids ascending, each one's number among the combinations; of the first are unknown pages."""
 
     ids: NDArray[np.int64]
     codes: NDArray[np.int32]
@@ -57,16 +62,18 @@ class GroupsOf(NamedTuple):
         return np.where(self.ids[places] == ids, self.codes[places], 0).astype(np.int32)
 
     def save(self, path: Path) -> None:
-        beside = path.with_name(path.name + ".tmp")
         combinations = np.array(encode(self.combinations).decode())
-        with beside.open("wb") as file:
+        with whole(path) as file:
             np.savez(file, ids=self.ids, codes=self.codes, combinations=combinations)
-        beside.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> GroupsOf:
-        with np.load(path) as stored:
-            return cls(stored["ids"], stored["codes"], decode(str(stored["combinations"])))
+        """Raises UsageError for a file that is gone or damaged."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return cls(stored["ids"], stored["codes"], decode(str(stored["combinations"])))
+        except (OSError, ValueError, LookupError, TypeError, EOFError, BadZipFile) as error:
+            raise unreadable(path, error) from None
 
 
 class PageWriter:
@@ -74,11 +81,12 @@ class PageWriter:
 
     def __init__(self, texts: Any) -> None:
         self._texts, self._at = texts, 0
-        self.ids, self._starts = array("q"), array("q")
+        self.ids, self._starts, self._titled = array("q"), array("q"), bytearray()
 
     def add(self, page_id: int, title: str, text: str) -> None:
         self.ids.append(page_id)
         self._starts.append(self._at)
+        self._titled.append(bool(title.strip()))
         self._at += self._texts.write(encode([title, text]) + b"\n")
 
     def save(self, folder: Path, groups: GroupsOf) -> None:
@@ -89,16 +97,15 @@ class PageWriter:
         present, first = np.unique(codes, return_index=True)
         of_each = zip(ids[first], present, strict=True)
         combinations = [[str(page_id), groups.combinations[code]] for page_id, code in of_each]
-        smallest = np.min_scalar_type(len(present))
         arrays = {
             "ids": ids,
             "starts": np.frombuffer(self._starts, dtype=np.int64)[order],
-            "codes": np.searchsorted(present, codes).astype(smallest),
+            "titled": np.frombuffer(self._titled, dtype=np.bool_)[order],
+            "codes": np.searchsorted(present, codes).astype(np.min_scalar_type(len(present))),
         }
         for name, values in arrays.items():
-            with (folder / f"{name}.npy.tmp").open("wb") as file:
+            with whole(folder / f"{name}.npy") as file:
                 np.save(file, values)
-            (folder / f"{name}.npy.tmp").replace(folder / f"{name}.npy")
         write_whole(folder / "groups.json", [encode(combinations).decode() + "\n"])
 
 
@@ -106,42 +113,79 @@ class PageWriter:
 def written(folder: Path) -> Iterator[PageWriter]:
     """A folder of pages while it is written; whole once `save` was called and the context is left."""
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / "texts.jsonl.tmp"
-    with beside.open("wb") as texts:
+    with whole(folder / "texts.jsonl") as texts:
         yield PageWriter(texts)
-    beside.replace(folder / "texts.jsonl")
+
+
+def unreadable(path: Path, why: Exception) -> UsageError:
+    """What is said of a file of a fetch that is gone, cut or another."""
+    record = path.with_name("fetch.json")
+    return UsageError(
+        f"{path} cannot be read: {line_of(why)}.", f"remove {record}, then fetch the dataset again"
+    )
+
+
+def mapped(path: Path) -> NDArray[Any]:
+    """The whole numbers of an array on disk, which is not read. Raises OSError, ValueError."""
+    found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    if found.ndim != 1 or found.dtype.kind not in "iub" or not found.dtype.isnative:
+        raise ValueError(f"{path.name} is no list of whole numbers")
+    return found
 
 
 class PageStore(ManyDocuments):
-    """The pages of a folder: what is not looked at stays on disk."""
+    """The pages of a folder: what is not looked at stays on disk.
+
+    Raises OSError or ValueError for a folder that is gone or damaged; a line of it that is damaged is found when it is
+    looked at, a UsageError.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._ids, self._starts, self._codes = (
-            np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "starts", "codes")
+        self.folder = folder
+        self.ids, self._starts, self.codes = (
+            mapped(folder / f"{name}.npy") for name in ("ids", "starts", "codes")
         )
-        self._numbers = memoryview(self._ids)
+        if not len(self.ids) == len(self._starts) == len(self.codes):
+            raise ValueError("its arrays differ in length")
+        self._numbers = self.ids.data
         with (folder / "texts.jsonl").open("rb") as file:
-            self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        rows = decode((folder / "groups.json").read_text("utf-8"))
-        self._firsts = [str(first) for first, _ in rows]
-        self._groups = [{name: tuple(of) for name, of in groups.items()} for _, groups in rows]
+            self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(self.ids) else b""
+        try:
+            rows = decode((folder / "groups.json").read_bytes())
+            self._firsts = [str(first) for first, _ in rows]
+            self.combinations = [{name: tuple(of) for name, of in groups.items()} for _, groups in rows]
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"groups.json: {error}") from None
+
+    def check(self) -> None:
+        """Reads the arrays through. Raises OSError, or ValueError where they do not fit together."""
+        if not len(self.ids):
+            return
+        if np.any(np.diff(self.ids) <= 0) or len(self.titled) != len(self.ids):
+            raise ValueError("the ids of its pages are not in order")
+        if not 0 <= self.codes.min() <= self.codes.max() < len(self.combinations):
+            raise ValueError("a page has groups that groups.json lacks")
+        if not 0 <= self._starts.min() <= self._starts.max() < len(self._texts) or self._texts[-1:] != b"\n":
+            raise ValueError("texts.jsonl is cut")
+
+    @cached_property
+    def titled(self) -> NDArray[np.bool_]:
+        """Of each page whether its title is known. Raises OSError, ValueError."""
+        return mapped(self.folder / "titled.npy")
 
     def __getitem__(self, doc_id: str) -> Document:
         if doc_id.startswith(KIND):
-            return Document(doc_id, "", groups=self._groups[int(doc_id.removeprefix(KIND))])
-        place = self._place(doc_id)
-        start = self._starts[place]
-        title, text = decode(self._texts[start : self._texts.find(b"\n", start)])
-        return Document(doc_id, title, text, self._groups[self._codes[place]])
-
-    def _place(self, doc_id: str) -> int:
-        if not (doc_id.isascii() and doc_id.isdigit() and (doc_id[0] != "0" or doc_id == "0")):
-            raise KeyError(doc_id)
-        page_id = int(doc_id)
-        place = bisect_left(self._numbers, page_id)
-        if place == len(self._numbers) or self._numbers[place] != page_id:
-            raise KeyError(doc_id)
-        return place
+            return Document(doc_id, "", groups=self.combinations[int(doc_id.removeprefix(KIND))])
+        place = place_of(self._numbers, doc_id)
+        try:
+            start = self._starts[place]
+            title, text = decode(self._texts[start : self._texts.find(b"\n", start)])
+            return Document(doc_id, title, text, self.combinations[self.codes[place]])
+        except (ValueError, LookupError, TypeError):
+            raise UsageError(
+                f"{self.folder} is damaged: page {doc_id} cannot be read.",
+                f"remove {self.folder} and repeat the command",
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return (str(page_id) for page_id in self._numbers)
@@ -151,46 +195,55 @@ class PageStore(ManyDocuments):
 
     def __contains__(self, doc_id: object) -> bool:
         try:
-            self._place(str(doc_id))
+            place_of(self._numbers, str(doc_id))
         except KeyError:
             return False
         return True
 
+    def those_of(self, doc_ids: Iterable[str]) -> dict[str, Document]:
+        """Those of these pages that there are, in the order of the corpus."""
+        there = [doc_id for doc_id in {*doc_ids} if doc_id in self]
+        there.sort(key=lambda doc_id: self._starts[place_of(self._numbers, doc_id)])
+        return {doc_id: self[doc_id] for doc_id in there}
+
     def of_each_kind(self) -> Iterable[Document]:
         return [
             Document(first, "", groups=groups)
-            for first, groups in zip(self._firsts, self._groups, strict=True)
+            for first, groups in zip(self._firsts, self.combinations, strict=True)
         ]
 
     def kinds(self, page_ids: NDArray[np.int64]) -> dict[str, int]:
-        """How many of these pages, all known, have each combination of groups, by its document's id."""
-        counts = np.bincount(self._codes[np.searchsorted(self._ids, page_ids)], minlength=len(self._groups))
-        return {f"{KIND}{code}": count for code, count in enumerate(counts.tolist()) if count}
+        """How many of these pages have each combination of groups, by its document's id. Raises UsageError."""
+        counts = self.counts(self.places(page_ids))
+        return {f"{KIND}{code}": count for code, count in enumerate(counts) if count}
 
+    def counts(self, places: NDArray[np.intp]) -> list[int]:
+        """How many of the pages at these places have each of the combinations of groups."""
+        counts: list[int] = np.bincount(self.codes[places], minlength=len(self.combinations)).tolist()
+        return counts
 
-class JudgedPages(Mapping[str, int]):
-    """Pages that are relevant to a topic, all with grade 1; ids ascending."""
+    def places(self, page_ids: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Where these pages stand. Raises UsageError where one is missing."""
+        places = np.searchsorted(self.ids, page_ids)
+        if len(places) and (places.max() == len(self.ids) or np.any(self.ids[places] != page_ids)):
+            raise UsageError(
+                f"{self.folder} lacks relevant pages of the topics beside it.",
+                "llmfair datasets fetch, again",
+            )
+        return places
 
-    def __init__(self, page_ids: NDArray[np.int64]) -> None:
-        self.page_ids = page_ids
-        self._numbers = memoryview(page_ids.data)
+    def on(self, attribute: Attribute) -> dict[Side | None, NDArray[np.bool_]]:
+        """Which pages are on each side of an attribute, and which on none (None), titled or not."""
+        found = [attribute.side(document) for document in self.of_each_kind()]
+        return {side: self.where(one is side for one in found) for side in (*Side, None)}
 
-    def __getitem__(self, doc_id: str) -> int:
-        if doc_id.isascii() and doc_id.isdigit():
-            place = bisect_left(self._numbers, page_id := int(doc_id))
-            if place < len(self._numbers) and self._numbers[place] == page_id:
-                return 1
-        raise KeyError(doc_id)
+    def where(self, holds: Iterable[bool]) -> NDArray[np.bool_]:
+        """Which pages are of combinations of which it holds; said of each in turn."""
+        mask: NDArray[np.bool_] = np.fromiter(holds, dtype=np.bool_)[self.codes]
+        return mask
 
-    def __iter__(self) -> Iterator[str]:
-        return (str(page_id) for page_id in self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def items(self) -> ItemsView[str, int]:
-        """All at once: one by one each would be looked for."""
-        return dict.fromkeys(self, 1).items()
-
-    def values(self) -> ValuesView[int]:
-        return dict.fromkeys(self, 1).values()
+    def sides(self, attribute: Attribute) -> PageValues[Side]:
+        """The side of every page that has one, and a title."""
+        on = self.on(attribute)
+        there = self.titled & ~on[None]
+        return PageValues(self.ids[there], on[Side.PROTECTED][there].astype(np.uint8), SIDES)

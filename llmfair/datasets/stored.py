@@ -37,7 +37,7 @@ def drawn_once(
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.{os.getpid()}")
-        beside.write_bytes(gzip.compress(json.dumps(_packed(drawn)).encode(), mtime=0))
+        beside.write_bytes(gzip.compress(json.dumps(_packed(drawn)).encode(), 1, mtime=0))
         beside.replace(path)
     return drawn
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import re
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +15,11 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.page_store import JudgedPages, PageStore, StoredIndex
-from llmfair.errors import UsageError
+from llmfair.datasets.page_store import PageStore, StoredIndex
+from llmfair.datasets.page_values import JudgedPages
+from llmfair.datasets.pools import Pools
+from llmfair.datasets.relevant_pages import judgements, read_pages, relevant_pages
+from llmfair.errors import UsageError, line_of
 from llmfair.records import Attribute, Document, Query, Side
 from llmfair.registry import register
 
@@ -83,57 +83,6 @@ COLLECTIONS = (
 )
 
 
-# Pages
-
-DOC_ID = re.compile(rb'\{"doc_id": "(\d+)"')
-
-
-@dataclass(frozen=True)
-class Pages:
-    """All relevant pages as arrays, ids ascending: whether the title is known, and which combination of groups."""
-
-    ids: NDArray[np.int64]
-    titled: NDArray[np.bool_]
-    codes: NDArray[np.int32]
-    combinations: Sequence[Mapping[str, tuple[str, ...]]]
-
-    def sides(self, attribute: Attribute) -> dict[Side | None, NDArray[np.bool_]]:
-        """Which pages are on each side, and which on none (None), titled or not."""
-        found = [attribute.side(Document("", "", groups=groups)) for groups in self.combinations]
-        return {
-            side: np.array([one is side for one in found], dtype=np.bool_)[self.codes]
-            for side in (*Side, None)
-        }
-
-
-def page_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a distilled file, one page each."""
-    with gzip.open(path, "rb") as file:
-        yield from file
-
-
-def read_pages(path: Path) -> Pages:
-    """One pass over a distilled file; no title or text is kept."""
-    ids, titled, codes = array("q"), bytearray(), array("i")
-    combinations: dict[str, int] = {}
-    for line in page_lines(path):
-        row = json.loads(line)
-        ids.append(int(row["doc_id"]))
-        titled.append(bool(row["title"].strip()))
-        codes.append(combinations.setdefault(json.dumps(row["groups"]), len(combinations)))
-    order = np.argsort(np.frombuffer(ids, dtype=np.int64))
-    return Pages(
-        np.frombuffer(ids, dtype=np.int64)[order],
-        np.frombuffer(titled, dtype=np.bool_)[order],
-        np.frombuffer(codes, dtype=np.int32)[order],
-        [_groups(json.loads(text)) for text in combinations],
-    )
-
-
-def _groups(row: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {attribute: tuple(groups) for attribute, groups in row.items()}
-
-
 # The datasets
 
 
@@ -166,21 +115,20 @@ class TrecFair:
 
     def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
         """Every judgement of the track is 1."""
-        relevant = set(self.relevant(query_id))
-        return {doc_id: 1 for doc_id in doc_ids if doc_id in relevant}
+        judged = self.judged[query_id]
+        return {doc_id: 1 for doc_id in doc_ids if doc_id in judged}
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        return self._pages.sides(attribute)
+
+    def pools(self, attribute: Attribute) -> Pools:
         pages = self._pages
-        masks = pages.sides(attribute)
-        found: dict[str, Side] = {}
-        for side in Side:
-            found.update(dict.fromkeys(map(str, pages.ids[masks[side] & pages.titled].tolist()), side))
-        return found
+        on = pages.on(attribute)
+        return Pools(pages.ids, {side: on[side] & pages.titled for side in Side}, self._relevant_places)
 
     def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
         pages = self._pages
-        codes = pages.codes[np.searchsorted(pages.ids, self._relevance[query_id])]
-        counts = np.bincount(codes, minlength=len(pages.combinations)).tolist()
+        counts = pages.counts(self._relevant_places[query_id])
         return [(groups, n) for groups, n in zip(pages.combinations, counts, strict=True) if n]
 
     @property
@@ -190,29 +138,22 @@ class TrecFair:
         return hashlib.sha256(self.name.encode() + record).hexdigest()
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
-        """One pass over the distilled pages; only the lines of these ids are parsed."""
-        wanted = {doc_id.encode() for doc_id in doc_ids}
-        found: dict[str, Document] = {}
-        for line in page_lines(self._fetched("pages", "pages.jsonl.gz")):
-            match = DOC_ID.match(line)
-            if match and match[1] in wanted:
-                row = json.loads(line)
-                found[row["doc_id"]] = Document(
-                    row["doc_id"], row["title"], row.get("text", ""), _groups(row["groups"])
-                )
-        return found
+        return self._pages.those_of(doc_ids)
 
     # As a collection that is searched
 
     @cached_property
     def documents(self) -> PageStore:
         """All pages that were indexed. Raises UsageError when none was."""
-        folder = index_folder(self.collection, self._indexed["scope"])
+        scope = self._indexed["scope"]
+        if scope == "pool":
+            return self._pages
         try:
-            return PageStore(folder)
-        except OSError as error:
+            return PageStore(index_folder(self.collection, scope))
+        except (OSError, ValueError) as error:
+            state = "gone" if isinstance(error, OSError) else "damaged"
             raise UsageError(
-                f"the pages of {self.name} are gone: {error}.",
+                f"the pages of {self.name} are {state}: {line_of(error)}.",
                 f"{self.collection.index_command(self._indexed)}    makes them",
             ) from None
 
@@ -257,13 +198,13 @@ class TrecFair:
         record = fetch_record(self.collection)
         titles = "pages" in record
         pages = self._pages if titles else read_pages(self._fetched("metadata", "groups.jsonl.gz"))
+        on = {attribute.name: _count_sides(pages, attribute) for attribute in self.attributes}
         return {
             "licence": LICENCE,
             "topics": len(self.topics),
             "paper_queries": PAPER_QUERIES.get(self.name),
             "titles": "known" if titles else "missing",
-            "pages": {"relevant": len(pages.ids), "without title": int((~pages.titled).sum())}
-            | {attribute.name: _count_sides(pages, attribute) for attribute in self.attributes},
+            "pages": {"relevant": len(pages), "without title": int((~pages.titled).sum())} | on,
             "fetch": record,
         }
 
@@ -285,13 +226,19 @@ class TrecFair:
 
     @cached_property
     def _relevance(self) -> dict[str, NDArray[np.int64]]:
-        ids = np.load(self._fetched("topics", "relevance.npy"))
+        ids = judgements(self._fetched("topics", "relevance.npy"))
         parts = np.split(ids, np.cumsum([row["relevant"] for row in self._topic_rows]))
         return {row["query_id"]: part for row, part in zip(self._topic_rows, parts, strict=False)}
 
     @cached_property
-    def _pages(self) -> Pages:
-        return read_pages(self._fetched("pages", "pages.jsonl.gz"))
+    def _relevant_places(self) -> dict[str, NDArray[np.intp]]:
+        """By topic, where its relevant pages stand among all of them; ascending."""
+        return {query_id: self._pages.places(pages) for query_id, pages in self._relevance.items()}
+
+    @cached_property
+    def _pages(self) -> PageStore:
+        path = self._fetched("pages", "pages.jsonl.gz")
+        return relevant_pages(path, fetch_record(self.collection)["pages"]["sha256"])
 
     def _fetched(self, step: str, file: str) -> Path:
         """A file of the collection's folder, if the step of the fetch that writes it is done."""
@@ -304,7 +251,7 @@ class TrecFair:
         raise UsageError(
             f"dataset '{self.name}' was {state}.",
             f"{collection.fetch_command}    downloads {collection.gigabytes:.1f} GB once, needs "
-            f"{collection.gigabytes + 0.2:.1f} GB of disk meanwhile and about 0.1 GB afterwards{topics}",
+            f"{collection.gigabytes + 0.2:.1f} GB of disk meanwhile and about 0.2 GB afterwards{topics}",
         )
 
 
@@ -318,7 +265,7 @@ def is_indexed(collection: Collection) -> bool:
     indexed = fetch_record(collection)["pages"]["index"]
     folder = index_folder(collection, indexed["scope"])
     on_disk = indexed["engine"] != "tantivy" or (folder / indexed["analyzer"]).is_dir()
-    return on_disk and (folder / "texts.jsonl").is_file()
+    return on_disk and (indexed["scope"] == "pool" or (folder / "texts.jsonl").is_file())
 
 
 def fetch_record(collection: Collection) -> dict[str, Any]:
@@ -328,14 +275,14 @@ def fetch_record(collection: Collection) -> dict[str, Any]:
     return record
 
 
-def _count_sides(pages: Pages, attribute: Attribute) -> dict[str, int]:
-    masks = pages.sides(attribute)
-    known = np.array([bool(groups.get(attribute.name)) for groups in pages.combinations])[pages.codes]
-    sided_if_mixed = ~pages.sides(replace(attribute, mixed="protected"))[None]
-    counts = {side.value: masks[side] for side in Side} | {
+def _count_sides(pages: PageStore, attribute: Attribute) -> dict[str, int]:
+    on = pages.on(attribute)
+    known = pages.where(bool(groups.get(attribute.name)) for groups in pages.combinations)
+    sided_if_mixed = ~pages.on(replace(attribute, mixed="protected"))[None]
+    counts = {side.value: on[side] for side in Side} | {
         "unknown": ~known,
-        "mixed": masks[None] & sided_if_mixed,
-        "other": masks[None] & known & ~sided_if_mixed,
+        "mixed": on[None] & sided_if_mixed,
+        "other": on[None] & known & ~sided_if_mixed,
     }
     return {what: int(mask.sum()) for what, mask in counts.items()}
 

@@ -14,7 +14,8 @@ from llmfair.audits.engines import engine_of
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.page_lines import Met
-from llmfair.datasets.page_store import GroupsOf, JudgedPages, PageStore, written
+from llmfair.datasets.page_store import GroupsOf, PageStore, written
+from llmfair.datasets.page_values import JudgedPages
 from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.many import of_each_kind
 from llmfair.retrieval.build import MANIFEST

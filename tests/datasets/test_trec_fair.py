@@ -319,8 +319,7 @@ def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
     def passed_over(*_: object) -> None:
         raise AssertionError("the pages are read again")
 
-    monkeypatch.setattr("llmfair.datasets.trec_fair.read_pages", passed_over)
-    monkeypatch.setattr("llmfair.datasets.trec_fair.page_lines", passed_over)
+    monkeypatch.setattr("llmfair.datasets.trec_fair.relevant_pages", passed_over)
     ran(*arguments, "-o", "two/run")
     for name in ("results.json", "per_query.csv", "candidates.jsonl", "groups.tsv", "qrels.txt"):
         assert (Path("one/run") / name).read_bytes() == (Path("two/run") / name).read_bytes(), name

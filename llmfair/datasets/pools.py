@@ -1,0 +1,84 @@
+"""The documents that lists are drawn from: relevant ones and others of a topic, by side, in the order of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.records import Side
+
+Places = NDArray[np.intp]
+NONE = np.zeros(0, dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Documents by their places, ascending: all of `places` but those at the positions of `without`."""
+
+    places: Places
+    without: Places
+
+    def __len__(self) -> int:
+        return len(self.places) - len(self.without)
+
+    def at(self, positions: Places) -> list[int]:
+        """The places of the documents at these positions of the pool."""
+        passed = np.searchsorted(self.without - np.arange(len(self.without)), positions, side="right")
+        found: list[int] = self.places[positions + passed].tolist()
+        return found
+
+
+class Pools:
+    """The pools of all topics.
+
+    `ids`: of documents, in their order, an array or list. `on`: by side, which of them may be drawn. `relevant`: by
+    topic, the places of its relevant ones, ascending.
+    """
+
+    def __init__(
+        self, ids: Any, on: Mapping[Side, NDArray[np.bool_]], relevant: Mapping[str, Places]
+    ) -> None:
+        self.ids, self.protected, self._relevant = ids, on[Side.PROTECTED], relevant
+        either = on[Side.UNPROTECTED] | on[Side.PROTECTED]
+        self._drawn_from = [
+            (mask, np.flatnonzero(mask), np.cumsum(mask) - 1)
+            for mask in (on[Side.UNPROTECTED], on[Side.PROTECTED], either)
+        ]
+
+    def of(self, query_id: str) -> tuple[Pool, ...]:
+        """Unprotected relevant ones, protected relevant ones, unprotected others, protected others; all of either.
+
+        Others are relevant to another topic.
+        """
+        relevant = self._relevant[query_id]
+        unprotected, protected, either = (
+            (Pool(found, NONE), Pool(places, positions[found]))
+            for mask, places, positions in self._drawn_from
+            for found in [relevant[mask[relevant]]]
+        )
+        return unprotected[0], protected[0], unprotected[1], protected[1], *either
+
+
+def pools_of(sides: Mapping[str, Side], relevant: Mapping[str, Sequence[str]]) -> Pools:
+    """The pools of documents with these sides and, by topic, of these relevant ones."""
+    known = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
+    ids = sorted(known, key=_by_number)
+    place = {doc_id: index for index, doc_id in enumerate(ids)}
+    return Pools(
+        ids,
+        {side: np.array([sides[doc_id] is side for doc_id in ids], dtype=bool) for side in Side},
+        {
+            query_id: np.array(sorted({place[d] for d in doc_ids if d in place}), dtype=np.intp)
+            for query_id, doc_ids in relevant.items()
+        },
+    )
+
+
+def _by_number(doc_id: str) -> tuple[bool, int, str]:
+    """Numbers by value, then other ids as text: an order that no other document can change."""
+    number = doc_id.isascii() and doc_id.isdigit()
+    return not number, int(doc_id) if number else 0, doc_id

@@ -1,0 +1,147 @@
+"""Pages of a fetched collection as arrays: made once, made anew where they are damaged, and never in doubt."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.datasets.base import cache_folder
+from llmfair.errors import warn
+from tests.cli.command import llmfair, ran, refuses
+from tests.datasets.indexed_sources import NAME, made
+
+SHOW = ("datasets", "show", f"{NAME}/location")
+
+
+def folder() -> Path:
+    return cache_folder() / "datasets" / "trec-fair-2022-eval"
+
+
+def arrays() -> Path:
+    (found,) = folder().glob("pages-*")
+    return found
+
+
+def contents() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in arrays().iterdir()}
+
+
+def shown() -> Any:
+    """What is drawn and counted, from the pages themselves."""
+    shutil.rmtree(cache_folder() / "lists", ignore_errors=True)
+    warn.cache_clear()
+    return ran(*SHOW, "--json")
+
+
+@pytest.fixture
+def fetched(tmp_path: Path) -> None:
+    ran("datasets", "fetch", NAME, "--yes", *made(300).copies(tmp_path), "--text-words", "3")
+
+
+def saved(values: Any, **more: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values, **more)
+    return file.getvalue()
+
+
+HARMS: dict[str, Callable[[bytes], bytes | None]] = {
+    "gone": lambda content: None,
+    "empty": lambda content: b"",
+    "cut": lambda content: content[:-1],
+    "half": lambda content: content[: len(content) // 2],
+    "another": lambda content: b"PK\x03\x04" + content[4:],
+    "of objects": lambda content: saved(np.array([{}, 1]), allow_pickle=True),
+    "of texts": lambda content: saved(np.array(["a", "b"])),
+    "of one": lambda content: saved(np.array(3)),
+    "of large numbers": lambda content: saved(np.full((len(content) - 128) // 8, 1 << 60)),
+    "of no JSON": lambda content: b'[["1", 3]]\n',
+}
+
+
+def hurt(path: Path, harm: str) -> None:
+    content = HARMS[harm](path.read_bytes())
+    path.unlink() if content is None else path.write_bytes(content)
+
+
+def test_a_collection_fetched_before_gets_its_arrays_when_it_is_first_read(fetched: None) -> None:
+    before, kept = shown().json, contents()
+    shutil.rmtree(arrays())
+    assert shown().json == before and contents() == kept
+    (folder() / "pages-0123456789abcdef").mkdir()  # of a fetch before
+    shutil.rmtree(next(path for path in folder().glob("pages-*") if (path / "ids.npy").exists()))
+    assert shown().json == before and contents() == kept
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_damaged_arrays_are_made_anew_and_said(fetched: None, harm: str) -> None:
+    before, kept = shown().json, contents()
+    for name in ("ids.npy", "codes.npy", "starts.npy", "titled.npy", "texts.jsonl", "groups.json"):
+        if (harm, name) in (("cut", "groups.json"), ("another", "texts.jsonl")):
+            continue  # its last byte ends the line; its lines are looked at when they are drawn
+        hurt(arrays() / name, harm)
+        found = shown()
+        assert "is damaged and made anew" in found.err and found.json == before, name
+        assert contents() == kept, name
+
+
+def test_where_nothing_can_be_kept_the_pages_are_read_all_the_same(fetched: None) -> None:
+    before, place = shown().json, arrays()
+    shutil.rmtree(place)
+    place.write_text("in the way")
+    for _ in range(2):
+        assert shown().json == before
+    assert arrays().read_text() == "in the way"
+
+
+@pytest.mark.parametrize("harm", ["gone", "empty", "cut", "half", "another", "of no JSON"])
+def test_damaged_pages_are_said(fetched: None, harm: str) -> None:
+    shutil.rmtree(arrays())
+    hurt(folder() / "pages.jsonl.gz", harm)
+    found = llmfair(*SHOW)
+    assert found.code == 2 and "pages.jsonl.gz" in found.err and "unexpected" not in found.err
+    assert not [*folder().glob("pages-*")]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_damaged_judgements_are_said(fetched: None, harm: str) -> None:
+    hurt(folder() / "relevance.npy", harm)
+    found = llmfair(*SHOW)
+    assert found.code == 2 and ("relevance.npy" in found.err or "lacks relevant pages" in found.err)
+
+
+def test_a_damaged_line_of_a_page_is_said(fetched: None) -> None:
+    texts = arrays() / "texts.jsonl"
+    texts.write_bytes(texts.read_bytes().replace(b'["Page', b'{"Page'))
+    found = refuses("cannot be read", *SHOW)
+    assert f"remove {arrays()}" in found.err
+    shutil.rmtree(arrays())
+    ran(*SHOW)
+
+
+@pytest.mark.parametrize("harm", sorted(HARMS.keys() - {"of large numbers"}))
+def test_damaged_pages_of_an_index_are_said_with_the_command_that_makes_them(
+    tmp_path: Path, harm: str
+) -> None:
+    ran("datasets", "fetch", NAME, "--yes", *made(60).copies(tmp_path), "--index", "full")
+    index = folder() / "index-full"
+    whole = {path: path.read_bytes() for path in index.iterdir() if path.is_file()}
+    for name in ("ids.npy", "codes.npy", "starts.npy", "groups.json"):
+        if harm == "cut" and name == "groups.json":
+            continue
+        hurt(index / name, harm)
+        found = refuses("the pages of", "refine", "-d", f"{NAME}/gender", "-q", "--no-report")
+        assert f"datasets fetch {NAME}" in found.err and "--index full" in found.err, found.err
+        (index / name).write_bytes(whole[index / name])
+
+
+def test_an_index_of_relevant_pages_has_no_pages_of_its_own(tmp_path: Path) -> None:
+    ran("datasets", "fetch", NAME, "--yes", *made(60).copies(tmp_path), "--index", "pool")
+    assert [path.name for path in (folder() / "index-pool").iterdir() if path.suffix != ".lock"] == [
+        "english"
+    ]
