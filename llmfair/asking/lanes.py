@@ -19,6 +19,8 @@ from llmfair.records import Request
 
 LEFT_AFTER = 3
 """Attempts that fail one after the other until a server counts as down: one alone says little."""
+LEFT_FOR = 5.0
+"""Seconds: one that says itself that it is away for longer counts as down at once."""
 LOOK_SECONDS = 1.0
 
 
@@ -46,17 +48,16 @@ class Lane:
             self.adaptive.answered(sent)
             self._heed_allowance(self.adaptive, per_request)
 
-    def failed(self, sent: float, retry_after: float | None) -> None:
+    def failed(self, sent: float) -> None:
         """A request sent at this time failed otherwise than for a limit."""
         self.failures += sent >= self.heard
-        self._hold(retry_after)
         if self.adaptive is not None:
             self.adaptive.failed(sent)
 
     def refused(self, sent: float, retry_after: float | None, latency: float) -> None:
         """A request sent at this time was refused for a limit; `latency` is the median in seconds."""
         self.failures = 0
-        self._hold(retry_after)
+        self.hold(retry_after)
         if self.adaptive is not None:
             self.adaptive.refused(sent, retry_after, latency)
 
@@ -65,7 +66,7 @@ class Lane:
         self.adaptive = None
         self.slots.release_all()
 
-    def _hold(self, retry_after: float | None) -> None:
+    def hold(self, retry_after: float | None) -> None:
         """The server speaks for itself, so nothing else is sent to it either (but not forever)."""
         if retry_after:
             self.slots.hold(min(retry_after, LONGEST_WAIT))
@@ -99,6 +100,10 @@ class Lanes:
     def places(self) -> int:
         """Requests that may be in flight now, at all that are asked."""
         return sum(int(lane.slots.limit) for lane in self.all if lane.standing)
+
+    def others(self, lane: Lane) -> bool:
+        """Whether any other is asked."""
+        return self.standing > lane.standing
 
     async def open(self) -> None:
         """Looks at each of several servers; leaves those that give no reply. Raises LlmfairError for a wrong one."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from llmfair import rights
 from llmfair.asking.budgets import Budget, characters
 from llmfair.asking.journal import SHARED, Journal, request_keys
-from llmfair.asking.lanes import LEFT_AFTER, Lane, Lanes
+from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.retries import Retries
 from llmfair.backends.base import Backend, RateLimited, Transient
@@ -173,13 +173,15 @@ class Asker:
                 self.journal.put(request, completion, attempts, server=lane.name)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)
-                wait = self.retries.wait_after(failure, attempts, failures, failed or sent, lane.heard)
+                elsewhere = self.lanes.others(lane) and (
+                    failure.retry_after is not None or attempts % self.lanes.standing > 0
+                )
+                wait = self.retries.wait_after(
+                    failure, attempts, failures, failed or sent, lane.heard, elsewhere
+                )
                 failed = time.monotonic()
                 left = self._failed(failure, lane, sent)
-                if left is not None and attempts % self.lanes.standing:
-                    wait = 0.0  # there is a server that was not asked yet
-                else:
-                    self.progress.waits(str(failure), wait)
+                self.progress.waits(str(failure), wait)
             else:
                 self.retries.succeeded(sent)
                 self._note(request.key, completion)
@@ -228,9 +230,11 @@ class Asker:
         if isinstance(failure, RateLimited):
             lane.refused(sent, failure.retry_after, self.retries.latency())
             return None
-        lane.failed(sent, failure.retry_after)
-        if lane.failures >= LEFT_AFTER:
+        lane.failed(sent)
+        if lane.failures >= LEFT_AFTER or (failure.retry_after or 0.0) > LEFT_FOR:
             self.lanes.leave(lane, failure.cause)
+        if lane.standing:
+            lane.hold(failure.retry_after)
         return lane
 
     def _tokens_a_request(self) -> float:

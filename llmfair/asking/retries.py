@@ -39,12 +39,19 @@ class Retries:
         return statistics.median(self._latencies) if self._latencies else 0.0
 
     def wait_after(
-        self, failure: RateLimited | Transient, attempts: int, failures: int, since: float, heard: float
+        self,
+        failure: RateLimited | Transient,
+        attempts: int,
+        failures: int,
+        since: float,
+        heard: float,
+        elsewhere: bool = False,
     ) -> float:
         """Seconds until the next attempt, `failures` of the `attempts` being no refusals.
 
-        `since`: when the attempt before failed, or the first was sent; `heard`: when this server last answered. Raises
-        Unavailable, also for a wait that `max_wait` has no room for.
+        `since`: when the attempt before failed, or the first was sent; `heard`: when this server last answered;
+        `elsewhere`: what is no refusal can be asked of another server at once. Raises Unavailable, also for a wait that
+        `max_wait` has no room for.
         """
         now = time.monotonic()
         asked, left = failure.retry_after or 0.0, heard + self.max_wait - now
@@ -54,6 +61,8 @@ class Retries:
                     f"no answer after {attempts} attempts: {failure.cause}.",
                     "check the server; the same command continues",
                 )
+            if elsewhere:
+                return 0.0
             own = min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
         else:
             if left < 0:

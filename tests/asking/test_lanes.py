@@ -214,6 +214,32 @@ def test_a_server_that_lists_its_model_and_fails_costs_no_answer(journal: Journa
     assert fleet.members["b"].looks < 8 and fleet.members["b"].asked.total() < 100
 
 
+def test_a_server_that_says_how_long_it_is_away_is_left_at_once(
+    fleet: Several, journal: Journal, clock: Clock
+) -> None:
+    """For longer than --max-wait, too: the others are there."""
+    one = fleet.members["b"]
+
+    def away(text: str, attempt: int) -> Exception:
+        one.listed = Transient("b answers 503", 1e9)  # also when it is looked at
+        return one.listed
+
+    one.answer = away
+    told, began = list[str](), clock.now
+    chains = [chain(f"q{number}", 4) for number in range(30)]
+    found = run(chains, fleet, journal, Limits(workers=1), progress=Progress(tell=told.append))
+    assert not [result for result in found.values() if isinstance(result, Failure)]
+    assert told == ["b is down (b answers 503): until it is back, its questions go to the others."]
+    assert one.asked.total() == 1 and clock.now - began < 5
+
+
+def test_servers_that_are_all_away_are_waited_for(journal: Journal, clock: Clock) -> None:
+    away: Answer = lambda text, attempt: Transient("503", 7.0) if attempt == 1 else text.upper()  # noqa: E731
+    fleet, began = Several(clock, away, away), clock.now
+    assert len(run(singles(1), fleet, journal)) == 1
+    assert 7 <= clock.now - began < 8 and fleet.all_asked.total() == 3
+
+
 def test_a_server_that_fails_now_and_then_is_not_left(journal: Journal, clock: Clock) -> None:
     flaky: Answer = lambda text, attempt: (  # noqa: E731
         Transient("500") if crc32(text.encode()) % 40 == 0 and attempt == 1 else text.upper()
