@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from llmfair.asking.one_chat import chat_sampling
+from llmfair.asking.requests import chat_sampling
 from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.rag.making import make_rag_design

@@ -9,11 +9,13 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Probe, Side
@@ -137,12 +139,45 @@ Grading = Literal["match", "any"]
 """Which pairs of a stratum are asked about: those of equal grade, or any."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PairProbes:
-    """The pairs of one query and stratum, by number and draw; `passed_over` had two equal texts: nothing to choose."""
+    """What is asked of one query and stratum, by pair and draw: a million probes, each made when its turn comes.
 
-    probes: tuple[Probe, ...]
+    `pairs`: the number in the schedule of each pair, and where its protected and its unprotected item stand in the
+    list; shape (pairs, 3). All are asked `repeats` times, the first `twice` at least twice. `passed_over` had two equal
+    texts: nothing to choose.
+    """
+
+    candidates: Candidates
+    stratum: PairStratum
+    pairs: NDArray[np.int32]
+    repeats: int
+    twice: int
     passed_over: int
+
+    def __len__(self) -> int:
+        return len(self.pairs) * self.repeats + self.twice * (max(self.repeats, 2) - self.repeats)
+
+    def __iter__(self) -> Iterator[Probe]:
+        query, documents = self.candidates.query, self.candidates.documents
+        for place, (number, protected, unprotected) in enumerate(self.pairs.tolist()):
+            number = _shared(number)
+            shown = replace(self.candidates, documents=(documents[protected], documents[unprotected]))
+            for draw in range(max(self.repeats, 2) if place < self.twice else self.repeats):
+                yield Probe(
+                    probe_id=f"{query.query_id}/{self.stratum}/p{number}/d{draw}",
+                    candidates=shown,
+                    condition=self.stratum,
+                    variant="neutral",
+                    order=number,
+                    draw=draw,
+                )
+
+
+@cache
+def _shared(number: int) -> int:
+    """The very same object for equal numbers, of which every query has its own: they are kept with every answer."""
+    return number
 
 
 def pairwise_probes(
@@ -164,9 +199,9 @@ def pairwise_probes(
     """
     if pairs < 1 or repeats < 1 or not 0 <= noise_share <= 1:
         raise ValueError(f"{pairs} pairs, {repeats} repeats, noise share {noise_share}")
-    documents = {document.doc_id: document for document in candidates.documents}
-    texts = {doc_id: shown(document) for doc_id, document in documents.items()}
-    passed_over, chosen = 0, list[tuple[int, str, str]]()
+    texts = {document.doc_id: shown(document) for document in candidates.documents}
+    places = {doc_id: place for place, doc_id in enumerate(candidates.doc_ids)}
+    passed_over, chosen = 0, list[tuple[int, int, int]]()
     pools = pair_pools(candidates, attribute, stratum, seed)
     alike = by_grade(candidates, *pools).values() if grades == "match" else [pools]
     for number, (protected, unprotected) in enumerate(merged_schedule(alike)):
@@ -175,22 +210,11 @@ def pairwise_probes(
         if texts[protected] == texts[unprotected]:
             passed_over += 1
         else:
-            chosen.append((number, protected, unprotected))
+            chosen.append((number, places[protected], places[unprotected]))
     # Less a little: 0.1 · 70 is 7.000000000000001.
     twice = math.ceil(noise_share * len(chosen) - 1e-9)
-    probes = tuple(
-        Probe(
-            probe_id=f"{candidates.query.query_id}/{stratum}/p{number}/d{draw}",
-            candidates=replace(candidates, documents=(documents[protected], documents[unprotected])),
-            condition=stratum,
-            variant="neutral",
-            order=number,
-            draw=draw,
-        )
-        for place, (number, protected, unprotected) in enumerate(chosen)
-        for draw in range(max(repeats, 2) if place < twice else repeats)
-    )
-    return PairProbes(probes, passed_over)
+    found = np.array(chosen, np.int32).reshape(-1, 3)
+    return PairProbes(candidates, stratum, found, repeats, twice, passed_over)
 
 
 def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[str, str]]:

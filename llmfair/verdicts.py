@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import Literal
 
 from llmfair.records import Side
@@ -36,6 +39,14 @@ class PairOutcome(StrEnum):
     INVALID = "invalid"
 
 
+OUTCOMES = {
+    Cell.PP: PairOutcome.PROTECTED,
+    Cell.UU: PairOutcome.UNPROTECTED,
+    Cell.FF: PairOutcome.FLIPPED,
+    Cell.SS: PairOutcome.FLIPPED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PairAnswer:
     """One answer on a pair: the side whose item won, or the problem (`tie` or why it is unparseable).
@@ -52,6 +63,14 @@ class PairAnswer:
     @property
     def unparseable(self) -> bool:
         return self.problem not in (None, "tie")
+
+
+@lru_cache(maxsize=64)
+def pair_answer(
+    winner: Side | None, problem: str | None = None, margin: float | None = None, mass: float | None = None
+) -> PairAnswer:
+    """A PairAnswer, the very same for equal ones that follow each other closely: of words there are few."""
+    return PairAnswer(winner, problem, margin, mass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +91,25 @@ class PairVerdict:
 
     @property
     def cell(self) -> Cell:
-        answers = (self.first, self.second)
-        unparseable = sum(answer.unparseable for answer in answers)
-        if unparseable:
-            return Cell.M1 if unparseable == 1 else Cell.M2
-        if any(answer.problem == "tie" for answer in answers):
+        first, second = self.first, self.second
+        if first.unparseable or second.unparseable:
+            return Cell.M2 if first.unparseable and second.unparseable else Cell.M1
+        if first.problem or second.problem:
             return Cell.T
-        won_first, won_second = (answer.winner is Side.PROTECTED for answer in answers)
+        won_first, won_second = first.winner is Side.PROTECTED, second.winner is Side.PROTECTED
         if won_first == won_second:
             return Cell.PP if won_first else Cell.UU
         return Cell.FF if won_first else Cell.SS
 
     @property
     def outcome(self) -> PairOutcome:
-        known = {Cell.PP: PairOutcome.PROTECTED, Cell.UU: PairOutcome.UNPROTECTED}
-        flipped = PairOutcome.FLIPPED if self.cell in (Cell.FF, Cell.SS) else PairOutcome.INVALID
-        return known.get(self.cell, flipped)
+        return OUTCOMES.get(self.cell, PairOutcome.INVALID)
+
+
+def by_query(verdicts: Iterable[PairVerdict]) -> Iterator[tuple[str, list[PairVerdict]]]:
+    """The verdicts of each query, by pair and draw; queries in the order of their names."""
+    found: dict[str, list[PairVerdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(verdict.query_id, []).append(verdict)
+    for query_id in sorted(found):
+        yield query_id, sorted(found.pop(query_id), key=attrgetter("number", "draw"))

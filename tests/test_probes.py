@@ -155,7 +155,7 @@ def pairs_of(
 
 
 def asked_of(found: PairProbes) -> list[tuple[int, tuple[str, ...], int]]:
-    return [(probe.order, probe.candidates.doc_ids, probe.draw) for probe in found.probes]
+    return [(probe.order, probe.candidates.doc_ids, probe.draw) for probe in found]
 
 
 MIXED = candidates("q7", "fmfmfm-fmfmfm-", relevance=(1, 1, 2, 1, 1, 1, 1, 0, -1))
@@ -185,15 +185,15 @@ def test_ids_that_are_numbers_are_sorted_by_value() -> None:
 
 def test_a_probe_is_a_pair_of_either_side() -> None:
     found = pairs_of(MIXED, "irrelevant", pairs=4)
-    assert [probe.order for probe in found.probes] == [0, 1, 2, 3] and found.passed_over == 0
-    for probe in found.probes:
+    assert [probe.order for probe in found] == [0, 1, 2, 3] and len(found) == 4 and found.passed_over == 0
+    for probe in found:
         assert [GENDER.side(document) for document in probe.candidates.documents] == [
             Side.PROTECTED,
             Side.UNPROTECTED,
         ]
         assert (probe.condition, probe.variant, probe.draw) == ("irrelevant", "neutral", 0)
         assert probe.candidates.query == MIXED.query and probe.candidates.relevance == MIXED.relevance
-    assert found.probes[2].probe_id == "q7/irrelevant/p2/d0"
+    assert [*found][2].probe_id == "q7/irrelevant/p2/d0"
 
 
 @settings(deadline=None)
@@ -206,11 +206,11 @@ def test_nothing_else_moves_a_pair(sides: str, grades: list[int], seed: int, pai
     found = pairs_of(listed, pairs=pairs, seed=seed)
     assert asked_of(found) == asked_of(pairs_of(listed, pairs=60, seed=seed))[:pairs]
     backwards = Candidates(listed.query, listed.documents[::-1], listed.relevance)
-    assert pairs_of(backwards, pairs=pairs, seed=seed) == found
+    assert asked_of(pairs_of(backwards, pairs=pairs, seed=seed)) == asked_of(found)
     relevant = tuple(d for d in listed.documents if listed.relevance.get(d.doc_id, 0) >= 1)
     only = Candidates(listed.query, relevant, listed.relevance)
     assert asked_of(pairs_of(only, pairs=pairs, seed=seed)) == asked_of(found)
-    assert len(found.probes) == len({probe.probe_id for probe in found.probes})
+    assert len(found) == len({probe.probe_id for probe in found})
 
 
 @settings(deadline=None)
@@ -253,15 +253,14 @@ def test_equal_texts_are_passed_over_and_counted() -> None:
     )  # fmt: skip
     listed = Candidates(Query("q", "q"), documents, {})
     found = pairs_of(listed, "irrelevant", pairs=50)
-    assert found.passed_over == 1 and len(found.probes) == 5
-    assert ("2", "3") not in {probe.candidates.doc_ids for probe in found.probes}
+    assert found.passed_over == 1 and len(found) == 5
+    assert ("2", "3") not in {probe.candidates.doc_ids for probe in found}
     schedule = list(pair_schedule(*pair_pools(listed, GENDER, "irrelevant", 0)))
-    assert [schedule[probe.order] for probe in found.probes] == [
-        probe.candidates.doc_ids for probe in found.probes
-    ]
-    assert schedule.index(("2", "3")) not in [probe.order for probe in found.probes]
+    assert [schedule[probe.order] for probe in found] == [probe.candidates.doc_ids for probe in found]
+    assert schedule.index(("2", "3")) not in [probe.order for probe in found]
     nobody = candidates("q", "fff")
-    assert pairs_of(nobody) == pairs_of(nobody, "irrelevant") == PairProbes((), 0)
+    for none in pairs_of(nobody), pairs_of(nobody, "irrelevant"):
+        assert not none and [*none] == [] and none.passed_over == 0
 
 
 @pytest.mark.parametrize(
@@ -270,10 +269,11 @@ def test_equal_texts_are_passed_over_and_counted() -> None:
 )  # fmt: skip
 def test_noise_share_and_repeats(share: float, pairs: int, repeats: int, again: int) -> None:
     found = pairs_of(candidates("q", "f" * 9, "m" * 9), "irrelevant", pairs, noise=share, repeats=repeats)
-    draws = Counter(probe.draw for probe in found.probes)
+    draws = Counter(probe.draw for probe in found)
+    assert len(found) == draws.total()
     assert draws[0] == pairs and sum(draws.values()) - pairs == again
     if repeats == 1:
-        assert [probe.order for probe in found.probes if probe.draw] == list(range(again))
+        assert [probe.order for probe in found if probe.draw] == list(range(again))
         assert again == 0 or set(draws) == {0, 1}
         assert again == math.ceil(round(share * pairs, 9))
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from llmfair.asking.budgets import Budget
 from llmfair.asking.dispatch import Program, dispatch
-from llmfair.asking.journal import SHARED, Journal, request_key
+from llmfair.asking.journal import SHARED, Journal
 from llmfair.asking.ledger import Ledger, Sent
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.one_chat import chat_sampling
+from llmfair.asking.requests import Requests
 from llmfair.backends.base import B, BatchServer, NoBackend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
@@ -94,6 +94,7 @@ class _Asking(Generic[B]):
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.journal.path, self.server.key_of)
         self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
+        self.request = Requests(NoBackend(self.server.identity), self.sampling)
         self.failed: dict[str, LlmfairError] = {}
         self.collected: set[str] = set()
         self.budget = Budget(price_in=self.limits.price_in, price_out=self.limits.price_out)
@@ -131,7 +132,7 @@ class _Asking(Generic[B]):
         given, missing = dict[str, tuple[Request, Completion]](), list[Request]()
 
         def answer(chat: Chat) -> Completion:
-            request = self._request(chat, program.probe_id)
+            request = self.request(program.probe_id, chat)
             known = self.journal.get(request.key)
             if known is None and self.cache is not None:
                 known = self.cache.get(request.key)
@@ -146,10 +147,6 @@ class _Asking(Generic[B]):
         for request, known in given.values():
             self._file(request, known)
         return set(given), missing
-
-    def _request(self, chat: Chat, probe_id: str) -> Request:
-        sampling = chat_sampling(chat, self.sampling)
-        return Request(chat, sampling, request_key(self.server.identity, chat, sampling), probe_id)
 
     def _file(self, request: Request, known: Completion) -> None:
         """Files an answer that other runs were given as this run's own evidence."""

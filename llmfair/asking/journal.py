@@ -74,8 +74,10 @@ def request_keys(
 
 def _canonical(value: Any) -> bytes:
     """Sorted, by the standard library: what a key is made of may never change."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.encode("utf-8", "backslashreplace")
+    return _in_order(value).encode("utf-8", "backslashreplace")
+
+
+_in_order = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def _shape(expects: Expects) -> list[Any]:

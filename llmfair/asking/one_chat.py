@@ -9,27 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llmfair import rights
 from llmfair.asking.budgets import Budget, characters
-from llmfair.asking.journal import SHARED, Journal, request_keys
+from llmfair.asking.journal import SHARED, Journal
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
 from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.requests import Requests
 from llmfair.asking.retries import Retries
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.records import (
-    Chat,
-    Completion,
-    Expects,
-    Finish,
-    Labels,
-    Permutation,
-    Request,
-    Sampling,
-)
+from llmfair.records import Chat, Completion, Finish, Request, Sampling
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -60,7 +52,7 @@ class Asker:
         self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
         self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
-        self.shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
+        self.request = Requests(backend, self.sampling)
         self.asked: dict[str, asyncio.Future[Completion]] = {}
         self.noted = set[str]()
         self.answers = 0
@@ -109,15 +101,14 @@ class Asker:
 
     async def answer(self, probe_id: str, chat: Chat) -> Completion:
         """Looks the answer up in journal and cache, else asks; the same chat in flight twice is asked once."""
-        sampling, key_of = self._shape(chat)
-        key = key_of(chat)
+        request = self.request(probe_id, chat)
+        key = request.key
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
             self._note(key, known)
             return known
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
-        request = Request(chat, sampling, key, probe_id)
         if (cached := self._cached(request)) is not None:
             return cached
         if not self.opened:  # nothing was missing so far: a run that has all its answers loads no model
@@ -137,15 +128,6 @@ class Asker:
             raise
         finally:
             del self.asked[key]
-
-    def _shape(self, chat: Chat) -> tuple[Sampling, Callable[[Chat], str]]:
-        """`chat_sampling` and `request_keys`, made once for all chats of one shape and draw."""
-        shape = (chat.expects, chat.draw)
-        if (known := self.shapes.get(shape)) is None:
-            sampling = chat_sampling(chat, self.sampling)
-            key_of = request_keys(self.backend.identity, *shape, sampling, self.backend.reads_about)
-            known = self.shapes[shape] = sampling, key_of
-        return known
 
     def _cached(self, request: Request) -> Completion | None:
         """The answer other runs were given, filed as this run's own evidence first; it counts as no call."""
@@ -282,27 +264,6 @@ class Asker:
                     "--template-arg enable_thinking=false",
                 )
             )
-
-
-def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:
-    """The sampling of one chat: repeats must not share a seed, and `max_tokens` 0 goes by the answer's shape.
-
-    Room for an answer: 16 + 8 n tokens for a permutation of n, 16 for a label, 256 for text, and what the
-    model may spend on thinking beside it.
-    """
-    match chat.expects:
-        case Permutation(n, best):
-            room = 16 + 8 * (best or n)
-        case Labels():
-            room = 16
-        case _:
-            room = 256
-    return replace(
-        sampling,
-        seed=sampling.seed + chat.draw,
-        max_tokens=(sampling.max_tokens or room) + sampling.thinking_tokens,
-        thinking_tokens=0,
-    )
 
 
 def _used(completion: Completion, reserved: int) -> int:

@@ -44,18 +44,33 @@ class JudgedPairs:
     forced: bool = False
 
     @cached_property
-    def answers(self) -> NDArray[np.intp]:
+    def answers(self) -> NDArray[np.int8]:
         """Both answers of every verdict, protected item shown first, then second; shape (verdicts, 2).
 
         PROTECTED: the protected item won, UNPROTECTED: the other, TIE, or UNPARSEABLE.
         """
         found = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
-        return np.array(found, dtype=np.intp).reshape(-1, 2)
+        return np.array(found, dtype=np.int8).reshape(-1, 2)
 
-    @cached_property
+    @property
     def draws(self) -> NDArray[np.intp]:
         """Which time each verdict's pair was asked, from 0; shape (verdicts,)."""
         return np.array([verdict.draw for verdict in self.verdicts], dtype=np.intp)
+
+    def counts(self, things: NDArray[np.int8]) -> NDArray[np.int8]:
+        """What each verdict adds to C things, nothing where it does not count; shape (verdicts, C).
+
+        The very same array for every measure that counts the same things.
+        """
+        made, which = self._counts, things.tobytes()
+        if which not in made:
+            first, second = self.answers.T
+            made[which] = things[first, second] * (self.draws < self.repeats)[:, None]
+        return made[which]
+
+    @cached_property
+    def _counts(self) -> dict[bytes, NDArray[np.int8]]:
+        return {}
 
 
 def _answer(answer: PairAnswer) -> int:
@@ -167,12 +182,9 @@ INVALID_RATE = _share(KINDS, (0, 0, 0, 0, 0, 1))
 
 def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
     """The query's pairs as this formula counts them; draws from `pairs.repeats` on do not count."""
-    first, second = pairs.answers.T
-    counting = pairs.draws < pairs.repeats
-    counts = formula.things[first, second] * counting[:, None]
-    cells = CELLS[first, second][counting].sum(axis=0)
+    cells = pairs.counts(CELLS).sum(axis=0)
     consistent, readable = int(cells[:2].sum()), int(cells.sum())
-    return Tally(formula, pairs.verdicts, counts, readable, consistent, pairs.repeats)
+    return Tally(formula, pairs.verdicts, pairs.counts(formula.things), readable, consistent, pairs.repeats)
 
 
 _OF_PAIRS: dict[str, Any] = {"reads": JudgedPairs, "cutoff": "none"}

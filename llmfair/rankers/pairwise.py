@@ -18,7 +18,7 @@ from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.scores import SCORED
 from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Scores, Side
 from llmfair.steps import Steps
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict, pair_answer
 
 AnswerKind = Literal["text", "margin"]
 PairForm = Literal[Form, "scores"]
@@ -134,7 +134,7 @@ def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> 
 
 def _answer(chat: Chat, choice: Choice) -> PairAnswer:
     winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
-    return PairAnswer(winner, choice.problem, choice.margin, choice.mass)
+    return pair_answer(winner, choice.problem, choice.margin, choice.mass)
 
 
 def _refuse_unparseable(probe: Probe, choices: Sequence[Choice]) -> None:

@@ -54,22 +54,27 @@ def clustered_variance(scores: Floats, clusters: Codes) -> Variance:
     if clusters.ndim != 2 or not scores.size or clusters.shape[1:] != scores.shape:
         raise ValueError(f"scores of shape {scores.shape} in clusters of shape {clusters.shape}")
     ways = range(len(clusters))
-    crossed: dict[tuple[int, ...], Codes] = {(way,): clusters[way] for way in ways}
+    of_ways: dict[tuple[int, ...], Codes] = {(way,): clusters[way] for way in ways}
     components: dict[tuple[int, ...], float] = {}
     numbers: list[int] = []
     for size in range(1, len(clusters) + 1):
         for chosen in combinations(ways, size):
             if size > 1:
-                crossed[chosen] = _crossed(crossed[chosen[:-1]], clusters[chosen[-1]])
-            components[chosen] = float(np.sum(np.bincount(crossed[chosen], scores) ** 2))
+                of_ways[chosen] = crossed(of_ways[chosen[:-1]], clusters[chosen[-1]])
+            components[chosen] = float(np.sum(np.bincount(of_ways[chosen], scores) ** 2))
             if size == 1:
-                number = int(np.count_nonzero(np.bincount(crossed[chosen])))
+                number = count(of_ways[chosen])
                 components[chosen] *= number / max(number - 1, 1)
                 numbers.append(number)
     return Variance(components, tuple(numbers))
 
 
-def _crossed(one: Codes, other: Codes) -> Codes:
+def count(codes: Codes) -> int:
+    """How many clusters there are."""
+    return int(np.count_nonzero(np.bincount(codes)))
+
+
+def crossed(one: Codes, other: Codes) -> Codes:
     """Codes of the clusters that agree in both, shape (n,), with few gaps."""
     codes = one * (int(other.max()) + 1) + other
     if codes.max() < DENSE * len(codes):

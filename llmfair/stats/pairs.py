@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.clusters import Codes, Floats, Variance, clustered_variance
+from llmfair.stats.clusters import Codes, Floats, Variance, clustered_variance, count, crossed
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
@@ -95,10 +95,7 @@ class PairContributions:
     def items_recur(self) -> bool:
         """Whether an item stands in pairs of several queries."""
         query = self.clusters[0]
-        return any(
-            len(np.unique(items)) < len(np.unique(np.stack([query, items]), axis=1)[0])
-            for items in self.clusters[1:]
-        )
+        return any(count(items) < count(crossed(query, items)) for items in self.clusters[1:])
 
 
 def gradient(figure: Figure, cells: Floats) -> Floats:

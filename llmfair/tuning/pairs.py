@@ -63,7 +63,7 @@ def stratum_pairs(
         return _mixed(candidates, attribute, most // len(COMBINATIONS), seed, shown)
     made = []
     found = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
-    for probe in found.probes:
+    for probe in found:
         protected, unprotected = probe.candidates.documents
         name = f"{candidates.query.query_id}/{stratum}/{probe.order}"
         made.append(TrainingPair(name, candidates.query, stratum, protected, unprotected))

@@ -14,7 +14,8 @@ import pytest
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.one_chat import Asker, chat_sampling
+from llmfair.asking.one_chat import Asker
+from llmfair.asking.requests import chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.errors import Rejected, UsageError

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.comparing.compare import compare
-from llmfair.audits.pairwise.verdict_files import read_verdicts, verdicts_text
+from llmfair.audits.pairwise.verdict_files import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.records import Side
@@ -178,7 +178,7 @@ def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
         ),
     ]
     path = tmp_path / "verdicts.csv"
-    path.write_text(verdicts_text(verdicts), "utf-8")
+    path.write_text("".join(verdicts_lines({"irrelevant": verdicts})), "utf-8")
     assert read_verdicts(path) == verdicts
     path.write_text(path.read_text("utf-8").replace("irrelevant", "odd", 1), "utf-8")
     with pytest.raises(UsageError, match=r"verdicts\.csv:2: is not a verdict"):

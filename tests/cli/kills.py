@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.journal_lines import read_rows
-from llmfair.asking.one_chat import chat_sampling
+from llmfair.asking.requests import chat_sampling
 from llmfair.backends.chat_completions import encode_body
 from llmfair.rankers.questions import Question
 from llmfair.records import Chat, Expects, Labels, Message, Sampling, Text

@@ -68,7 +68,7 @@ def test_a_share_that_leaves_nothing(share: float) -> None:
 def test_pairs_are_those_of_the_audit() -> None:
     candidates = listed("q")
     for stratum in ("relevant", "irrelevant"):
-        probes = pairwise_probes(candidates, GENDER, stratum, 30, 5, shown).probes
+        probes = pairwise_probes(candidates, GENDER, stratum, 30, 5, shown)
         pairs = stratum_pairs(candidates, GENDER, stratum, 30, 5, shown)
         assert [(pair.a, pair.b) for pair in pairs] == [probe.candidates.documents for probe in probes]
 

@@ -34,8 +34,8 @@ def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContribut
         return None
     every = np.concatenate(kept)
     clusters = _clusters(_TheVery(tuple(tally.verdicts for tally in tallies)))
-    counts = np.concatenate([tally.counts for tally in tallies]).astype(np.float64)
-    return PairContributions(counts[every], clusters[:, every], weights, tallies[0].repeats)
+    counts = np.concatenate([tally.counts for tally in tallies])[every].astype(np.float64)
+    return PairContributions(counts, clusters[:, every], weights, tallies[0].repeats)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

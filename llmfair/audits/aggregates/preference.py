@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -60,7 +61,7 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
     to 1 than those of items in equal slots.
     """
     compared = _compared(values)
-    fit = preference_fit([_of(one) for one in compared], _window(compared))
+    fit = _fit(compared)
     if fit is not None:
         tied = float(np.mean([one.tied / one.count.sum() for one in compared if one.count.sum()]))
         return Preference(fit.odds(level), fit.comparisons, fit.null_scores, tied=tied)
@@ -93,6 +94,12 @@ def _without_slots(compared: Sequence[QueryComparisons], count: int, level: floa
     return Preference(told, count, fit.null_scores, bound, decided)
 
 
+@lru_cache(maxsize=16)
+def _fit(compared: tuple[QueryComparisons, ...]) -> Fit | None:
+    """The fit of these very comparisons, which tables, conclusions and contrasts all ask for."""
+    return preference_fit([_of(one) for one in compared], _window(compared))
+
+
 def _fit_without_slots(compared: Sequence[QueryComparisons]) -> Fit | None:
     return preference_fit([_of(replace(one, slots=None)) for one in compared])
 
@@ -109,7 +116,7 @@ def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None
     compared = _compared(values)
     if _window(compared) < 2:
         return None
-    fit = preference_fit([_of(one) for one in compared], _window(compared))
+    fit = _fit(compared)
     if fit is not None:
         return fit.slot_odds(inference.level)
     found = preference(values, inference.level)
@@ -124,7 +131,7 @@ def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
     """
     known = {query_id: value for query_id, value in values.items() if isinstance(value, QueryComparisons)}
     compared = _compared(known.values())
-    fit = preference_fit([_of(one) for one in compared], _window(compared)) or _fit_without_slots(compared)
+    fit = _fit(compared) or _fit_without_slots(compared)
     if fit is None or fit.queries != len(known):
         return {}
     parts = fit.log_odds + (fit.queries - 1) * fit.changes[:, 0]
@@ -151,7 +158,7 @@ def preference_change(
     fits: list[Fit] = []
     for values in (one, other):
         compared = _compared(values[query_id] for query_id in shared)
-        fit = preference_fit([_of(each) for each in compared], _window(compared))
+        fit = _fit(compared)
         if fit is None or fit.queries != len(shared):
             return None
         fits.append(fit)
@@ -161,8 +168,8 @@ def preference_change(
     return estimate, change + (len(shared) - 1) * moved
 
 
-def _compared(values: Iterable[Value]) -> list[QueryComparisons]:
-    return [value for value in values if isinstance(value, QueryComparisons)]
+def _compared(values: Iterable[Value]) -> tuple[QueryComparisons, ...]:
+    return tuple(value for value in values if isinstance(value, QueryComparisons))
 
 
 def _of(value: QueryComparisons) -> Comparisons:

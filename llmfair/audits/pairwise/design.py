@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -51,18 +51,18 @@ class PairwiseDesign(Design[PairVerdict]):
     @property
     def assessable(self) -> int:
         """Queries with pairs, of the stratum for which most have some."""
-        return max(sum(bool(one.probes) for one in of_it.values()) for of_it in self.pairs.values())
+        return max(sum(bool(one) for one in of_it.values()) for of_it in self.pairs.values())
 
     def probes(self) -> Iterator[Probe]:
         """Every probe; queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
         shuffled = np.random.default_rng(self.settings.seed).permutation(len(self.queries))
         for stratum in self.strata:
             for index in shuffled:
-                yield from self.pairs[stratum][self.queries[index].query_id].probes
+                yield from self.pairs[stratum][self.queries[index].query_id]
 
     def in_rounds(self, stratum: PairStratum) -> list[Probe]:
         """The schedule of a sequential audit: one pair a query in every round, queries in fresh random order."""
-        by_query = [self.pairs[stratum][query.query_id].probes for query in self.queries]
+        by_query = [[*self.pairs[stratum][query.query_id]] for query in self.queries]
         rng = np.random.default_rng([self.settings.seed, PAIR_STREAM + get_args(PairStratum).index(stratum)])
         schedule = [by_query[query][pair] for query, pair in rounds([len(p) for p in by_query], rng)]
         return schedule[: self.settings.max_pairs]
@@ -70,7 +70,7 @@ class PairwiseDesign(Design[PairVerdict]):
     @cached_property
     def calls(self) -> int:
         """Requests planned: two a probe; under --sequential at most so many."""
-        return 2 * sum(len(self._asked(stratum)) for stratum in self.strata)
+        return 2 * sum(map(self._count, self.strata))
 
     def programs(self) -> Iterator[Program]:
         """One program per probe; under --sequential none past the pair at which its stratum was settled."""
@@ -120,15 +120,15 @@ class PairwiseDesign(Design[PairVerdict]):
             sequential=settings.sequential,
             max_pairs=settings.max_pairs if settings.sequential else None,
             prompt_sha256=self.prompt.sha256,
-            probes={stratum: len(self._asked(stratum)) for stratum in self.strata},
+            probes={stratum: self._count(stratum) for stratum in self.strata},
             pairs_asked={
-                stratum: len(
-                    {(probe.candidates.query.query_id, probe.order) for probe in self._asked(stratum)}
-                )
+                stratum: self._count(stratum)
+                if settings.sequential
+                else sum(len(one.pairs) for one in self.pairs[stratum].values())
                 for stratum in self.strata
             },
             without_pairs={
-                stratum: sorted(q for q, one in of_it.items() if not one.probes)
+                stratum: sorted(q for q, one in of_it.items() if not one)
                 for stratum, of_it in self.pairs.items()
             },
             fewer_pairs={stratum: self._fewer(of_it) for stratum, of_it in self.pairs.items()},
@@ -142,11 +142,16 @@ class PairwiseDesign(Design[PairVerdict]):
             seed=settings.seed,
         )
 
-    def _asked(self, stratum: PairStratum) -> Sequence[Probe]:
-        """The probes of a stratum; under --sequential at most these."""
+    def _asked(self, stratum: PairStratum) -> Iterable[Probe]:
+        """The probes of a stratum; under --sequential at most these, each pair once."""
         if self.settings.sequential:
             return self.in_rounds(stratum)
-        return [probe for one in self.pairs[stratum].values() for probe in one.probes]
+        return chain.from_iterable(self.pairs[stratum].values())
+
+    def _count(self, stratum: PairStratum) -> int:
+        """How many they are."""
+        planned = sum(map(len, self.pairs[stratum].values()))
+        return min(planned, self.settings.max_pairs) if self.settings.sequential else planned
 
     @cached_property
     def _graded(self) -> list[PairStratum]:
@@ -161,14 +166,17 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def _grades(self, stratum: PairStratum) -> PairGrades:
         grades = {*chain(*self._grades_of(stratum))}
-        by_query: dict[str, dict[int, int]] = {}
+        by_query: dict[str, list[int]] = {}
         for probe in self._asked(stratum):
-            ours, theirs = (probe.candidates.relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids)
-            by_query.setdefault(probe.candidates.query.query_id, {})[probe.order] = ours - theirs
-        difference = fmean(fmean(of_it.values()) for of_it in by_query.values()) if by_query else None
+            if not probe.draw:
+                ours, theirs = (
+                    probe.candidates.relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids
+                )
+                by_query.setdefault(probe.candidates.query.query_id, []).append(ours - theirs)
+        difference = fmean(map(fmean, by_query.values())) if by_query else None
         return PairGrades(min(grades), max(grades), self.settings.grades == "match", difference)
 
     def _fewer(self, by_query: Mapping[str, PairProbes]) -> int:
         """How many queries have some pairs, but fewer than asked."""
-        counts = [len({probe.order for probe in one.probes}) for one in by_query.values()]
+        counts = [len(one.pairs) for one in by_query.values()]
         return sum(0 < count < self.settings.pairs for count in counts)

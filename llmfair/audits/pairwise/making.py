@@ -58,7 +58,7 @@ class PairwiseAudit(PairwiseDesign):
                 if probe.probe_id in results:
                     one.note(probe, results[probe.probe_id])
         probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
-        verdicts = [results[probe.probe_id] for probe in probes if probe.probe_id in results]
+        verdicts = (results[probe.probe_id] for probe in probes if probe.probe_id in results)
         return outcome_of(self, run, verdicts, failures, stopped)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
@@ -23,7 +23,7 @@ from llmfair.audits.pairwise.results import (
     PairwiseResults,
 )
 from llmfair.audits.pairwise.seen import judged_of
-from llmfair.audits.pairwise.verdict_files import verdicts_text
+from llmfair.audits.pairwise.verdict_files import verdicts_lines
 from llmfair.audits.readable import as_readable
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
@@ -46,15 +46,15 @@ HEADLINE = "AdjustedOdds"
 def outcome_of(
     design: PairwiseDesign,
     run: str,
-    verdicts: Sequence[PairVerdict],
+    verdicts: Iterable[PairVerdict],
     failures: Sequence[Failure],
     stopping: Mapping[PairStratum, Stopping[PairVerdict]],
 ) -> Outcome:
     """Measures the pairs that have a verdict."""
     settings = design.settings
-    by_stratum: dict[str, list[PairVerdict]] = {
-        stratum: [v for v in verdicts if v.stratum == stratum] for stratum in design.strata
-    }
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in design.strata}
+    for verdict in verdicts:
+        by_stratum[verdict.stratum].append(verdict)
     decided = {stratum: one.process.decision for stratum, one in stopping.items()} if stopping else None
     measured = measure_verdicts(
         design.measures,
@@ -69,7 +69,7 @@ def outcome_of(
         ),
     )
     planned: dict[str, int] = {
-        stratum: sum(len(p.probes) for p in design.pairs[stratum].values()) for stratum in design.strata
+        stratum: sum(map(len, design.pairs[stratum].values())) for stratum in design.strata
     }
     asked = {str(stratum): len(one.counted()) for stratum, one in stopping.items()} or planned
     ended: dict[str, ProbeCounts] = {
@@ -89,12 +89,13 @@ def outcome_of(
         findings=measured.findings,
         family=Family(measured.family, None),
     )
-    documents, queries = design.dataset.documents, {verdict.query_id for verdict in verdicts}
-    shown = {doc_id for verdict in verdicts for doc_id in (verdict.protected, verdict.unprotected)}
+    documents, all_of = design.dataset.documents, by_stratum.values()
+    queries = {verdict.query_id for of_it in all_of for verdict in of_it}
+    shown = {doc_id for of_it in all_of for v in of_it for doc_id in (v.protected, v.unprotected)}
     return design.laid_out(
         results,
         measured.rows,
-        {"verdicts.csv": verdicts_text(verdicts)},
+        {"verdicts.csv": verdicts_lines(by_stratum)},
         failures,
         queries=(query for query in design.queries if query.query_id in queries),
         documents=(documents[doc_id] for doc_id in shown),
@@ -238,11 +239,13 @@ def _worst_case(verdicts: Sequence[PairVerdict]) -> tuple[float, float] | None:
 
 def _by_order(verdicts: Sequence[PairVerdict], level: float) -> ByOrder:
     """Unparseable answers with the protected item first and second, and the difference over queries."""
-    by_query: dict[str, list[tuple[bool, bool]]] = {}
+    by_query: dict[str, list[int]] = {}
     for verdict in verdicts:
-        both = verdict.first.unparseable, verdict.second.unparseable
-        by_query.setdefault(verdict.query_id, []).append(both)
-    rates = np.array([np.mean(of_it, axis=0) for of_it in by_query.values()]).reshape(-1, 2)
+        counts = by_query.setdefault(verdict.query_id, [0, 0, 0])
+        counts[0] += verdict.first.unparseable
+        counts[1] += verdict.second.unparseable
+        counts[2] += 1
+    rates = np.array([(first / n, second / n) for first, second, n in by_query.values()]).reshape(-1, 2)
     if not len(rates):
         return ByOrder()
     change = mean(rates[:, 0] - rates[:, 1], level)

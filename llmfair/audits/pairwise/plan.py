@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil, exp, log, sqrt
 from statistics import harmonic_mean
 from typing import Any
@@ -90,14 +91,14 @@ def plan_of(design: PairwiseDesign, models: int) -> dict[str, Any]:
 
 def _pairs(probes: Iterable[PairProbes]) -> list[int]:
     """How many pairs each of these queries has; none are left out."""
-    return [len({probe.order for probe in one.probes}) for one in probes if one.probes]
+    return [len(one.pairs) for one in probes if one]
 
 
 def tokens_of(design: PairwiseDesign) -> tuple[int, int]:
     """About how many tokens all prompts and all answers have, for one model."""
     prompts, calls = 0.0, 0
     for probes in _groups(design):
-        chats = [chat for probe in probes[:MEASURED] for chat in design.ranker.chats(probe)]
+        chats = [chat for probe in islice(probes, MEASURED) for chat in design.ranker.chats(probe)]
         characters = sum(len(message.content) for chat in chats for message in chat.messages)
         prompts += 2 * len(probes) * characters / max(len(chats), 1)
         calls += 2 * len(probes)
@@ -105,10 +106,10 @@ def tokens_of(design: PairwiseDesign) -> tuple[int, int]:
     return round(prompts / CHARACTERS_PER_TOKEN), calls * answer
 
 
-def _groups(design: PairwiseDesign) -> list[Sequence[Probe]]:
+def _groups(design: PairwiseDesign) -> Sequence[Collection[Probe] | PairProbes]:
     """The probes in groups of equal prompts but for the items: all of a query and stratum, or a stratum's schedule."""
     if not design.settings.sequential:
-        return [one.probes for of_it in design.pairs.values() for one in of_it.values()]
+        return [one for of_it in design.pairs.values() for one in of_it.values()]
     groups: dict[tuple[str, str], list[Probe]] = {}
     for stratum in design.strata:
         for probe in design.in_rounds(stratum):
@@ -154,9 +155,7 @@ def findable_of(
     known = replace(unknown, error=sd / sqrt(queries), queries_needed=needed)
     if queries < FEWEST_TESTED:
         return replace(known, reason="too_few_queries")
-    available = [
-        _available(design, stratum, query) for query in design.queries if by_query[query.query_id].probes
-    ]
+    available = [_available(design, stratum, query) for query in design.queries if by_query[query.query_id]]
     all_pairs = harmonic_mean(available)
     return replace(
         known,
@@ -203,6 +202,6 @@ def _items_recur(by_query: Mapping[str, PairProbes]) -> bool:
     items = [
         doc_id
         for one in by_query.values()
-        for doc_id in {doc_id for probe in one.probes for doc_id in probe.candidates.doc_ids}
+        for doc_id in {doc_id for probe in one for doc_id in probe.candidates.doc_ids}
     ]
     return len(set(items)) < len(items)

@@ -10,7 +10,7 @@ from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
 from llmfair.records import Conclusion
 from llmfair.stats.pairs import Weights
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, look_level
-from llmfair.verdicts import Cell, PairVerdict
+from llmfair.verdicts import Cell, PairVerdict, by_query
 
 GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
 
@@ -22,12 +22,8 @@ def share(verdict: PairVerdict) -> float:
 
 def judged_of(verdicts: Sequence[PairVerdict], repeats: int, forced: bool = False) -> Iterator[JudgedPairs]:
     """The queries of these verdicts, as measures see them."""
-    by_query: dict[str, list[PairVerdict]] = {}
-    for verdict in verdicts:
-        by_query.setdefault(verdict.query_id, []).append(verdict)
-    for query_id, of_it in sorted(by_query.items()):
-        ordered = sorted(of_it, key=lambda verdict: (verdict.number, verdict.draw))
-        yield JudgedPairs(query_id, tuple(ordered), repeats, forced)
+    for query_id, of_it in by_query(verdicts):
+        yield JudgedPairs(query_id, tuple(of_it), repeats, forced)
 
 
 def seen(

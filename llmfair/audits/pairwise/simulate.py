@@ -47,9 +47,9 @@ def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
     """The pairs of the design that count, of the queries that have any."""
     repeats = design.settings.repeats
     return {
-        query_id: tuple(_unanswered(probe, stratum) for probe in one.probes if probe.draw < repeats)
+        query_id: tuple(_unanswered(probe, stratum) for probe in one if probe.draw < repeats)
         for query_id, one in design.pairs[stratum].items()
-        if one.probes
+        if one
     }
 
 

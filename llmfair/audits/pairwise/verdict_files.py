@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
 from llmfair.csvfiles import number, read_csv
 from llmfair.records import Side
-from llmfair.rundir import csv_text
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
+from llmfair.rundir import csv_lines
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict, by_query
 
 COLUMNS = (
     "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
@@ -17,18 +17,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def verdicts_text(verdicts: Sequence[PairVerdict]) -> str:
-    """The file's text: both answers on every pair, by stratum, query, pair and draw."""
-    ordered = sorted(verdicts, key=lambda v: (v.stratum, v.query_id, v.number, v.draw))
-    rows = [
+def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[str]:
+    """The file's lines: both answers on every pair, by stratum, query, pair and draw."""
+    ordered = (
+        v for _, verdicts in sorted(by_stratum.items()) for _, of_it in by_query(verdicts) for v in of_it
+    )
+    rows = (
         [
             v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
             v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
             v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
         ]
         for v in ordered
-    ]  # fmt: skip
-    return csv_text(COLUMNS, rows)
+    )  # fmt: skip
+    return csv_lines(COLUMNS, rows)
 
 
 def read_verdicts(path: Path) -> list[PairVerdict]:

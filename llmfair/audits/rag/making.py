@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair import inputs
-from llmfair.asking.one_chat import chat_sampling
+from llmfair.asking.requests import chat_sampling
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries

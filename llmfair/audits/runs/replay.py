@@ -12,9 +12,8 @@ from typing import Any
 from llmfair import former
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
-from llmfair.asking.journal import request_key
 from llmfair.asking.journal_lines import KeptAnswers
-from llmfair.asking.one_chat import chat_sampling
+from llmfair.asking.requests import Requests
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.lists import earlier_lists_identity
@@ -71,10 +70,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     asked += [NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()]
     found, answers = _Followed(), 0
     for part, backend in zip(_parts(design, run), asked, strict=True):
-        with _answers(part.journal) as journal:
-            answers += len(journal) if journal else 0
-            look = journal.get if journal else _nothing
-            _follow(found, part.programs({**found.results}), backend, settings, look)
+        answers += _follow_journal(found, part, backend, settings)
     if found.missing:
         probes = found.missing + len(found.results) + len(found.failures)
         raise Incomplete(
@@ -101,6 +97,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
         where = elsewhere(manifest.versions)
         notes = [f"compared to {DIGITS} digits, as made {where}: {', '.join(rounded)}"]
     return {"answers": answers, "problems": problems, "notes": notes}
+
+
+def _follow_journal(found: _Followed, part: _Part, backend: Backend, settings: AuditSettings) -> int:
+    """Follows a stage by its journal, whose answers are counted; of where they stand nothing is kept after it."""
+    with _answers(part.journal) as journal:
+        look = _nothing if journal is None else journal.get
+        _follow(found, part.programs({**found.results}), backend, settings, look)
+        return 0 if journal is None else len(journal)
 
 
 def _otherwise(run: RunDir, design: Design[Any]) -> str:
@@ -253,11 +257,10 @@ def _follow(
     found: _Followed, programs: Iterable[Program], backend: Backend, settings: AuditSettings, look: Look
 ) -> None:
     """Programs as far as `look` knows the answer of a request by its key, added to what was `found`."""
-    sampling = sampling_of(settings)
+    request = Requests(backend, sampling_of(settings))
 
     def answer(chat: Chat) -> Completion:
-        key = request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
-        known = look(key)
+        known = look(request("", chat).key)
         if known is None:
             raise Unanswered
         return known
