@@ -39,12 +39,18 @@ class Process:
 
     mockllm: Path | None
     port: int = 0
+    slots: int = SLOTS
+    latency: float = LATENCY
+
+    @property
+    def model(self) -> str:
+        return "mock-1" if self.mockllm else "loopback"
 
     def start(self) -> None:
-        common = ["--slots", str(SLOTS), "--port", str(self.port)]
-        command = ["benchmarks.loopback", "--latency", str(LATENCY), *common]
+        common = ["--slots", str(self.slots), "--port", str(self.port)]
+        command = ["benchmarks.loopback", "--latency", str(self.latency), *common]
         if self.mockllm is not None:
-            command = ["mockllm", "--latency-ms", str(1000 * LATENCY), "--policy", "shuffle", *common]
+            command = ["mockllm", "--latency-ms", str(1000 * self.latency), "--policy", "shuffle", *common]
         self.process = subprocess.Popen(
             [sys.executable, "-m", *command], cwd=self.mockllm, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True,
@@ -80,9 +86,10 @@ def run(name: str, mockllm: Path | None, killed: bool = False, returns: bool = T
 
     shape, progress, away = SHAPE, Progress(), [0.0, 0.0, 0.0]  # killed, up again, answers in flight then
     with three(mockllm) as servers, tempfile.TemporaryDirectory() as folder:
-        model = "mock-1" if mockllm else "loopback"
         urls = [f"http://127.0.0.1:{server.port}/v1" for server in servers]
-        backend = Fleet([OpenAI(model, BackendOptions(base_url=url, server_name=name)) for url in urls])
+        backend = Fleet(
+            [OpenAI(servers[0].model, BackendOptions(base_url=url, server_name=name)) for url in urls]
+        )
         journal = Journal(Path(folder) / "journal.jsonl", "benchmark", backend.identity)
         asked = list(programs(shape))
 

@@ -16,7 +16,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -33,8 +33,9 @@ MOST_DEATHS = 3
 AHEAD = 4
 """Questions that a query's own process may hold above the average before others take its next ones."""
 CLOSE_SECONDS, CONNECT_SECONDS = 3.0, 5.0
-
-LOGS = "its own words are in /tmp/ray/session_latest/logs of its node; the same command continues"
+START_SECONDS = 300.0
+"""Until a process has a place in the cluster, which may be full."""
+LOGS = "Ray's logs on its node say why; the same command continues"
 
 Numbered = tuple[int, Completion | Exception]
 
@@ -157,6 +158,7 @@ class OnRay:
         self._receiving: list[asyncio.Task[None]] = []
         self._numbers = itertools.count()
         self._lost: Counter[str] = Counter()
+        self._alone = asyncio.Lock()
 
     def ready(self) -> None:
         """Whether Ray is installed. Raises MissingExtra."""
@@ -181,8 +183,10 @@ class OnRay:
 
     async def complete(self, request: Request) -> Completion:
         """One attempt by one of the processes. Raises what a backend does; Transient where the process died."""
-        process = await self._process_of(request)
-        answer = await process.put(next(self._numbers), request)
+        # of those that lost two, one at a time: the one at fault is told from those beside it
+        async with self._alone if self._lost[request.key] > 1 else nullcontext():
+            process = await self._process_of(request)
+            answer = await process.put(next(self._numbers), request)
         if isinstance(answer, Completion):
             return answer
         if isinstance(answer, Died):
@@ -216,13 +220,21 @@ class OnRay:
     async def _start(self, process: _Process) -> Mapping[str, Any]:
         """Starts a process and what answers in it; the backend's facts. Raises what the backend does."""
         ray = _ray()
-        remote = ray.remote(Answering).options(num_gpus=self._gpus, scheduling_strategy="SPREAD")
+        # else each would hold a core for good, and those beyond the cores would wait for ever
+        remote = ray.remote(Answering).options(num_gpus=self._gpus, num_cpus=0, scheduling_strategy="SPREAD")
         process.actor = remote.remote(self._prefix, self._name, self._options, str(Path.cwd()))
         try:
+            await asyncio.wait_for(process.actor.__ray_ready__.remote(), START_SECONDS)
             facts: Mapping[str, Any] | LlmfairError = await process.actor.open.remote()
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
             raise BackendError(f"no process of the Ray cluster starts: {line_of(cause)}.", LOGS) from None
+        except TimeoutError:
+            ray.kill(process.actor)
+            raise BackendError(
+                f"a process of the Ray cluster has had no place for {START_SECONDS:.0f} s.",
+                "ray status says what is taken; fewer --ray-workers, or more nodes",
+            ) from None
         if isinstance(facts, LlmfairError):
             raise facts
         process.standing = True
@@ -257,6 +269,8 @@ class OnRay:
 
 def _ray() -> Any:
     """The library. Raises MissingExtra."""
+    # else it tells of deaths on stdout, where the result stands
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     try:
         import ray
         import ray.exceptions

@@ -22,7 +22,7 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import backend_of
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
-from llmfair.backends.on_ray import AHEAD, OnRay
+from llmfair.backends.on_ray import AHEAD, MOST_DEATHS, OnRay
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.records import Chat, Message, Request, Sampling, Text
 from tests import models
@@ -106,16 +106,16 @@ def command(runs: Path, *flags: str) -> list[str]:
     ]
 
 
-def environment(home: Path) -> Mapping[str, str]:
+def environment(home: Path, more: Mapping[str, str] = {}) -> Mapping[str, str]:
     """Ray writes a token into the home folder."""
     home.mkdir(exist_ok=True)
-    return {**os.environ, "HOME": str(home), "OPENAI_API_KEY": "none"}
+    return {**os.environ, "HOME": str(home), "OPENAI_API_KEY": "none", **more}
 
 
-def audit(home: Path, runs: Path, *flags: str, code: int = 0) -> Path:
+def audit(home: Path, runs: Path, *flags: str, code: int = 0, more: Mapping[str, str] = {}) -> Path:
     found = subprocess.run(
-        command(runs, *flags), env=environment(home), capture_output=True, text=True, timeout=300, check=False
-    )
+        command(runs, *flags), env=environment(home, more), capture_output=True, text=True, timeout=300, check=False
+    )  # fmt: skip
     assert found.returncode == code, found.stdout + found.stderr
     (folder,) = (path for path in runs.iterdir() if path.is_dir())
     return folder
@@ -127,9 +127,14 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in found.items() if name not in OWN}
 
 
-def answers(folder: Path) -> dict[str, str]:
+def answered(folder: Path) -> list[tuple[str, str]]:
+    """Key and text of every answer, failures left out."""
     rows = map(json.loads, (folder / "journal.jsonl").read_text().splitlines()[1:])
-    return {row["key"]: row["text"] for row in rows if "key" in row}
+    return [(row["key"], row["text"]) for row in rows if "key" in row]
+
+
+def answers(folder: Path) -> dict[str, str]:
+    return dict(answered(folder))
 
 
 @needs_ray
@@ -191,6 +196,138 @@ def test_a_process_that_is_killed_loses_no_answer(tmp_path: Path) -> None:
         assert lines(runs) == planned, "no question is answered twice"
         again = len(server.requests) - 2 * planned
         assert 0 <= again <= 8, "only what the process held is asked again"
+
+
+MORTAL = """
+import os, sys, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+if "default_worker" in sys.argv[0]:  # a process of Ray
+    (HERE / f"start-{os.getpid()}").touch()
+    if len([*HERE.glob("start-*")]) > int(os.environ["LIVE"]):
+        os._exit(1)
+
+def rank(query, documents):
+    if query == os.environ.get("FATAL"):
+        os._exit(1)
+    time.sleep(0.5)
+    with (HERE / "asked").open("a") as asked:
+        asked.write("one\\n")
+    return [float(len(document)) for document in documents]
+"""
+"""A ranker of which only the first LIVE processes begin, and that dies of one query, if any."""
+RANKED = ("-m", "python:mortal:rank", "-j", "4", "--orders", "1", "--no-repeat")
+
+
+def mortal(folder: Path, live: int, **more: str) -> Mapping[str, str]:
+    """Writes the ranker; the variables that it reads."""
+    (folder / "mortal.py").write_text(MORTAL)
+    paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return {"PYTHONPATH": paths, "LIVE": str(live), **more}
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("killed", "live", "code"),
+    [(1, 2, 0), (2, 99, 0), (2, 2, 3)],
+    ids=["one, again and again", "all at once", "all, for good"],
+)
+def test_deaths_lose_no_answer_and_end(killed: int, live: int, code: int, tmp_path: Path) -> None:
+    more = mortal(tmp_path, live)
+    plain = audit(tmp_path / "home", tmp_path / "plain", *RANKED, more=more)
+    (tmp_path / "asked").unlink()
+    runs = tmp_path / "killed"
+    driver = subprocess.Popen(
+        command(runs, *RANKED, *ON_RAY, "--ray-workers", "2"),
+        env=environment(tmp_path / "home", more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: lines(runs) > 0, driver)
+    for pid in processes_of(driver.pid)[:killed]:
+        os.kill(pid, signal.SIGKILL)
+    out, said = driver.communicate(timeout=200)
+    assert driver.returncode == code, out + said
+    assert "raylet" not in out and "Traceback" not in said
+    if code:
+        assert "all processes of the Ray cluster have died" in said
+        assert len([*tmp_path.glob("start-*")]) == 2 * (1 + MOST_DEATHS)
+    folder = audit(tmp_path / "home", runs, *RANKED, more=more)
+    assert files(folder) == files(plain) and answers(folder) == answers(plain)
+    assert len(answered(folder)) == len(answered(plain)), "no question is answered twice"
+    again = (tmp_path / "asked").read_text().count("one") - len(answered(plain))
+    assert 0 <= again <= 4, "only what the processes held is asked again"
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_processes_that_never_begin_end_the_run(tmp_path: Path) -> None:
+    found = subprocess.run(
+        command(tmp_path / "runs", *RANKED, *ON_RAY, "--ray-workers", "2"),
+        env=environment(tmp_path / "home", mortal(tmp_path, 0)),
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert found.returncode == 1 and "no process of the Ray cluster starts" in found.stderr
+    assert "Traceback" not in found.stderr and not found.stdout
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_question_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
+    more = mortal(tmp_path, 99, FATAL="Physics")
+    folder = audit(
+        tmp_path / "home", tmp_path / "runs", *RANKED, *ON_RAY, "--ray-workers", "2", code=3, more=more
+    )
+    failed = (folder / "failures.csv").read_text().splitlines()[1:]
+    assert (
+        len(failed) == 1
+        and failed[0].startswith("physics/")
+        and "processes of the Ray cluster died" in failed[0]
+    )
+    assert len(answers(folder)) == 7
+
+
+FULL = """
+import asyncio, ray
+from llmfair.backends import on_ray
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.fake import fake
+from llmfair.errors import BackendError
+
+async def opened(processes, gpus):
+    here = fake("biased", BackendOptions())
+    here.gpus = gpus
+    backend = on_ray.OnRay("fake:biased", BackendOptions(), here, processes, "local")
+    try:
+        await backend.open()
+    finally:
+        await backend.close()
+
+class Other: pass
+
+ray.init(num_cpus=1, num_gpus=1, include_dashboard=False)
+asyncio.run(opened(3, 0))
+taken = ray.remote(Other).options(num_gpus=1).remote()
+ray.get(taken.__ray_ready__.remote())
+on_ray.START_SECONDS = 1.0
+try:
+    asyncio.run(opened(1, 1))
+except BackendError as error:
+    print(error.message)
+"""
+
+
+@needs_ray
+@pytest.mark.slow
+def test_processes_need_no_core_each_and_wait_for_a_gpu_not_for_ever(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", FULL],
+        env=environment(tmp_path / "home"), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert found.stdout == "a process of the Ray cluster has had no place for 1 s.\n", found.stderr
 
 
 @needs_ray
