@@ -333,8 +333,8 @@ def scores_lines(rankings: Iterable[Ranking]) -> Iterator[str]:
 def qrels_lines(qrels: Qrels) -> Iterator[str]:
     """Judgements, queries and documents sorted."""
     for query_id in sorted(qrels):
-        for doc_id in sorted(qrels[query_id]):
-            yield f"{query_id} 0 {doc_id} {qrels[query_id][doc_id]}\n"
+        for doc_id, relevance in sorted(qrels[query_id].items()):
+            yield f"{query_id} 0 {doc_id} {relevance}\n"
 
 
 def groups_lines(groups: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterator[str]:

@@ -32,6 +32,8 @@ class PageValues(Mapping[str, V]):
         self.page_ids, self.codes = page_ids, codes
         self._numbers, self._values = page_ids.data, values
 
+    __hash__ = object.__hash__  # it never changes: what is made of it can be found again
+
     def __getitem__(self, doc_id: str) -> V:
         return self._values[int(self.codes[place_of(self._numbers, doc_id)])]
 

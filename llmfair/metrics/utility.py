@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -125,7 +125,8 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
     if not judged.rankings:
         return {"": float(exact.DEFAULT)}
     query_id, n = judged.query_id, len(judged.doc_ids)
-    evaluator = _evaluator(exact, query_id, tuple(relevance.items()))
+    told = relevance if isinstance(relevance, Hashable) else tuple(relevance.items())
+    evaluator = _evaluator(exact, query_id, told)
     values = [
         metric.value
         for order in judged.orders
@@ -138,11 +139,12 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
 
 
 @lru_cache(maxsize=512)
-def _evaluator(exact: Any, query_id: str, relevance: tuple[tuple[str, int], ...]) -> Any:
+def _evaluator(exact: Any, query_id: str, relevance: Mapping[str, int] | tuple[tuple[str, int], ...]) -> Any:
     """Costs more to make than to ask, and every prompt ranks the same queries."""
     import ir_measures
 
-    return ir_measures.pytrec_eval.evaluator([exact], {query_id: dict(relevance)})
+    rows = relevance.items() if isinstance(relevance, Mapping) else relevance
+    return ir_measures.pytrec_eval.evaluator([exact], {query_id: dict(rows)})
 
 
 # Measures of our own
