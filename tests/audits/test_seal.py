@@ -135,12 +135,23 @@ def test_a_page_is_drawn_again_where_it_is_not_as_it_was() -> None:
     ran(*LISTS, "--report", "-o", "run")
     page = Path("run/report.html").read_bytes()
     Path("run/report.html").unlink()
-    repeated(*LISTS, "--report", measured=True)
+    repeated(*LISTS, "--report", measured=False)
+    assert Path("run/report.html").read_bytes() == page
     ran("report", "run", "--evidence", "3")
-    repeated(*LISTS, "--report", measured=True)
+    assert Path("run/report.html").read_bytes() != page
+    repeated(*LISTS, "--report", measured=False)
     assert Path("run/report.html").read_bytes() == page
     repeated(*LISTS, "--no-report", measured=True)
     assert not Path("run/report.html").exists()
+
+
+def test_a_page_drawn_by_hand_of_a_run_without_one_stays() -> None:
+    ran(*LISTS, "--no-report", "-o", "run")
+    Path("run/report.html").write_text("as `llmfair report run` draws it")
+    before = files()
+    repeated(*LISTS, "--no-report", measured=False)
+    repeated(*LISTS, "--no-report", measured=False)
+    assert {**files(), "run/.seal": before["run/.seal"]} == before
 
 
 @pytest.mark.parametrize("name", ["qrels.txt", "docs.jsonl"])

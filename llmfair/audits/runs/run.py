@@ -19,7 +19,7 @@ from llmfair.audits.gates import refused, require_met, require_readable, statuse
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.planning.prospects import Prospects, require_prospects
-from llmfair.audits.runs.seal import inputs_of, is_complete, is_sealed, seal
+from llmfair.audits.runs.seal import inputs_of, is_complete, seal, unchanged
 from llmfair.audits.runs.seen import seen
 from llmfair.audits.runs.session import charge, note_servers, refuse_fewer, session, superseded
 from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
@@ -205,12 +205,13 @@ def perform(
     """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 
     `draw` makes the page of the folder and its results, and says whether there is one as the settings want it. Read as
-    it stands is a run that was drawn once and has not changed, and one that is complete where this would stop earlier.
+    it stands is a run that was drawn once and has not changed, and one that is complete where this would stop earlier;
+    where the page alone has changed, it alone is made anew.
     """
     begun, progress = begin(design), Progress()
     folder, error = begun.folder, None
     inputs = inputs_of(design, begun.identity, begun.facts) if draw is not None and design.calls else ""
-    sealed = bool(inputs) and is_sealed(folder, inputs)
+    sealed, drawn = unchanged(folder, inputs) if inputs else (False, False)
     kept = not design.settings.fresh and (sealed or (design.stops and is_complete(folder, begun.identity)))
     try:
         if kept:
@@ -229,7 +230,14 @@ def perform(
         for journal, lines in torn.items()
         for line in lines
     ]
-    if draw is not None and not kept and draw(folder, results) and inputs and manifest.status == "complete":
+    as_drawn = kept and (drawn or not sealed)
+    if (
+        draw is not None
+        and not as_drawn
+        and draw(folder, results)
+        and inputs
+        and manifest.status == "complete"
+    ):
         seal(folder, inputs)
     return Written(folder, results, error, skipped)
 

@@ -1,7 +1,8 @@
 """A run folder that a command left sealed is neither measured nor drawn again by the same command.
 
-The seal is one SHA-256 over all that makes results and page (settings, data, who answers, the code itself) and over
-every file of the folder. Whatever differs, an edited file or an edited measure, breaks it, and all is made anew.
+The seal is a SHA-256 over all that makes results and page (settings, data, who answers, the code itself) and over every
+file of the folder, and one over the page. Whatever differs, an edited file or an edited measure, breaks the first, and
+all is made anew; a page that `llmfair report` drew otherwise breaks the second, and is drawn again without measuring.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from llmfair.audits.versions import versions
 from llmfair.datasets.base import Dataset
 from llmfair.inputs import content
 from llmfair.many import ManyDocuments
-from llmfair.rundir import LOCK, RunDir, fingerprint
+from llmfair.rundir import LOCK, REPORT, RunDir, fingerprint
 from llmfair.trec import write_whole
 
 SEAL = ".seal"
+OF_PAGE = (REPORT, "plots")
 UNCOUNTED = {
     "output", "runs_dir", "fresh", "format", "open", "junit", "workers", "adaptive", "rpm", "tpm", "retries", "timeout",
     "max_wait", "outage", "max_reply", "max_calls", "max_cost", "ray_workers", "ray_address",
@@ -81,12 +83,16 @@ def _source(package: str) -> str:
     return digest.hexdigest()
 
 
-def is_sealed(run: RunDir, inputs: str) -> bool:
-    """Whether the folder is as a command with these inputs left it, complete; one that cannot be read is not."""
+def unchanged(run: RunDir, inputs: str) -> tuple[bool, bool]:
+    """Whether the folder is as a command with these inputs left it, complete, but for its page; and with its page.
+
+    One that cannot be read is not.
+    """
     try:
-        return content(run.path / SEAL) == _seal(run, inputs).encode()
+        there, now = content(run.path / SEAL).split(), _seal(run, inputs).encode().split()
     except OSError:
-        return False
+        return False, False
+    return there[:1] == now[:1], there == now
 
 
 def is_complete(run: RunDir, identity: Mapping[str, Any]) -> bool:
@@ -104,10 +110,12 @@ def seal(run: RunDir, inputs: str) -> None:
 
 
 def _seal(run: RunDir, inputs: str) -> str:
-    digest = hashlib.sha256(f"{inputs} {run.path.name}".encode())
+    results, page = hashlib.sha256(f"{inputs} {run.path.name}".encode()), hashlib.sha256()
     for path in sorted(run.path.rglob("*")):
         if path.is_file() and path.name not in (LOCK, SEAL):
             with path.open("rb") as file:
                 held = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"\n{held} {path.relative_to(run.path)}".encode("utf-8", "surrogateescape"))
-    return f"{digest.hexdigest()}\n"
+            name = path.relative_to(run.path)
+            of = page if name.parts[0] in OF_PAGE else results
+            of.update(f"\n{held} {name}".encode("utf-8", "surrogateescape"))
+    return f"{results.hexdigest()}\n{page.hexdigest()}\n"
