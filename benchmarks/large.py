@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,10 @@ def main() -> None:
     ours = shutil.which("llmfair")
     assert ours is not None
     with tempfile.TemporaryDirectory() as name:
-        write_sources(Path(name), asked.share)
+        # in a process of its own: what this one holds would be the least peak of every command
+        writing = get_context("spawn").Process(target=write_sources, args=(Path(name), asked.share))
+        writing.start()
+        writing.join()
         versions = [Version(ours, Path(name, "ours"))]
         print(f"{'CPU s, clock s, peak MB':40}{'this version':>26}{'beside it' if asked.beside else '':>26}")
         for what, words in made(Path(name), asked.tasks):
