@@ -65,7 +65,7 @@ class SpendingSettings(Settings):
     )
     max_wait: str = setting(
         "30m",
-        "Longest time under rate limits without an answer, such as 90s, 30m, 1h.",
+        "Longest time without an answer under rate limits, or that a server asks to wait, such as 90s, 30m, 1h.",
         "Spending",
         result=False,
         advanced=True,
