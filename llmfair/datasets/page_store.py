@@ -73,7 +73,7 @@ class GroupsOf(NamedTuple):
             with np.load(path, allow_pickle=False) as stored:
                 return cls(stored["ids"], stored["codes"], decode(str(stored["combinations"])))
         except (OSError, ValueError, LookupError, TypeError, EOFError, BadZipFile) as error:
-            raise unreadable(path, error) from None
+            raise damaged(path, error) from None
 
 
 class PageWriter:
@@ -117,7 +117,7 @@ def written(folder: Path) -> Iterator[PageWriter]:
         yield PageWriter(texts)
 
 
-def unreadable(path: Path, why: Exception) -> UsageError:
+def damaged(path: Path, why: Exception) -> UsageError:
     """What is said of a file of a fetch that is gone, cut or another."""
     record = path.with_name("fetch.json")
     return UsageError(

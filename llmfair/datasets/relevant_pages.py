@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.datasets.page_store import GroupsOf, PageStore, mapped, unreadable, written
+from llmfair.datasets.page_store import GroupsOf, PageStore, damaged, mapped, written
 from llmfair.errors import line_of, warn
 from llmfair.jsonbytes import decode, encode
 
@@ -25,7 +25,7 @@ def judgements(path: Path) -> NDArray[np.int64]:
     try:
         return mapped(path).astype(np.int64, copy=False)
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
+        raise damaged(path, error) from None
 
 
 def relevant_pages(path: Path, sha256: str) -> PageStore:
@@ -73,7 +73,7 @@ def _refuse_other(path: Path, sha256: str) -> None:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 raise ValueError("its SHA-256 is not that of its fetch")
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
+        raise damaged(path, error) from None
 
 
 def _folder(path: Path, sha256: str) -> Path:
@@ -101,4 +101,4 @@ def _write(path: Path, folder: Path) -> None:
             combinations = [decode(groups) for groups in numbers]
             pages.save(folder, GroupsOf(ids[order], np.array(codes)[order], combinations))
     except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise unreadable(path, error) from None
+        raise damaged(path, error) from None
