@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -74,7 +74,8 @@ class Version:
 
     def __init__(self, command: str, folder: Path) -> None:
         self.command, self.folder = command, folder
-        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        elsewhere = {name: value for name, value in os.environ.items() if name != "LLMFAIR_CACHE_DIR"}
+        self.environment = {**elsewhere, "XDG_CACHE_HOME": str(folder / "cache")}
         folder.mkdir(exist_ok=True)
 
     def spent(self, words: Sequence[str]) -> str:
@@ -91,31 +92,30 @@ class Version:
         return f"{used.ru_utime + used.ru_stime:.2f} {wall:9.2f} {peak:6.0f}"
 
 
-def made(sources: Path, tasks: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """What is fetched and asked once, by this version, and its command."""
-    yield "datasets fetch, from files", [
-        "datasets", "fetch", DATASET, *(str(sources / word) if "." in word else word for word in FETCH)
-    ]  # fmt: skip
-    for task in tasks:
-        yield f"{task}, simulated, no report", [task, "-o", task, "--no-report", *AUDITED]
+SHOWN = ["datasets", "show", f"{DATASET}/location"]
+DRAWN = ["listwise", "--dry-run", "--seed", "7", *AUDITED]
+OF_COLLECTION = {
+    "datasets show, first": SHOWN,
+    "datasets show": SHOWN,
+    "lists drawn anew": DRAWN,
+    "lists drawn before": DRAWN,
+}
 
 
-def timed(tasks: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """What each version is timed at, in order, and its command."""
-    drawn = ["listwise", "--dry-run", "--seed", "7", *AUDITED]
-    yield "datasets show, first", ["datasets", "show", f"{DATASET}/location"]
-    yield "datasets show", ["datasets", "show", f"{DATASET}/location"]
-    yield "lists drawn anew", drawn
-    yield "lists drawn before", drawn
-    for task in tasks:
-        yield (
-            f"{task}, repeated by another version",
-            [task, "-o", task, "--label", "again", "--no-report", *AUDITED],
-        )
-        yield f"{task}, repeated", [task, "-o", task, "--label", "again", "--no-report", *AUDITED]
-        yield f"runs check, {task}", ["runs", "check", task]
-        yield f"runs show, {task}", ["runs", "show", task]
-        yield f"report, {task}", ["report", task]
+def of_run(task: str) -> dict[str, list[str]]:
+    """What is timed of a run that is complete."""
+    again = [task, "-o", task, "--label", "again", "--no-report", *AUDITED]
+    return {
+        f"{task}, repeated under another label": again,
+        f"{task}, repeated": again,
+        f"runs check, {task}": ["runs", "check", task],
+        f"runs show, {task}": ["runs", "show", task],
+        f"report, {task}": ["report", task],
+    }
+
+
+def row(what: str, *columns: str) -> None:
+    print(f"{what:40}" + "".join(f"{column:>26}" for column in columns), flush=True)
 
 
 def main() -> None:
@@ -131,20 +131,29 @@ def main() -> None:
         writing = get_context("spawn").Process(target=write_sources, args=(Path(name), asked.share))
         writing.start()
         writing.join()
-        versions = [Version(ours, Path(name, "ours"))]
-        print(f"{'CPU s, clock s, peak MB':40}{'this version':>26}{'beside it' if asked.beside else '':>26}")
-        for what, words in made(Path(name), asked.tasks):
-            print(f"{what:40}{versions[0].spent(words):>26}", flush=True)
+        if writing.exitcode:
+            parser.exit(writing.exitcode, "the source files could not be written\n")
+        version = Version(ours, Path(name, "ours"))
+        versions = [version]
+        row("CPU s, clock s, peak MB", "this version", *["beside it"] * bool(asked.beside))
+        fetch = [str(Path(name, word)) if "." in word else word for word in FETCH]
+        row("datasets fetch, from files", version.spent(["datasets", "fetch", DATASET, *fetch]))
+        if asked.beside:
+            versions.append(Version(asked.beside, Path(name, "beside")))
+            shutil.copytree(version.folder / "cache", versions[1].folder / "cache")
+        for what, words in OF_COLLECTION.items():
+            row(what, *(one.spent(words) for one in versions))
         for task in asked.tasks:
-            journal = versions[0].folder / task / "journal.jsonl"
+            words = [task, "-o", task, "--no-report", *AUDITED]
+            row(f"{task}, simulated, no report", version.spent(words))
+            journal = version.folder / task / "journal.jsonl"
             with journal.open("rb") as file:
                 answers = sum(1 for _ in file) - 1
-            print(f"{f'{task}: answers, MB of journal':40}{answers:19,} {journal.stat().st_size / 1e6:6.0f}")
-        if asked.beside:
-            shutil.copytree(versions[0].folder, Path(name, "beside"))
-            versions.append(Version(asked.beside, Path(name, "beside")))
-        for what, words in timed(asked.tasks):
-            print(f"{what:40}" + "".join(f"{one.spent(words):>26}" for one in versions), flush=True)
+            row(f"{task}: answers, MB of journal", f"{answers:,} {journal.stat().st_size / 1e6:6.0f}")
+            for other in versions[1:]:
+                shutil.copytree(version.folder / task, other.folder / task)
+            for what, words in of_run(task).items():
+                row(what, *(one.spent(words) for one in versions))
     print(f"load over the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
