@@ -150,15 +150,9 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
 
 
 def _with_secrets(settings: ListwiseSettings, chosen: MitigateSettings) -> ListwiseSettings:
-    """A run's settings with the secrets that are given again. Raises UsageError for what it was not asked with."""
+    """A run's settings with the secrets that are given again, among what else llmfair.toml may hold."""
     whole: dict[str, Any] = {}
     for name in SECRET:
         given = {secrets.written(one): one for one in getattr(chosen, name)}
-        kept: Sequence[str] = getattr(settings, name)
-        if other := given.keys() - {*kept}:
-            raise UsageError(
-                f"--{name.replace('_', '-')} {min(other)}: the run was not asked with it.",
-                f"it was asked with {', '.join(kept) or 'none'}",
-            )
-        whole[name] = tuple(given.get(one, one) for one in kept)
+        whole[name] = tuple(given.get(one, one) for one in getattr(settings, name))
     return replace(settings, **whole)
