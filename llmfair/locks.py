@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from llmfair.errors import RunConflict, warn
@@ -64,7 +64,8 @@ def held(path: Path, what: Path, who: str) -> Iterator[None]:
                 f"{what} is in use by {holder}.", "wait for it, or choose another --output folder"
             )
         os.ftruncate(file, 0)
-        os.pwrite(file, f"{who}\n".encode(), 0)
+        with suppress(OSError):  # a full disk: it is held all the same
+            os.pwrite(file, f"{who}\n".encode(), 0)
         yield
     finally:
         os.close(file)

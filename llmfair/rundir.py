@@ -13,10 +13,11 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
 from llmfair.printable import in_csv
 from llmfair.records import Measurement
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
@@ -335,4 +336,10 @@ def set_aside(path: Path) -> None:
 
 def now() -> str:
     """The time in UTC, to the second; for manifests and locks only."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return clock()()
+
+
+def clock() -> Callable[[], str]:
+    """Tells the same again and again: it goes on evenly when the machine's own is set back or forth meanwhile."""
+    began, since = datetime.now(UTC), time.monotonic()
+    return lambda: (began + timedelta(seconds=time.monotonic() - since)).isoformat(timespec="seconds")

@@ -287,7 +287,7 @@ class Bar(Line):
             parts.append(f"{progress.retries:,} tried again")
         if progress.cost is not None:
             parts.append(f"cost {progress.cost:,.4f}")
-        waiting = progress.waiting_until - time.time()
+        waiting = progress.waiting_until - time.monotonic()
         if waiting > 0:
             parts.append(f"{progress.waiting_for}, waiting {waiting:,.0f} s")
         elif rate and progress.answered < self.total:

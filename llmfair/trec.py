@@ -5,13 +5,10 @@ from __future__ import annotations
 import difflib
 import gzip
 import math
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -343,28 +340,3 @@ def groups_lines(groups: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterato
         for attribute in sorted(groups[doc_id]):
             for group in groups[doc_id][attribute]:
                 yield f"{doc_id}\t{attribute}\t{group}\n"
-
-
-def write_whole(path: Path, lines: Iterable[str]) -> None:
-    """Writes a text as `whole` does. Raises OSError."""
-    with whole(path) as file:
-        file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that is written beside, to the disk itself, and renamed.
-
-    So a half-written one is never read, after a power cut neither, nor fills a full disk.
-    """
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.disks import SmallDisk, mounted
 
 # before torch is imported, here and in processes: threads of a tiny model's product only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -98,6 +100,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # drawn figures would double what audits take; tests/report has them
     monkeypatch.setenv("LLMFAIR_REPORT", "0")
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A file system that fills up."""
+    with mounted(tmp_path / "small") as disk:
+        yield disk
 
 
 @pytest.fixture

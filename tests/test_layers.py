@@ -33,6 +33,7 @@ BASICS = {
     "secrets",
     "rights",
     "many",
+    "whole",
 }
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
@@ -57,6 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rights": set(),
     "records": {"jsonbytes"},
     "many": {"records"},
+    "whole": set(),
     "verdicts": {"records"},
     "steps": {"records"},
     "errors": set(),

@@ -18,7 +18,7 @@ from llmfair.printable import from_csv, in_csv, in_json, in_lines, in_markdown, 
 from llmfair.report.shown import html_of, text_of
 from llmfair.report.tables import Table, markdown
 from llmfair.rundir import csv_text
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 from tests.cli.command import refuses
 
 EVIL = "\x1b[2J\x9b1m\u202e\x00\r\x7f"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llmfair.asking.journal import Journal
+from llmfair.asking.journal import Journal, Unwritable
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker, Stopped
 from llmfair.backends.base import Backend
@@ -242,6 +242,8 @@ class _Driver:
             result = await self._answer_all(program, thread)
         except Stopped:
             return
+        except Unwritable as error:
+            self.stop(error)
         except LlmfairError as error:
             self._fail(Failure(program.probe_id, type(error).__name__, error.message))
             if isinstance(error, UsageError) or (
@@ -328,5 +330,8 @@ class _Driver:
         self.interrupted.set()
 
     def _fail(self, failure: Failure) -> None:
-        self.asker.journal.put_failure(failure)
+        try:
+            self.asker.journal.put_failure(failure)
+        except Unwritable as error:
+            self.stop(error)
         self.finished.put((failure.probe_id, failure))

@@ -12,15 +12,18 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 from llmfair import secrets
 from llmfair.asking.journal_lines import COMPLETION_FIELDS, completion_of, row_of
+from llmfair.asking.room import Room, most_bytes
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import (
@@ -90,6 +93,10 @@ def _shape(expects: Expects) -> list[Any]:
             return ["Text"]
 
 
+class Unwritable(LlmfairError):
+    """A journal that can take no further answer: the run ends."""
+
+
 class Journal:
     """The journal of one run: appends answers, and finds those of earlier invocations by key.
 
@@ -108,6 +115,7 @@ class Journal:
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
+        self._room, self._full = Room(path.parent), False
         self._file = _opened(path)
         self._size = os.fstat(self._file).st_size
         if self._size:
@@ -128,6 +136,20 @@ class Journal:
             file.seek(offset)
             return completion_of(decode(file.readline()))
 
+    @contextmanager
+    def awaiting(self, request: Request) -> Iterator[None]:
+        """Holds room on the disk for an answer, which is paid for. Raises Unwritable where there is none."""
+        self._refuse_full()
+        size = most_bytes(request)
+        try:
+            self._room.hold(size)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            yield
+        finally:
+            self._room.wanted -= size
+
     def put(
         self,
         request: Request,
@@ -136,7 +158,10 @@ class Journal:
         source: str = "backend",
         server: str = "",
     ) -> None:
-        """Files an answer; when this returns a kill of the process no longer loses it. `server`: which of several."""
+        """Files an answer; when this returns a kill of the process no longer loses it. `server`: which of several.
+
+        Raises Unwritable where the disk is full, after it took the room that was held for what was `awaiting`.
+        """
         chat = request.chat
         row = {
             "key": request.key,
@@ -153,6 +178,7 @@ class Journal:
         }
         self._offsets[request.key] = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
         self._count(row)
+        self._refuse_full()
         self._sync_now_and_then()
 
     def put_failure(self, failure: Failure) -> None:
@@ -172,6 +198,7 @@ class Journal:
             self._hear()
         finally:
             self._disk.shutdown()
+            self._room.free()
             os.close(self._file)
             self._file = -1  # the number may soon belong to another file
 
@@ -183,15 +210,29 @@ class Journal:
 
     def _write(self, line: bytes) -> int:
         offset = self._size
+        try:
+            self._append(line)
+        except OSError as error:
+            if not self._room.free():
+                raise self._unwritable(error) from None
+            self._full = True
+            return self._write(line)
+        self._size += len(line) + 1
+        return offset
+
+    def _append(self, line: bytes) -> None:
         view = memoryview(line + b"\n")
         try:
             while view:
                 view = view[os.write(self._file, view) :]
-        except OSError as error:
+        except OSError:
             os.ftruncate(self._file, self._size)  # a torn line would swallow the next one
-            raise self._unwritable(error) from None
-        self._size += len(line) + 1
-        return offset
+            raise
+
+    def _refuse_full(self) -> None:
+        """Raises Unwritable where what was last written took the room that was held."""
+        if self._full:
+            raise self._unwritable(OSError(ENOSPC, os.strerror(ENOSPC)))
 
     def _sync_now_and_then(self) -> None:
         due = time.monotonic() - self._synced > FSYNC_SECONDS
@@ -214,9 +255,9 @@ class Journal:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def _unwritable(self, error: OSError) -> LlmfairError:
+    def _unwritable(self, error: OSError) -> Unwritable:
         hint = "what is written is kept; make room and repeat"
-        return LlmfairError(f"cannot write {self.path}: {error.strerror}.", hint)
+        return Unwritable(f"cannot write {self.path}: {error.strerror}.", hint)
 
     def _load(self, identity: str) -> None:
         with self.path.open("rb") as file:
@@ -243,7 +284,7 @@ class Journal:
                     self._offsets[row["key"]] = offset
                 offset += len(line)
         if not _ends_with_newline(self.path):
-            self._size += os.write(self._file, b"\n")
+            self._write(b"")
 
 
 def _opened(path: Path) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from llmfair.errors import RunConflict, UsageError
 from llmfair.jsonfiles import read
-from llmfair.trec import write_whole
+from llmfair.whole import whole, write_whole
 
 FILE = "batches.json"
 SCHEMA = 1
@@ -73,7 +73,8 @@ class Ledger:
         numbers = (int(found[1]) for one in self.sent if (found := _LINES.fullmatch(one.file)))
         names = (self.folder / f"batch-{number}.jsonl" for number in count(max(numbers, default=0) + 1))
         path = next(path for path in names if not path.exists())
-        path.write_bytes(b"".join(line for _, line in lines))
+        with whole(path) as file:
+            file.writelines(line for _, line in lines)
         return path
 
     def add(self, path: Path, lines: list[tuple[str, bytes]], input_file_id: str) -> Sent:

@@ -39,7 +39,7 @@ class Progress:
     """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
 
     `finished`: programs. `limit`: places in flight at the moment. `cost`: of this invocation, None without prices.
-    `waiting_for` says why nothing is sent until `waiting_until`, by the wall clock. `tell` says a sentence that a
+    `waiting_for` says why nothing is sent until `waiting_until`, by `time.monotonic`. `tell` says a sentence that a
     person who waits for hours should see.
     """
 
@@ -64,6 +64,6 @@ class Progress:
 
     def waits(self, cause: str, seconds: float) -> None:
         """Notes a pause for whoever watches, if it is long enough to be seen and the last to end."""
-        until = time.time() + seconds
+        until = time.monotonic() + seconds
         if seconds >= SHOWN_WAIT and until > self.waiting_until:
             self.waiting_until, self.waiting_for = until, cause

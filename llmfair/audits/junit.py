@@ -13,7 +13,7 @@ from llmfair.audits.gates import refused
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.jsonfiles import typed
 from llmfair.results import Requirement, RunVerdict
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

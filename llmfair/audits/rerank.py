@@ -28,7 +28,8 @@ from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking
 from llmfair.results import Count, Version
 from llmfair.settings import RERANK_FORMS, RerankSettings
-from llmfair.trec import RunFile, run_lines, whole, write_whole
+from llmfair.trec import RunFile, run_lines
+from llmfair.whole import whole, write_whole
 
 PACKED = ".gz"
 

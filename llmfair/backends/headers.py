@@ -55,13 +55,22 @@ def _seconds(text: str) -> float | None:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds the server asks to wait, at Unix time `now`; None where it says nothing that can be read."""
+    """Seconds the server asks to wait; None where it says nothing that can be read.
+
+    Until a moment it is reckoned from the one of its own `Date`, else from the Unix time `now`: clocks differ.
+    """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / unit
             if 0 <= seconds < math.inf:
                 return seconds
+    until, said = (_moment(headers.get(name, "")) for name in ("retry-after", "date"))
+    return None if until is None else max(0.0, until - (now if said is None else said))
+
+
+def _moment(text: str) -> float | None:
+    """A date as HTTP has it, in Unix time."""
     with suppress(ValueError, OverflowError):
-        if date := parsedate_tz(headers.get("retry-after", "")):
-            return max(0.0, mktime_tz((*date[:9], date[9] or 0)) - now)
+        if date := parsedate_tz(text):
+            return mktime_tz((*date[:9], date[9] or 0))
     return None

@@ -28,6 +28,7 @@ from llmfair.cli.once import with_single_values
 from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables
 from llmfair.cli.unread import leave_defaults_unread, leave_values_unread
 from llmfair.errors import LlmfairError, UsageError
+from llmfair.whole import FULL
 
 COMMANDS = (
     "score", "rerank", "mitigate", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
@@ -208,7 +209,8 @@ def _run(arguments: list[str]) -> int:
         if error.filename is None:
             return terminal.fail(_unexpected(error))
         refused = UsageError if error.errno in NO_PATH else LlmfairError
-        return terminal.fail(refused(f"{error.filename}: {error.strerror}.", "check the path"))
+        hint = "make room there and repeat" if error.errno in FULL else "check the path"
+        return terminal.fail(refused(f"{error.filename}: {error.strerror}.", hint))
     except Exception as error:
         return terminal.fail(_unexpected(error))
     finally:

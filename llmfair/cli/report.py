@@ -92,7 +92,9 @@ def report(
     try:
         write_page(path, page, formats)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
+        raise UsageError(
+            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output"
+        ) from None
     if as_json:
         terminal.print_json({"schema": 1, "status": "complete", "report": str(path), "missing": page.missing})
     else:
@@ -114,6 +116,8 @@ def write_report(run: RunDir, open_it: bool = False) -> Path | None:
         write_page(path, page_of([read_source(run)], EVIDENCE))
     except Exception as error:
         why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.filename:
+            why = f"{error.filename}: {error.strerror}"
         terminal.warn(f"no report was written, everything else was: {why}")
         if terminal.output.verbose:
             traceback.print_exception(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from llmfair import locks
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
+from llmfair.whole import FULL
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def alone_in(folder: Path) -> Iterator[None]:
             )
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL:
             raise
         free = shutil.disk_usage(folder).free
         raise disk_full(f"no space left, {free / 1e9:.1f} GB free") from None

@@ -27,7 +27,7 @@ from llmfair.datasets.relevant_pages import judgements, read_pages
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.records import Document, Query
-from llmfair.trec import whole, write_whole
+from llmfair.whole import whole, write_whole
 
 TextOf = Callable[[Mapping[str, Any]], str]
 Fill = Callable[[Path, Iterable[Document]], None]

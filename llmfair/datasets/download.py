@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import time
 import zlib
 from base64 import b64encode
@@ -102,6 +103,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
             file.write(block)
             file.flush()  # a killed process then loses no more than a block
             progress.advance(len(block))
+        os.fsync(file.fileno())
     if origin.md5:
         with origin.part.open("rb") as file:
             found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

@@ -29,7 +29,7 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonbytes import encode
 from llmfair.many import Fill
 from llmfair.records import Query
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]

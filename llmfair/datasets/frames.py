@@ -9,7 +9,7 @@ from typing import Any
 
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 
 def is_frame(value: object) -> bool:
@@ -25,7 +25,7 @@ def kept(frame: Any) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file():
-            write_whole(path, lines)
+            write_whole(path, lines, shared=True)
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror}.", "name another folder with LLMFAIR_CACHE_DIR"

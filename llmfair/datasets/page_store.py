@@ -26,7 +26,7 @@ from llmfair.errors import UsageError, line_of
 from llmfair.jsonbytes import decode, encode
 from llmfair.many import ManyDocuments
 from llmfair.records import Attribute, Document, Side
-from llmfair.trec import whole, write_whole
+from llmfair.whole import whole, write_whole
 
 KIND = "@ "
 """No page id begins so: `@ 3` is a document of the combination of groups of that number, and of nothing else."""

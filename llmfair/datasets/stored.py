@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 from llmfair.datasets.base import DocumentSource
 from llmfair.datasets.buckets import Drawn, DrawPlan, draw
 from llmfair.records import Attribute, Candidates, Document, Query
+from llmfair.whole import whole
 
 FORM = 2  # the form in which lists are kept
 
@@ -36,9 +36,8 @@ def drawn_once(
     drawn = draw(source, attribute, plan, seed)
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.getpid()}")
-        beside.write_bytes(gzip.compress(json.dumps(_packed(drawn)).encode(), 1, mtime=0))
-        beside.replace(path)
+        with whole(path, shared=True) as file:
+            file.write(gzip.compress(json.dumps(_packed(drawn)).encode(), 1, mtime=0))
     return drawn
 
 

@@ -13,7 +13,8 @@ from llmfair.mitigation.unmitigated import Orders
 from llmfair.records import Measurement
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
-from llmfair.trec import run_lines, write_whole
+from llmfair.trec import run_lines
+from llmfair.whole import write_whole
 
 TASK = "mitigate"
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
@@ -56,7 +57,9 @@ def write(
             write_whole(folder / name, [csv_text(COLUMNS, tidy(kept, named))])
         write_whole(folder / "results.json", [json_text(plain(results))])
     except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror}.", "choose another --output") from None
+        raise UsageError(
+            f"cannot write {error.filename or folder}: {error.strerror}.", "choose another --output"
+        ) from None
 
 
 def _earlier(folder: Path) -> set[str]:

@@ -22,7 +22,7 @@ from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
 from llmfair.report.plots.slopes import RankChange, mean_text, slopes
 from llmfair.results import RunVerdict
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
 BRACKET = re.compile(r" (?=[\[(])")

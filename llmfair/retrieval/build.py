@@ -24,6 +24,7 @@ from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import MadeIndex
 from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
+from llmfair.whole import write_whole
 
 if TYPE_CHECKING:
     import tantivy
@@ -179,9 +180,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    beside = path / f"{MANIFEST}.tmp"
-    beside.write_text(json.dumps(manifest), "utf-8")
-    beside.replace(path / MANIFEST)
+    write_whole(path / MANIFEST, [json.dumps(manifest)])
 
 
 def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:

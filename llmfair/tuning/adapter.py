@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import UsageError
 from llmfair.tuning.head import language_model
+from llmfair.whole import whole
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
@@ -135,6 +136,5 @@ def publish(source: Path, folder: Path) -> None:
     """Copies an adapter's two files to where they are used, the weights last and each at once."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in (SETTINGS, WEIGHTS):
-        partial = folder / f"{name}.partial"
-        shutil.copyfile(source / name, partial)
-        partial.replace(folder / name)
+        with (source / name).open("rb") as made, whole(folder / name) as file:
+            shutil.copyfileobj(made, file)

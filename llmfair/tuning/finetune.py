@@ -6,11 +6,9 @@ Under several processes each does its share of every forward pass; the first alo
 
 from __future__ import annotations
 
-import errno
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -22,7 +20,6 @@ import numpy as np
 from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.summary import Inference
 from llmfair.checkpoints import require_local
-from llmfair.errors import LlmfairError
 from llmfair.jsonfiles import json_text, typed
 from llmfair.results import plain
 from llmfair.settings import FinetuneSettings, band_of
@@ -37,6 +34,7 @@ from llmfair.tuning.outcome import ADAPTER as AFTER
 from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair, row
 from llmfair.tuning.results import FinetuneResults, TrainingFacts, Validation
+from llmfair.tuning.room import room_wanted
 from llmfair.tuning.safeguards import missed, validate, with_text
 from llmfair.tuning.verdict import audit_of, judged
 
@@ -50,7 +48,6 @@ Tell = Callable[[int, str], None]
 Card = Callable[[FinetuneResults], str]
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
-LEAST_ROOM = 2**20
 
 
 class TrainingWatch(Protocol):
@@ -115,25 +112,9 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
         done = ranks.first(take)
         if not done:
             watch.begin(folder.path, design)
-            with _room_wanted(folder.path):
+            with room_wanted(folder.path):
                 _train_and_measure(design, folder, card, watch)
     return Done(folder, folder.read_results(), done)
-
-
-@contextmanager
-def _room_wanted(folder: Path) -> Iterator[None]:
-    """A full disk in one sentence; each library that writes has an error of its own for it."""
-    try:
-        yield
-    except LlmfairError:
-        raise
-    except Exception as error:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or shutil.disk_usage(folder).free < LEAST_ROOM:
-            raise LlmfairError(
-                f"cannot write {folder}: no space left on device.", "make room; the same command continues"
-            ) from error
-        raise
 
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:

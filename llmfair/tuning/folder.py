@@ -40,7 +40,7 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.jsonfiles import json_text, read_lines
 from llmfair.manifest import RunSettings, read_named
 from llmfair.rundir import RunDir
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 

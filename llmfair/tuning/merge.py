@@ -19,6 +19,7 @@ from llmfair.errors import BackendError, UsageError
 from llmfair.tuning.adapter import NAME
 from llmfair.tuning.examples import ExampleGroup
 from llmfair.tuning.margins import pair_margins
+from llmfair.tuning.room import room_wanted
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
@@ -97,13 +98,16 @@ def _save(model: LocalModel, folder: Path) -> None:
         named = {"revision": revision} if revision else {}
         model.model.generation_config = GenerationConfig.from_pretrained(source, **named)
     try:
-        model.model.save_pretrained(partial)
-        model.tokenizer.save_pretrained(partial)
-        if folder.exists():
-            folder.rmdir()
-        partial.rename(folder)
+        with room_wanted(folder.parent):
+            model.model.save_pretrained(partial)
+            model.tokenizer.save_pretrained(partial)
+            if folder.exists():
+                folder.rmdir()
+            partial.rename(folder)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise BackendError(
-            f"the merged model cannot be written to {folder}: {error.strerror or error}.", "make room there"
+            f"the merged model cannot be written to {folder}: {error.strerror or error}.",
+            "choose another --output",
         ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

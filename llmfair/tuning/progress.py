@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, Self
 
 from llmfair.beginning import STOPPING
+from llmfair.whole import write_whole
 
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""
@@ -32,9 +33,7 @@ class TrainingLog:
             return
         kept = [line for line in self.lines() if line["step"] <= step]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f"{self.path.name}.partial")
-        partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        partial.replace(self.path)
+        write_whole(self.path, [json.dumps(line) + "\n" for line in kept])
 
     def add(self, line: Mapping[str, Any]) -> None:
         if self.writes:

@@ -81,7 +81,7 @@ def audit(audited: Audited, server: ServerKind = OWN, output: str = "run", below
         "--server-name", "test", "--max-invalid", "1", "--no-cache",
     )  # fmt: skip
     same = tuple(f"{below}{name}" for name in audited.same)
-    return Long(words, same, partial(_lists, audited), watched)
+    return Long(words, same, partial(_lists, audited), watched, grows="**/journal.jsonl")
 
 
 def _lists(audited: Audited, folder: Path) -> None:
@@ -253,7 +253,8 @@ FINETUNE = Long(
 
 
 @contextmanager
-def _run_to_draw(scratch: Path) -> Iterator[Watch]:
+def run_to_draw(scratch: Path) -> Iterator[Watch]:
+    """A complete run beside the folder of the command."""
     ran("listwise", "-n", "4", "--orders", "1", "--no-report", "-o", scratch / "drawn", "-q")
     yield Watch()
 
@@ -262,7 +263,8 @@ REPORT = Long(
     ("report", "run"),
     ("run/report.html",),
     lambda folder: shutil.copytree(folder.parent / "drawn", folder / "run"),
-    _run_to_draw,
+    run_to_draw,
+    grows="run/report.html",
     step=0,
     seconds=3.0,
 )

@@ -179,35 +179,41 @@ def stop_again_and_again(long: Long, endings: Sequence[Ending], seed: int, scrat
     outs: list[str] = []
     with long.watched(scratch) as watch:
         while left:
-            folder = _new_folder(long, scratch / f"run{len(disturbed)}")
+            folder = new_folder(long, scratch / f"run{len(disturbed)}")
             disturbed.append(folder)
             assert len(disturbed) <= 3 * len(endings), "it is always through before it is stopped"
-            while left and _stopped(long, watch, folder, left[0], moments):
+            while left and stopped(long, watch, folder, left[0], moments):
                 left.pop(0)
                 answers.append(watch.answers(folder))
-            outs += [_through(long, watch, folder), _through(long, watch, folder)]
-        calm = _new_folder(long, scratch / "calm")
-        outs.append(_through(long, watch, calm))
+            outs += [through(long, watch, folder), through(long, watch, folder)]
+        calm = new_folder(long, scratch / "calm")
+        outs.append(through(long, watch, calm))
     assert not long.prints or set(outs) == {outs[-1]}
-    names = sorted(
-        {str(path.relative_to(calm)) for one in long.same for path in calm.glob(one) if path.is_file()}
-    )
-    assert names or not long.same
     for folder in disturbed:
-        for name in names:
-            assert (folder / name).read_bytes() == (calm / name).read_bytes(), name
-        assert not _left_over(folder)
+        same_files(long, folder, calm)
         shutil.rmtree(folder)
     return answers
 
 
-def _new_folder(long: Long, folder: Path) -> Path:
+def same_files(long: Long, folder: Path, calm: Path) -> None:
+    """Asserts that what a command wrote equals what it writes undisturbed, and that nothing half-written is left."""
+    names = sorted(
+        {str(path.relative_to(calm)) for one in long.same for path in calm.glob(one) if path.is_file()}
+    )
+    assert names or not long.same
+    for name in names:
+        assert (folder / name).read_bytes() == (calm / name).read_bytes(), name
+    assert not left_over(folder)
+
+
+def new_folder(long: Long, folder: Path) -> Path:
+    """A folder with what the command reads."""
     folder.mkdir()
     long.prepare(folder)
     return folder
 
 
-def _stopped(long: Long, watch: Watch, folder: Path, ending: Ending, moments: random.Random) -> bool:
+def stopped(long: Long, watch: Watch, folder: Path, ending: Ending, moments: random.Random) -> bool:
     """Whether the command was stopped before it was through."""
     watch.before(folder)
     started = Started(long, folder, watch, ending.terminal)
@@ -221,11 +227,11 @@ def _stopped(long: Long, watch: Watch, folder: Path, ending: Ending, moments: ra
     assert "Traceback" not in err and "Exception ignored" not in err, (ending.name, err)
     if code == ending.code and ending.orderly:
         assert ending.terminal or "Stopped" in err, (ending.name, err)
-        assert not _left_over(folder), ending.name
+        assert not left_over(folder), ending.name
     return code != 0
 
 
-def _through(long: Long, watch: Watch, folder: Path) -> str:
+def through(long: Long, watch: Watch, folder: Path) -> str:
     """Lets the command come to its end; returns what it prints."""
     watch.before(folder)
     if long.start == Long.start and not watch.environment:  # no process is needed where none is stopped
@@ -240,5 +246,6 @@ def _through(long: Long, watch: Watch, folder: Path) -> str:
     return out
 
 
-def _left_over(folder: Path) -> list[str]:
+def left_over(folder: Path) -> list[str]:
+    """Files that were not written to their end."""
     return [str(path) for pattern in LEFT_OVER for path in folder.rglob(pattern)]

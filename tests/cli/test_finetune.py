@@ -262,22 +262,22 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100
     )
     assert run.returncode == 1 and "Traceback" not in run.stderr
-    assert f"Error: cannot write {out}: no space left on device." in run.stderr
+    assert f"Error: cannot write {out / 'metrics.csv'}: no space left on device." in run.stderr
     assert "the same command continues" in run.stderr
     assert finetune(root, "-o", out).code == 0
 
 
 def test_only_a_full_disk_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from llmfair.errors import LlmfairError
-    from llmfair.tuning.finetune import _room_wanted
+    from llmfair.tuning.room import room_wanted
 
-    with pytest.raises(PermissionError), _room_wanted(tmp_path):
+    with pytest.raises(PermissionError), room_wanted(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")
-    with pytest.raises(LlmfairError, match="no space left"), _room_wanted(tmp_path):
+    with pytest.raises(LlmfairError, match="no space left"), room_wanted(tmp_path):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
     # what torch raises for a file that cannot be written tells nothing, but then there is no room
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
-    with pytest.raises(LlmfairError, match="no space left"), _room_wanted(tmp_path):
+    with pytest.raises(LlmfairError, match="no space left"), room_wanted(tmp_path):
         raise RuntimeError("PytorchStreamWriter failed writing file")
 
 

@@ -52,7 +52,9 @@ def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
     )
     states = [terminal.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
     states.append(
-        terminal.Bar(model, 30_096, Progress(waiting_until=time.time() + 100, waiting_for="rate limited"), 64)
+        terminal.Bar(
+            model, 30_096, Progress(waiting_until=time.monotonic() + 100, waiting_for="rate limited"), 64
+        )
     )
     for state in states:
         (line,) = drawn(state, width).splitlines()

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from llmfair.datasets.collection import Collection
 from tests.cli.command import llmfair, ran, refusal
 from tests.datasets.indexed_sources import NAME, made
 from tests.datasets.trec_sources import FileServer, downloads, pointed_at, process_environment
+from tests.disks import SmallDisk
 from tests.retrieval.test_build import held
 
 META, DOCS = "2022/metadata", "2022/docs"
@@ -145,38 +145,26 @@ def test_no_room_for_the_pages_is_said_and_the_same_command_goes_on(
     assert ran("datasets", "fetch", NAME, "--yes", "--json", "--index", "full", *flags).json["pages"]["pages"]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a size that `resized` changes."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
-    if made.returncode:
-        pytest.skip("no file system may be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
 @pytest.mark.slow
 def test_a_full_disk_is_said_wherever_it_fills(
-    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: SmallDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from llmfair.datasets import fetch as fetching
 
-    monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(small_disk / "cache"))
+    monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(small_disk.folder / "cache"))
     monkeypatch.setattr(fetching, "KEPT_BYTES", 0)
     monkeypatch.setattr(fetching, "INDEX_BYTES", {"pool": 0, "full": 0})
     flags = made(1_500, words=300).copies(tmp_path)
     failed = 0
     for size in (*range(200, 900, 100), 4_000):
-        subprocess.run(["mount", "-o", f"remount,size={size}k", small_disk], check=True)
+        small_disk.resize(size * 1024)
         found = fetch(*flags)
         if found.code == 0:
             break
         refusal(found, "the disk is full", found.code)
         failed += 1
         if size % 100:  # begun anew, or gone on with
-            shutil.rmtree(small_disk / "cache")
+            shutil.rmtree(small_disk.folder / "cache")
     assert found.code == 0 and failed > 3
     assert engine_of(Collection(load_dataset(f"{NAME}/gender"))).count() == 1_500
 

@@ -57,8 +57,9 @@ def _row(run: AuditedRun, condition: str) -> tuple[str, ...]:
 
 def _seconds(manifest: Manifest) -> float:
     """How long all commands on the run took."""
-    return sum(
-        (datetime.fromisoformat(one.ended) - datetime.fromisoformat(one.started)).total_seconds()
+    taken = [
+        datetime.fromisoformat(one.ended) - datetime.fromisoformat(one.started)
         for one in manifest.invocations
         if one.ended is not None
-    )
+    ]
+    return sum(max(0.0, one.total_seconds()) for one in taken)  # clocks were set back between them once

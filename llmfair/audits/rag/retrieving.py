@@ -20,7 +20,7 @@ from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
 from llmfair.rankers.plackett_luce import deterministic
 from llmfair.records import Candidates, Query
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 
 class Retrieved(ScoringRanker):
@@ -68,7 +68,7 @@ def scores_of(
             return kept
     found = _scored(retriever, dataset, queries)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
+    write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})], shared=True)
     return found
 
 

@@ -23,7 +23,7 @@ from llmfair.datasets.base import Dataset
 from llmfair.inputs import content
 from llmfair.many import ManyDocuments
 from llmfair.rundir import LOCK, REPORT, RunDir, fingerprint
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 SEAL = ".seal"
 OF_PAGE = (REPORT, "plots")

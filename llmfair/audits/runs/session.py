@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import fsum
 from typing import Any
 
@@ -20,7 +20,7 @@ from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.jsonfiles import SCHEMA
 from llmfair.metrics.names import WITHDRAWN
 from llmfair.results import Requirement
-from llmfair.rundir import RunDir, now, set_aside
+from llmfair.rundir import RunDir, clock, set_aside
 
 
 @contextmanager
@@ -45,7 +45,8 @@ def session(
             earlier = None
         journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
         refuse_fewer(journal, earlier.journal_answers if earlier else 0)
-        invocation = {"command": secrets.written(sys.argv), "started": now(), "ended": None}
+        tell = clock()
+        invocation = {"command": secrets.written(sys.argv), "started": tell(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "status": "running",
@@ -61,21 +62,19 @@ def session(
             manifest["stage_lines_skipped"] = {}
         folder.write_json("manifest.json", manifest)
         try:
-            yield journal, manifest
+            try:
+                yield journal, manifest
+            finally:
+                manifest["journal_answers"] = len(journal)
+                note_servers(manifest, journal)
+                invocation["ended"] = tell()
+                journal.close()
         except BaseException:
             manifest["status"] = "incomplete"
-            raise
-        finally:
-            manifest["journal_answers"] = len(journal)
-            note_servers(manifest, journal)
-            try:
-                journal.close()
-            except LlmfairError:  # the disk failed at the very end
-                manifest["status"] = "incomplete"
-                raise
-            finally:
-                invocation["ended"] = now()
+            with suppress(LlmfairError):  # what failed first is said
                 folder.write_json("manifest.json", manifest)
+            raise
+        folder.write_json("manifest.json", manifest)
 
 
 def note_servers(manifest: dict[str, Any], journal: Journal) -> None:

@@ -28,7 +28,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
-from llmfair.trec import write_whole
+from llmfair.whole import write_whole
 
 LOG, LOG_HINT = ".jsonl", "llmfair score LOG.jsonl    of what a generator was shown and said"
 NAMING = ("run", "dataset", "attribute", "model")
@@ -182,5 +182,5 @@ def _write(path: Path, scored: ScoreOutcome) -> None:
         write_whole(path / "results.json", [json_text(scored.results)])
     except OSError as error:
         raise UsageError(
-            f"cannot write {path}: {error.strerror}.", "choose another --output folder"
+            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output folder"
         ) from None

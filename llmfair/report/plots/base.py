@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llmfair.printable import in_lines
+from llmfair.whole import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +122,8 @@ def write_plots(plots: Sequence[Plot], folder: Path, formats: Sequence[str]) -> 
     folder.mkdir(parents=True, exist_ok=True)
     for plot in plots:
         for file_format in formats:
-            (folder / f"{plot.name}.{file_format}").write_bytes(drawn(plot, file_format))
+            with whole(folder / f"{plot.name}.{file_format}") as file:
+                file.write(drawn(plot, file_format))
 
 
 TIP = re.compile(rb"""<g id=(["'])tip:(.*?)\1>""")

@@ -1,0 +1,110 @@
+"""Commands on a disk that is full at each of the files they write, one after the other: nothing paid for is lost.
+
+From one attempt to the next the disk grows by a page, or by half of what is still to come of the files that grow.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.long_commands import COMMANDS, run_to_draw
+from tests.cli.stops import Long, Started, left_over, new_folder, same_files
+from tests.disks import PAGE, mounted
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SAYS = re.compile("no space left|the disk is full", re.IGNORECASE)
+MOST_ATTEMPTS = 300
+SHORT = {
+    "score": Long(("score", "../drawn", "-o", "out"), ("out/*",), watched=run_to_draw),
+    "rerank": Long(
+        ("rerank", *(f"../drawn/rankings/{name}.run" for name in ("neutral", "male")), "-d", "sample", "--with", "fair-star", "-o", "out"),
+        ("out/*",),
+        watched=run_to_draw,
+    ),
+    "mitigate": Long(("mitigate", "../drawn", "-o", "out"), ("out/*", "out/rankings/*"), watched=run_to_draw),
+    "figures": Long(
+        ("report", "../drawn", "-o", "out/page.html", "--figures", "svg,pdf,png"),
+        ("out/*", "out/plots/*"),
+        watched=run_to_draw,
+        grows="out/**/*",
+    ),
+    "junit": Long(
+        ("listwise", "-n", "2", "--orders", "1", "--no-repeat", "-o", "run", "--junit", "suites.xml"),
+        ("suites.xml", "run/results.json", "run/*.csv"),
+    ),
+}  # fmt: skip
+"""Commands that are soon through, over a run that is there."""
+NOT_HERE = ("calibrate", "fetch")
+"""The first writes nothing; a fetch on a full disk stands in tests/datasets/test_indexed_faults.py."""
+WRITING = {name: long for name, long in COMMANDS.items() if name not in NOT_HERE} | SHORT
+WRITING["finetune"] = replace(
+    COMMANDS["finetune"], grows="out/**/*"
+)  # by pages it would be begun a thousand times
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_disk_that_fills_up_from_the_beginning(name: str, tmp_path: Path) -> None:
+    tell(name, full_again_and_again(WRITING[name], tmp_path))
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in (*NOT_HERE, "finetune", "report")])
+def test_a_disk_that_is_full_at_each_result(name: str, tmp_path: Path) -> None:
+    """All that is asked is answered, and no room is held for more."""
+    tell(name, full_again_and_again(COMMANDS[name], tmp_path, answered=True))
+
+
+def tell(name: str, at: Sequence[str]) -> None:
+    print(f"{name}: full {len(at)} times, at {', '.join(dict.fromkeys(at))}")
+    assert at
+
+
+def full_again_and_again(long: Long, scratch: Path, answered: bool = False) -> list[str]:
+    """Begins a command on a disk that is too small, until it is not; returns the file that each attempt names.
+
+    Asserts that each attempt ends in one sentence, keeps what was answered and leaves nothing half-written, that
+    nothing is asked again, and that all equals what the command writes where there is room, byte for byte.
+    `answered`: it begins with all but the files that must be equal.
+    """
+    with long.watched(scratch) as watch, mounted(scratch / "small") as disk:
+        calm = new_folder(long, scratch / "calm")
+        watch.before(calm)
+        code, expected, err = Started(long, calm, watch).end()
+        assert code == 0, err
+        files = [str(path.relative_to(calm)) for path in calm.rglob("*") if path.is_file()]
+        if answered:
+            shutil.copytree(calm, disk.folder, dirs_exist_ok=True)
+            for path in (path for one in long.same for path in disk.folder.glob(one)):
+                path.unlink()
+        else:
+            long.prepare(disk.folder)
+        size, at = disk.used() + PAGE, list[str]()
+        while True:
+            disk.resize(size)
+            watch.before(disk.folder)
+            code, out, err = Started(long, disk.folder, watch).end()
+            watch.after(disk.folder, orderly=True)
+            if code == 0:
+                break
+            at.append(sentence(code, err, files))
+            assert len(at) < MOST_ATTEMPTS, at
+            assert not left_over(disk.folder), err
+            size += max(PAGE, (long.written(calm) - long.written(disk.folder)) // 2)
+        watch.through(disk.folder)
+        assert out == expected or not long.prints
+        same_files(long, disk.folder, calm)
+    return at
+
+
+def sentence(code: int, err: str, files: Sequence[str]) -> str:
+    """The file that an attempt names which found no room, or what it says of none of these."""
+    assert code in (1, 2, 3), (code, err)
+    assert "Traceback" not in err and "Exception ignored" not in err, err
+    errors = [line for line in err.splitlines() if line.startswith("Error: ")]
+    assert errors and all(map(SAYS.search, errors)), err  # a study says it of each of its settings
+    return max((file for file in files if file in errors[0]), key=len, default=errors[0])
