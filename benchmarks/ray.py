@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.dispatch import Shape, cpu_seconds, programs
 from benchmarks.fleet import Process
+from llmfair.backends.on_ray import AHEAD
 
 LATENCY, SLOTS, TURNS, MOST_OVERHEAD = 0.05, 8, 3, 1.05
 
@@ -37,7 +38,8 @@ def model(query: str, documents: list[str]) -> list[float]:
 
 @dataclass(frozen=True)
 class Row:
-    """`calls` questions to a model in so many processes (0: without Ray), `at_once` in flight; `latency` in seconds."""
+    """`calls` questions to a model in so many processes (0: without Ray), of which `at_once` are worked on at a time,
+    and `ahead` wait; `latency` in seconds."""
 
     name: str
     model: str
@@ -45,6 +47,7 @@ class Row:
     calls: int
     at_once: int
     latency: float = LATENCY
+    ahead: int = 0
 
     @property
     def ideal(self) -> float:
@@ -116,7 +119,7 @@ def asked(row: Row, url: str | None = None) -> Found:
     questions: Iterable[Any] = lists(row.calls) if prefix == "python" else programs(pairs)
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", "benchmark", backend.identity)
-        limits = Limits(row.at_once, adaptive=False)
+        limits = Limits(row.at_once + row.ahead, adaptive=False)
         lost, ended = 0, (0.0, 0.0)
         for _, result in dispatch(questions, backend, journal, Sampling(), limits):
             lost += isinstance(result, Failure)
@@ -178,7 +181,7 @@ def main() -> None:
     well.append(several(Row("ceiling", "fake:oracle", n, 20_000, 64 * max(n, 1), 0.0) for n in (0, 1, 2, 4)))
     well.append(
         several(
-            Row("slots", "python:benchmarks.ray:model", n, given.calls // 25 * n, SLOTS * n)
+            Row("slots", "python:benchmarks.ray:model", n, given.calls // 25 * n, SLOTS * n, ahead=AHEAD * n)
             for n in (1, 2, 4)
         )
     )

@@ -148,7 +148,7 @@ class OnRay:
     ) -> None:
         self.identity, self.reads_about = here.identity, here.reads_about
         self.capabilities = here.capabilities - {"batch"}
-        self.max_workers = here.max_workers * processes
+        self.max_workers = (here.max_workers + AHEAD) * processes  # none waits for its next question
         self.server_name: str = getattr(here, "server_name", "")
         self.facts: Mapping[str, Any] = {}
         self._here, self._options, self._address = here, options, address
@@ -231,6 +231,7 @@ class OnRay:
             raise BackendError(f"no process of the Ray cluster starts: {line_of(cause)}.", LOGS) from None
         except TimeoutError:
             ray.kill(process.actor)
+            process.deaths = MOST_DEATHS  # the next would wait as long
             raise BackendError(
                 f"a process of the Ray cluster has had no place for {START_SECONDS:.0f} s.",
                 "ray status says what is taken; fewer --ray-workers, or more nodes",
@@ -298,10 +299,11 @@ def _join(ray: Any, address: str | None) -> None:
             )
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            "no Ray cluster runs here."
+            "no Ray cluster runs here that lets this command in."
             if where == "auto"
             else f"there is no Ray cluster at {where}: {line_of(error)}.",
-            "ray start --head, or --ray-address local for one of this run's own",
+            "ray start --head, whose ~/.ray/auth_token has to be on every node, or --ray-address local for one of "
+            "this run's own",
         ) from None
 
 

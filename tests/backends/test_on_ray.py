@@ -53,7 +53,7 @@ def test_a_model_on_ray_is_the_same_model() -> None:
     here = backend_of("fake:biased", ListwiseSettings.make())
     there = backend_of("fake:biased", ListwiseSettings.make(ray_workers=3))
     assert there.identity == here.identity and there.reads_about == here.reads_about
-    assert there.max_workers == 3 * here.max_workers
+    assert there.max_workers == 3 * (here.max_workers + AHEAD)
 
 
 def test_without_ray_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ async def opened(processes, gpus):
 
 class Other: pass
 
-ray.init(num_cpus=1, num_gpus=1, include_dashboard=False)
+ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False)
 asyncio.run(opened(3, 0))
 taken = ray.remote(Other).options(num_gpus=1).remote()
 ray.get(taken.__ray_ready__.remote())
