@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from sys import intern
 from typing import get_args
 
 from llmfair.csvfiles import number, read_csv
 from llmfair.records import Side
 from llmfair.rundir import csv_lines
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict, by_query
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict, by_query, pair_answer
 
 COLUMNS = (
     "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
@@ -41,12 +42,12 @@ def read_verdicts(path: Path) -> list[PairVerdict]:
 def _verdict(row: dict[str, str]) -> PairVerdict:
     strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
     return PairVerdict(
-        query_id=row["query_id"],
+        query_id=intern(row["query_id"]),
         stratum=strata[row["condition"]],
         number=int(row["pair"]),
         draw=int(row["draw"]),
-        protected=row["protected_doc_id"],
-        unprotected=row["unprotected_doc_id"],
+        protected=intern(row["protected_doc_id"]),
+        unprotected=intern(row["unprotected_doc_id"]),
         first=_answer(row, "first"),
         second=_answer(row, "second"),
     )
@@ -56,7 +57,7 @@ def _answer(row: dict[str, str], order: str) -> PairAnswer:
     winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
     if not winner and not problem:
         raise ValueError(f"{order}_answer and {order}_problem are empty")
-    return PairAnswer(
+    return pair_answer(
         winner=Side(winner) if winner else None,
         problem=problem or None,
         margin=number(margin) if margin else None,
