@@ -1,7 +1,7 @@
 """What a large collection and its runs cost: `python -m benchmarks.large`, through the installed command.
 
 A set of TREC Fair Ranking's shape is made up and fetched from files: 50 topics, 866,000 judgements of 800,000 pages.
-Lists of 200 are drawn from it and audited by a simulated model: 34,200 answers of lists, 200,000 of pairs (`--tasks`).
+Lists of 200 are drawn from it and audited by a simulated model: 34,200 answers of lists, 220,000 of pairs (`--tasks`).
 Then each command that reads them is timed: CPU, clock and peak of memory; with `--beside COMMAND`, of
 another version's `llmfair` too, on copies of the same files, in the same minute.
 """
@@ -28,6 +28,7 @@ from llmfair.datasets.trec_groups import REGIONS
 TOPICS, JUDGED, PAGES = 50, 866_000, 800_000
 DATASET = "trec-fair/2022/eval"
 AUDITED = ["-d", f"{DATASET}/location", "-m", "fake:biased", "--no-cache", "-q"]
+SIZE: dict[str, list[str]] = {"listwise": [], "pairwise": ["--pairs", "1000"]}
 FETCH = [
     "--topics",
     "topics.jsonl",
@@ -102,9 +103,13 @@ OF_COLLECTION = {
 }
 
 
+def asking(task: str) -> list[str]:
+    return [task, "-o", task, "--no-report", *AUDITED, *SIZE[task]]
+
+
 def of_run(task: str) -> dict[str, list[str]]:
     """What is timed of a run that is complete."""
-    again = [task, "-o", task, "--label", "again", "--no-report", *AUDITED]
+    again = [*asking(task), "--label", "again"]
     return {
         f"{task}, repeated under another label": again,
         f"{task}, repeated": again,
@@ -122,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
     parser.add_argument("--beside", metavar="COMMAND", help="Another version's llmfair.")
     parser.add_argument("--share", type=float, default=1.0, help="Of the judgements and pages.")
-    parser.add_argument("--tasks", nargs="+", default=["listwise"], choices=["listwise", "pairwise"])
+    parser.add_argument("--tasks", nargs="+", default=["listwise"], choices=[*SIZE])
     asked = parser.parse_args()
     ours = shutil.which("llmfair")
     assert ours is not None
@@ -144,8 +149,7 @@ def main() -> None:
         for what, words in OF_COLLECTION.items():
             row(what, *(one.spent(words) for one in versions))
         for task in asked.tasks:
-            words = [task, "-o", task, "--no-report", *AUDITED]
-            row(f"{task}, simulated, no report", version.spent(words))
+            row(f"{task}, simulated, no report", version.spent(asking(task)))
             journal = version.folder / task / "journal.jsonl"
             with journal.open("rb") as file:
                 answers = sum(1 for _ in file) - 1
