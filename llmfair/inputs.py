@@ -13,8 +13,9 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 MOST_WHOLE = 4 << 30
 """Bytes of a file that is read as a whole, such as one JSON document."""
@@ -31,7 +32,7 @@ FREELY, TIMES = 4 << 20, 100
 """A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
 
 
-def opened(path: Path | str) -> BinaryIO:
+def opened(path: Path | str) -> BufferedReader:
     """A regular file, to be read. Raises OSError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
@@ -83,7 +84,7 @@ def lines(path: Path | str) -> Iterator[bytes]:
     more than texts do too, and what gzip raises for a damaged one (EOFError, zlib.error, gzip.BadGzipFile).
     """
     with opened(path) as stored:
-        packed = stored.peek(2)[:2] == GZIP  # type: ignore[attr-defined]
+        packed = stored.peek(2)[:2] == GZIP
         file = gzip.GzipFile(fileobj=stored) if packed else stored
         unpacked, checked = 0, FREELY
         while line := file.readline(LONGEST_LINE):

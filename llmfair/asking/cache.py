@@ -145,7 +145,8 @@ def facts(path: Path) -> dict[str, Any]:
         try:
             with closing(_open(path)) as database:
                 found = database.execute(
-                    "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY model ORDER BY model"
+                    f"SELECT {_text('model')}, count(*), {_text('min(created)')}, {_text('max(created)')} "
+                    "FROM answers GROUP BY 1 ORDER BY 1"
                 ).fetchall()
         except (OSError, sqlite3.Error) as error:
             raise _unusable(path, error) from None
@@ -272,6 +273,11 @@ def _completion(key: str, value: Any) -> Completion | None:
 def _stamp(at: datetime | None = None) -> str:
     """A time whose alphabetical order is that of time."""
     return (at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _text(column: str) -> str:
+    """What is a text in a table that nothing damaged."""
+    return f"ifnull(CAST({column} AS TEXT), '')"
 
 
 def _parts(path: Path) -> list[Path]:

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair import inputs
 from llmfair.datasets.page_values import PageValues, place_of
 from llmfair.errors import UsageError, line_of
 from llmfair.jsonbytes import decode, encode
@@ -70,9 +72,18 @@ class GroupsOf(NamedTuple):
     def load(cls, path: Path) -> GroupsOf:
         """Raises UsageError for a file that is gone or damaged."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with inputs.opened(path) as file, np.load(file, allow_pickle=False) as stored:
                 return cls(stored["ids"], stored["codes"], decode(str(stored["combinations"])))
-        except (OSError, ValueError, LookupError, TypeError, EOFError, BadZipFile) as error:
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            EOFError,
+            SyntaxError,
+            TokenError,
+            BadZipFile,
+        ) as error:
             raise damaged(path, error) from None
 
 
@@ -127,7 +138,11 @@ def damaged(path: Path, why: Exception) -> UsageError:
 
 def mapped(path: Path) -> NDArray[Any]:
     """The whole numbers of an array on disk, which is not read. Raises OSError, ValueError."""
-    found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    inputs.opened(path).close()  # no pipe, which would be waited for
+    try:
+        found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (SyntaxError, TokenError) as error:  # its head is read as Python
+        raise ValueError(f"{path.name}: {line_of(error)}") from None
     if found.ndim != 1 or found.dtype.kind not in "iub" or not found.dtype.isnative:
         raise ValueError(f"{path.name} is no list of whole numbers")
     return found
@@ -148,10 +163,10 @@ class PageStore(ManyDocuments):
         if not len(self.ids) == len(self._starts) == len(self.codes):
             raise ValueError("its arrays differ in length")
         self._numbers = self.ids.data
-        with (folder / "texts.jsonl").open("rb") as file:
+        with inputs.opened(folder / "texts.jsonl") as file:
             self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(self.ids) else b""
         try:
-            rows = decode((folder / "groups.json").read_bytes())
+            rows = decode(inputs.content(folder / "groups.json"))
             self._firsts = [str(first) for first, _ in rows]
             self.combinations = [{name: tuple(of) for name, of in groups.items()} for _, groups in rows]
         except (TypeError, AttributeError) as error:

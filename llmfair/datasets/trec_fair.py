@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
+from llmfair.datasets.fetched_json import Record, Topic, read_fetched
 from llmfair.datasets.page_store import PageStore, StoredIndex
 from llmfair.datasets.page_values import JudgedPages
 from llmfair.datasets.pools import Pools
@@ -221,7 +222,7 @@ class TrecFair:
 
     @cached_property
     def _topic_rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(self._fetched("topics", "topics.json").read_text("utf-8"))
+        rows: list[dict[str, Any]] = read_fetched(self._fetched("topics", "topics.json"), list[Topic])
         return rows
 
     @cached_property
@@ -269,9 +270,9 @@ def is_indexed(collection: Collection) -> bool:
 
 
 def fetch_record(collection: Collection) -> dict[str, Any]:
-    """What `fetch.json` says of each finished step; empty when nothing was fetched."""
+    """What `fetch.json` says of each finished step; empty when nothing was fetched. Raises UsageError."""
     path = collection.folder / "fetch.json"
-    record: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    record: dict[str, Any] = read_fetched(path, Record) if os.path.lexists(path) else {}
     return record
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmfair import locks
+from llmfair import inputs, locks
 from llmfair.errors import RunConflict, UsageError, line_of
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
@@ -205,7 +205,7 @@ def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
 
 def _told(file: Path) -> list[Any]:
     """Size, bytes; time of the last change, ns; SHA-256."""
-    with file.open("rb") as content:
+    with inputs.opened(file) as content:
         return [*_stat(file), hashlib.file_digest(content, "sha256").hexdigest()]
 
 

@@ -84,7 +84,8 @@ class AdapterDir(RunDir):
         """Makes the folder, or checks that it belongs to these settings. Raises RunConflict and UsageError."""
         if not self.prepare(settings, earlier):
             self.write_json("split.json", {"schema": SCHEMA, "settings": settings, "split": split})
-            write_whole(self.path / "test-queries.txt", [f"{query_id}\n" for query_id in split["test"]])
+        if not (queries := self.path / "test-queries.txt").exists():
+            write_whole(queries, [f"{query_id}\n" for query_id in split["test"]])
 
     def read_pairs(self) -> dict[str, tuple[float, float]]:
         """The base's margins of an earlier start, by pair id; none where it did not come so far."""

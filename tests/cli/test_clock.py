@@ -45,9 +45,10 @@ def negative(folder: Path) -> Iterator[str]:
         elif place.endswith("seconds") and (value or 0) < 0:
             yield place
 
-    for path in folder.rglob("*.json*"):
-        lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
-        for line in lines if path.suffix in (".json", ".jsonl") else ():
+    for path in folder.rglob("*.json"):
+        yield from of(json.loads(path.read_text()), str(path))
+    for path in folder.rglob("*.jsonl"):
+        for line in path.read_text().splitlines():
             yield from of(json.loads(line), str(path))
 
 

@@ -35,7 +35,7 @@ SHORT = {
         grows="out/**/*",
     ),
     "junit": Long(
-        ("listwise", "-n", "2", "--orders", "1", "--no-repeat", "-o", "run", "--junit", "suites.xml"),
+        ("listwise", "-n", "2", "--orders", "1", "--no-repeat", "-o", "run", "--max-invalid", "1", "--junit", "suites.xml"),
         ("suites.xml", "run/results.json", "run/*.csv"),
     ),
 }  # fmt: skip

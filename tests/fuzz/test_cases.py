@@ -20,6 +20,7 @@ CASES: dict[str, tuple[int, int]] = {
     "flags": (110, 1_750),
     "inputs": (110, 1_750),
     "runs": (80, 1_500),
+    "stored": (25, 1_000),
 }
 """How many cases of a generator run by default, and how many with -m slow."""
 AT_ONCE = 250

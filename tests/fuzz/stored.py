@@ -1,0 +1,84 @@
+"""What a machine keeps between commands, harmed: fetched collections with their index, drawn lists, the answer cache.
+
+A case of the answer cache does not come again to the byte: the file has the times of its answers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.command import ran
+from tests.datasets.indexed_sources import NAME, made
+from tests.folders import balanced, write_folder
+from tests.fuzz.harms import copy, harm
+from tests.fuzz.inputs import LISTS, OWN
+from tests.fuzz.running import Case
+from tests.servers import Server
+
+LISTED = tuple(word for word in LISTS if word != "--no-cache")
+COLLECTION = f"{NAME}/gender"
+FEW = ("--candidates", "4", "--relevant", "2", "--min-relevant", "1")
+KEPT = "cache"
+
+
+def _commands(base: Path) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+    """Those that read what lies below a folder of the cache, by the folder's name."""
+    copies = (base / "copies.txt").read_text().splitlines()
+    asked = ("listwise", "-d", str(base / "data"), *LISTED, *(base / "server.txt").read_text().split())
+    return {
+        "datasets": (
+            ("datasets", "show", COLLECTION),
+            ("datasets", "list"),
+            ("listwise", "-d", COLLECTION, *FEW, *LISTS),
+            ("plan", "listwise", "-d", COLLECTION),
+            ("refine", "-d", COLLECTION, "-n", "1", "--no-cache"),
+            ("refine", "-d", COLLECTION, "-n", "2", "-m", "bm25", "--no-cache", "-o", "new"),
+            ("datasets", "fetch", NAME, "--yes", "--index", "full", *copies),
+        ),
+        "answers.sqlite": (asked, (*asked, "-o", "new"), ("cache", "info"), ("cache", "info", "--json"), ("cache", "clear"), ("cache", "clear", "--older-than", "1h")),
+    }  # fmt: skip
+
+
+def prepare(folder: Path) -> None:
+    with _kept_in(folder / KEPT):
+        copies = made(200).copies(folder)
+        (folder / "copies.txt").write_text("\n".join(copies))
+        ran("datasets", "fetch", NAME, "--yes", "--index", "full", *copies)
+        ran("listwise", "-d", COLLECTION, *FEW, *LISTS, "-o", "drawn")
+        write_folder(folder / "data", balanced(2, 4, 4))
+        with Server() as server:
+            flags = ("-m", "openai:any", "--base-url", server.base_url, "--max-calls", "1")
+            ran("listwise", "-d", str(folder / "data"), *LISTED, *flags[:4], "-o", "asked")
+        (folder / "server.txt").write_text(" ".join(flags))
+
+
+@contextmanager
+def _kept_in(folder: Path) -> Iterator[None]:
+    before = os.environ["LLMFAIR_CACHE_DIR"]
+    os.environ["LLMFAIR_CACHE_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ["LLMFAIR_CACHE_DIR"] = before
+
+
+def case(rng: random.Random, folder: Path, base: Path) -> Case:
+    copy(base, folder, [KEPT])
+    commands = _commands(base)
+    part = rng.choice(("datasets", "datasets", "answers.sqlite"))
+    place = folder / KEPT / part
+    files = sorted(path for path in place.rglob("*") if path.is_file()) or [place]
+    path = rng.choice(files)
+    if rng.random() < 0.25 and path.stat().st_size:
+        change = rng.choice(OWN)
+        path.write_bytes(change(rng, path.read_bytes()))
+        how = change.__name__
+    else:
+        how = harm(rng, path)
+    command = rng.choice(commands[part])
+    kind = f"{path.relative_to(folder / KEPT)}: {how}: {' '.join(command[:2])}"
+    return Case(command, kind, environment={"LLMFAIR_CACHE_DIR": KEPT})
