@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from llmfair import secrets
-from llmfair.asking.journal_lines import COMPLETION_FIELDS, completion_of, row_of
+from llmfair.asking.journal_lines import COMPLETION_FIELDS, row_of
+from llmfair.asking.kept_answers import Places
 from llmfair.asking.room import Room, most_bytes
 from llmfair.errors import LlmfairError, RunConflict
-from llmfair.jsonbytes import decode, encode
+from llmfair.jsonbytes import encode
 from llmfair.records import (
     Chat,
     Completion,
@@ -111,7 +112,7 @@ class Journal:
         self.skipped: list[int] = []
         self.shared = 0
         self.servers: Counter[str] = Counter()
-        self._offsets: dict[str, int] = {}
+        self._places = Places()
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
@@ -125,16 +126,14 @@ class Journal:
 
     def __len__(self) -> int:
         """The number of answers on disk."""
-        return len(self._offsets)
+        return len(self._places)
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        offset = self._offsets.get(key)
-        if offset is None:
+        if key not in self._places:
             return None
         with open(self._file, "rb", closefd=False) as file:
-            file.seek(offset)
-            return completion_of(decode(file.readline()))
+            return self._places.answer(key, file)
 
     @contextmanager
     def awaiting(self, request: Request) -> Iterator[None]:
@@ -176,7 +175,7 @@ class Journal:
             "at": datetime.now(UTC),
             **({"server": server} if server else {}),
         }
-        self._offsets[request.key] = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
+        self._places.add(request.key, self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said)))
         self._count(row)
         self._refuse_full()
         self._sync_now_and_then()
@@ -279,9 +278,9 @@ class Journal:
                 row = row_of(line)
                 if row is None:
                     self.skipped.append(number)
-                elif "key" in row and row["key"] not in self._offsets:
+                elif "key" in row and row["key"] not in self._places:
                     self._count(row)
-                    self._offsets[row["key"]] = offset
+                    self._places.add(row["key"], offset)
                 offset += len(line)
         if not _ends_with_newline(self.path):
             self._write(b"")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from llmfair import inputs
 from llmfair.jsonbytes import decode
@@ -76,47 +72,6 @@ def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str
                 yield row
             elif damaged is not None:
                 damaged.append(number)
-
-
-class KeptAnswers:
-    """The first answer to each request of a journal, read when it is asked for: in memory is where it stands."""
-
-    def __init__(self, path: Path) -> None:
-        digests, offsets, offset = array("Q"), array("Q"), 0
-        self._file = inputs.opened(path)
-        for number, line in enumerate(self._file):
-            row = row_of(line) if number else None
-            if row is not None and "key" in row:
-                digests.append(_digest(row["key"]))
-                offsets.append(offset)
-            offset += len(line)
-        found = np.frombuffer(digests, np.uint64)
-        order = np.argsort(found, kind="stable")  # of two answers to a request the first stands first
-        self._digests, self._offsets = found[order], np.frombuffer(offsets, np.uint64)[order]
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __len__(self) -> int:
-        """How many requests have an answer."""
-        digests = self._digests  # in order
-        return len(digests) - int(np.count_nonzero(digests[1:] == digests[:-1]))
-
-    def get(self, key: str) -> Completion | None:
-        """The answer filed under `key`, or None."""
-        wanted = np.uint64(_digest(key))
-        for place in range(int(np.searchsorted(self._digests, wanted)), len(self._digests)):
-            if self._digests[place] != wanted:
-                break
-            self._file.seek(int(self._offsets[place]))
-            row = decode(self._file.readline())
-            if row["key"] == key:
-                return completion_of(row)
-        return None
-
-
-def _digest(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 def completion_of(row: Mapping[str, Any]) -> Completion:
