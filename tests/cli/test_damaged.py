@@ -120,6 +120,13 @@ def test_figures_of_queries_that_are_damaged(kind: str, harm: str) -> None:
         _ = open_run("hurt").per_query
 
 
+def test_a_ranking_of_a_query_that_has_no_list() -> None:
+    hurt("listwise", "results.json", lambda document: document)
+    path = Path("hurt", "rankings", "female.run")
+    path.write_text("nobody" + path.read_text())
+    refuses(f"{path}: ranks the query nobodyfilm, which candidates.jsonl lacks.", "report", "hurt")
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -110,6 +110,8 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
         number = (int(numbered[1]), int(numbered[2])) if numbered else (0, 0)
         if condition in ranked:
             for query_id, ranking in read_run(file, problems).rankings.items():
+                if query_id not in sides:
+                    raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
                 ranked[condition].setdefault(query_id, []).append(ranking.doc_ids)
                 runs[condition].setdefault(query_id, []).append(number)
     problems.raise_any(HINT)
