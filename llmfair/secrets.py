@@ -30,6 +30,7 @@ _USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
 _QUERY = re.compile(r"(?<=[?&;])([\w.-]+)=[^\s&;#'\"]+")
 _PLAIN = re.compile(r"[a-z -]{,15}|[\d.-]{,15}")
 """Words and numbers, as stand-ins for keys are: an answer may hold them by chance."""
+_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|[\\/])")
 
 
 def is_secret(name: str) -> bool:
@@ -169,3 +170,13 @@ def quoted(secrets: Iterable[str]) -> Callable[[str], str]:
 def _spellings(secret: str) -> Iterator[str]:
     yield from (secret, quote(secret, safe=""))
     yield from (json.dumps(secret, ensure_ascii=plain)[1:-1] for plain in (True, False))
+
+
+def unescaped(text: str) -> str:
+    """JSON whose strings have only the escapes that they need: some servers write `\\/`, or `\\u0026` for `&`."""
+
+    def character(match: re.Match[str]) -> str:
+        one = chr(int(match[1], 16)) if match[1] else match[0][1:]
+        return json.dumps(one, ensure_ascii=False)[1:-1] if one.isprintable() else match[0]
+
+    return _ESCAPED.sub(character, text)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from llmfair import secrets
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.openai import OpenAI
 
 SECRET = (
     "api_key", "OPENAI_API_KEY", "apikey", "X-Api-Key", "ocp-apim-subscription-key", "accessToken", "hf_token", "token",
@@ -58,3 +62,24 @@ def test_only_what_no_answer_holds_by_chance_is_looked_for_in_answers() -> None:
         == "*** *** ***"
     )
     assert secrets.without(["sk-012345", "sk-01234567"])("sk-01234567") == "***"
+
+
+@pytest.mark.parametrize(
+    ("escaped", "plain"),
+    [
+        (r'"a\/b \\/ \u0026 \u003C \u00E9"', r'"a/b \\/ & < é"'),
+        (r'"\u0022 \u005c \\u0026 \n \" \\\/"', r'"\" \\ \\u0026 \n \" \\/"'),
+        (r'"\u000a \u001b \u2028 \ud83d\ude00 \ud800"', r'"\u000a \u001b \u2028 \ud83d\ude00 \ud800"'),
+    ],
+)
+def test_escapes_that_json_does_not_need(escaped: str, plain: str) -> None:
+    assert secrets.unescaped(escaped) == plain
+    assert json.loads(escaped) == json.loads(plain)
+
+
+@pytest.mark.parametrize("spelled", [r"sk-0\/1\u0026\u003C2-abc", r"sk-0/1\u0026<2-\u0061bc"])
+def test_a_key_is_found_however_a_server_escapes_it(monkeypatch: pytest.MonkeyPatch, spelled: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0/1&<2-abc")
+    server = OpenAI("m", BackendOptions())
+    server.ready()
+    assert server.without_secrets(b'{"content": "%b"}' % spelled.encode()) == b'{"content": "***"}'

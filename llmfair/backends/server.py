@@ -173,7 +173,8 @@ class Server(ABC):
 
     def without_secrets(self, reply: bytes) -> bytes:
         """A reply without what it repeats of keys and headers, which has no place in journals, caches and reports."""
-        return self._hide(reply.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        text = secrets.unescaped(reply.decode("utf-8", "surrogateescape"))
+        return self._hide(text).encode("utf-8", "surrogateescape")
 
     def too_long(self, most: int = 0) -> Rejected:
         """Of a reply that is not read to its end, beyond so many bytes."""
