@@ -39,6 +39,8 @@ CHOSEN = (
 )
 DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """SQLite's codes for a file that is no database, a broken one, and one with another table."""
+UNUSABLE = (OSError, sqlite3.Error, UnicodeDecodeError)
+"""What a cache that cannot be used raises; the last where SQLite tells of damage in damaged words."""
 
 
 class Cache:
@@ -61,7 +63,7 @@ class Cache:
         self._reader: sqlite3.Connection | None = None
         try:
             self._reader = _open(path)
-        except (OSError, sqlite3.Error) as error:
+        except UNUSABLE as error:
             self._fail(error)
 
     def get(self, key: str) -> Completion | None:
@@ -70,7 +72,7 @@ class Cache:
             return None
         try:
             row = self._reader.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
-        except sqlite3.Error as error:
+        except UNUSABLE as error:
             self._fail(error)
             return None
         found = _completion(key, row[0]) if row else None
@@ -109,7 +111,7 @@ class Cache:
                         [(key, self.model, _stamp(), _value(key, completion)) for key, completion in answers],
                     )
                     database.execute("COMMIT")
-        except (OSError, sqlite3.Error) as error:
+        except UNUSABLE as error:
             self._fail(error)
 
     def _gather(self) -> tuple[list[tuple[str, Completion]], bool]:
@@ -148,7 +150,7 @@ def facts(path: Path) -> dict[str, Any]:
                     f"SELECT {_text('model')}, count(*), {_text('min(created)')}, {_text('max(created)')} "
                     "FROM answers GROUP BY 1 ORDER BY 1"
                 ).fetchall()
-        except (OSError, sqlite3.Error) as error:
+        except UNUSABLE as error:
             raise _unusable(path, error) from None
         names = ("model", "entries", "oldest", "newest")
         models = [dict(zip(names, row, strict=True)) for row in found]
@@ -200,7 +202,7 @@ def _of_chosen(
     try:
         with closing(_open(path)) as database:
             return use(database, {"model": model, "before": None if before is None else _stamp(before)})
-    except (OSError, sqlite3.Error) as error:
+    except UNUSABLE as error:
         if model is None and before is None and _is_damage(error):
             return None
         raise _unusable(path, error) from None
@@ -293,7 +295,8 @@ def _code(error: sqlite3.Error) -> int | None:
 
 def _is_damage(error: Exception) -> bool:
     """Whether the file itself is at fault, not its disk or another process."""
-    return isinstance(error, sqlite3.Error) and _code(error) in DAMAGED
+    damaged = isinstance(error, sqlite3.Error) and _code(error) in DAMAGED
+    return damaged or isinstance(error, UnicodeDecodeError)
 
 
 def _reason(error: Exception) -> str:

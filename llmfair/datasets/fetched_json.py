@@ -26,6 +26,7 @@ class Index(TypedDict):
     engine: str
     analyzer: str
     source: str
+    documents: int
 
 
 class Pages(Step):

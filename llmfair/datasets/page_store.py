@@ -171,6 +171,8 @@ class PageStore(ManyDocuments):
             self.combinations = [{name: tuple(of) for name, of in groups.items()} for _, groups in rows]
         except (TypeError, AttributeError) as error:
             raise ValueError(f"groups.json: {error}") from None
+        if not all(first in self for first in self._firsts):
+            raise ValueError("groups.json: names a page that is not there")
 
     def check(self) -> None:
         """Reads the arrays through. Raises OSError, or ValueError where they do not fit together."""
@@ -189,10 +191,11 @@ class PageStore(ManyDocuments):
         return mapped(self.folder / "titled.npy")
 
     def __getitem__(self, doc_id: str) -> Document:
-        if doc_id.startswith(KIND):
-            return Document(doc_id, "", groups=self.combinations[int(doc_id.removeprefix(KIND))])
-        place = place_of(self._numbers, doc_id)
+        of_kind = doc_id.startswith(KIND)
+        place = 0 if of_kind else place_of(self._numbers, doc_id)
         try:
+            if of_kind:
+                return Document(doc_id, "", groups=self.combinations[int(doc_id.removeprefix(KIND))])
             start = self._starts[place]
             title, text = decode(self._texts[start : self._texts.find(b"\n", start)])
             return Document(doc_id, title, text, self.combinations[self.codes[place]])

@@ -215,11 +215,11 @@ def _stat(file: Path) -> list[int]:
 
 
 def _files(path: Path) -> list[Path]:
-    """The index's files without its manifest and tantivy's locks, which come and go."""
+    """The index's files without its manifest and tantivy's locks, which come and go; a lock that is no file is none."""
     return sorted(
         file
         for file in path.iterdir()
-        if file.suffix != ".lock" and file.name not in (MANIFEST, f"{MANIFEST}.tmp")
+        if (file.suffix != ".lock" or not file.is_file()) and file.name not in (MANIFEST, f"{MANIFEST}.tmp")
     )
 
 

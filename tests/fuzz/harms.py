@@ -240,6 +240,8 @@ def _structured(rng: random.Random, suffix: str, content: bytes) -> tuple[str, b
         at = rng.choice((0, rng.randrange(len(lines))))
         lines[at] = text_of(change(rng, json.loads(lines[at]))).encode()
         return change.__name__, b"\n".join(lines) + b"\n"
+    if suffix == ".parquet":
+        return change.__name__, _parquet(rng, change, content)
     if suffix in (".csv", ".tsv", ".txt", ".run"):
         delimiter = {".csv": ",", ".tsv": "\t"}.get(suffix, " ")
         rows = list(csv.reader(io.StringIO(content.decode(), newline=""), delimiter=delimiter))
@@ -247,6 +249,28 @@ def _structured(rng: random.Random, suffix: str, content: bytes) -> tuple[str, b
         csv.writer(written, delimiter=delimiter, lineterminator="\n").writerows(other_table(rng, rows))
         return "other_table", written.getvalue().encode()
     return None
+
+
+def _parquet(rng: random.Random, change: Callable[[random.Random, Any], Any], content: bytes) -> bytes:
+    """A table with a row, or a whole column, of other values. Raises ValueError for what none can hold."""
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = parquet.read_table(pyarrow.BufferReader(content)).to_pylist()
+    if not rows:
+        return content
+    if rng.random() < 0.5:
+        name, value = rng.choice(sorted(rows[0])), rng.choice(STRANGE)
+        rows = [{**row, name: value} for row in rows]
+    else:
+        place = rng.randrange(len(rows))
+        rows[place] = change(rng, rows[place])
+    written = pyarrow.BufferOutputStream()
+    try:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), written)
+    except (TypeError, AttributeError, OverflowError, pyarrow.ArrowException) as error:
+        raise ValueError(str(error)) from None
+    return bytes(written.getvalue().to_pybytes())
 
 
 def copy(base: Path, folder: Path, names: Sequence[str]) -> None:

@@ -16,13 +16,14 @@ MAKING: dict[str, tuple[str, ...]] = {
     "pairs": ("pairwise", "-n", "2", "--pairs", "3"),
     "sequential": ("pairwise", "-n", "3", "--sequential", "--max-pairs", "12"),
     "rag": ("rag", "-n", "2", "--samples", "3", "--alpha", "1,8"),
+    "judged": ("rag", "-n", "2", "--samples", "3", "--alpha", "1", "--attribution", "fake:reader"),
     "refine": ("refine", "-n", "2"),
     "no-model": ("listwise", "-n", "3", "-m", "bm25"),
     "study": ("study", "windows", "-n", "2", "--orders", "1", "--conditions", "neutral"),
     "scored": ("score", "lists"),
 }
 """The commands that make what is harmed, each in a folder of its name."""
-AUDITS = ("lists", "pairs", "sequential", "rag", "refine", "no-model")
+AUDITS = ("lists", "pairs", "sequential", "rag", "judged", "refine", "no-model")
 LOOKS = (
     ("runs", "show"), ("runs", "show", "--json"), ("runs", "show", "--answers"), ("runs", "show", "--failures"),
     ("runs", "show", "--invalid"), ("runs", "show", "--query", "physics"), ("runs", "show", "--furthest"),
