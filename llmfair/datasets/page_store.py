@@ -200,10 +200,10 @@ class PageStore(ManyDocuments):
             title, text = decode(self._texts[start : self._texts.find(b"\n", start)])
             return Document(doc_id, title, text, self.combinations[self.codes[place]])
         except (ValueError, LookupError, TypeError):
-            raise UsageError(
-                f"{self.folder} is damaged: page {doc_id} cannot be read.",
-                f"remove {self.folder} and repeat the command",
-            ) from None
+            raise self._damaged(f"page {doc_id} cannot be read") from None
+
+    def _damaged(self, why: str) -> UsageError:
+        return UsageError(f"{self.folder} is damaged: {why}.", f"remove {self.folder} and repeat the command")
 
     def __iter__(self) -> Iterator[str]:
         return (str(page_id) for page_id in self._numbers)
@@ -236,8 +236,11 @@ class PageStore(ManyDocuments):
         return {f"{KIND}{code}": count for code, count in enumerate(counts) if count}
 
     def counts(self, places: NDArray[np.intp]) -> list[int]:
-        """How many of the pages at these places have each of the combinations of groups."""
-        counts: list[int] = np.bincount(self.codes[places], minlength=len(self.combinations)).tolist()
+        """How many of the pages at these places have each of the combinations of groups. Raises UsageError."""
+        codes, known = self.codes[places], len(self.combinations)
+        if len(codes) and not 0 <= codes.min() <= codes.max() < known:
+            raise self._damaged("a page has groups that groups.json lacks")
+        counts: list[int] = np.bincount(codes, minlength=known).tolist()
         return counts
 
     def places(self, page_ids: NDArray[np.int64]) -> NDArray[np.intp]:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import warn
+from llmfair.datasets.page_store import GroupsOf, PageStore, written
+from llmfair.errors import UsageError, warn
 from tests.cli.command import llmfair, ran, refuses
 from tests.datasets.indexed_sources import NAME, made
 
@@ -145,3 +146,14 @@ def test_an_index_of_relevant_pages_has_no_pages_of_its_own(tmp_path: Path) -> N
     assert [path.name for path in (folder() / "index-pool").iterdir() if path.suffix != ".lock"] == [
         "english"
     ]
+
+
+def test_pages_whose_groups_are_of_another_collection_are_said_to_be_damaged(tmp_path: Path) -> None:
+    ids = np.array([3, 5], dtype=np.int64)
+    with written(tmp_path) as pages:
+        for page_id in ids:
+            pages.add(int(page_id), "Title", "")
+        pages.save(tmp_path, GroupsOf(ids, np.array([0, 1], dtype=np.int32), [{}, {"gender": ["female"]}]))
+    np.save(tmp_path / "codes.npy", np.array([0, 99], dtype=np.uint8))
+    with pytest.raises(UsageError, match=r"is damaged: a page has groups that groups\.json lacks"):
+        PageStore(tmp_path).kinds(ids)
