@@ -26,6 +26,8 @@ def whole(path: Path, shared: bool = False) -> Iterator[BinaryIO]:
     So a half-written one is never read, after a power cut neither, nor fills a full disk. `shared`: another process
     may write the same file at the same time.
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp" if shared else f"{path.name}.tmp")
     try:
         with beside.open("wb") as file:

@@ -239,8 +239,15 @@ class Journal:
             self._sync()
 
     def _sync(self) -> None:
-        """Begins to bring what is written to the disk itself; says first whether that failed the last time."""
+        """Begins to bring what is written to the disk itself; says first whether that failed the last time.
+
+        Raises Unwritable where the file was removed: what is written would be lost with the process.
+        """
         self._hear()
+        if not self.path.exists():
+            raise Unwritable(
+                f"{self.path} was removed during the run.", "the same command asks what was lost with it"
+            )
         self._syncing = self._disk.submit(os.fsync, self._file)
         self._synced = time.monotonic()
 

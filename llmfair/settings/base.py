@@ -283,7 +283,7 @@ def check_value(flag: str, value: Any, item: Field[Any]) -> None:
         return
     least, most = item.metadata["least"], item.metadata["most"]
     hint = f"--help-all explains {flag}"
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{flag} is {value}, but is a finite number.", hint)
     if least is not None and value < least:
         raise UsageError(f"{flag} is {value}, but is at least {least}.", hint)

@@ -255,6 +255,19 @@ def test_a_disk_that_fails_later_is_said(tmp_path: Path, monkeypatch: pytest.Mon
         journal.close()
 
 
+@pytest.mark.parametrize("later", ["put", "close"])
+def test_a_journal_that_is_removed_while_it_is_written_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    monkeypatch.setattr("llmfair.asking.journal.FSYNC_SECONDS", 0.0 if later == "put" else 60.0)
+    journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
+    journal.path.unlink()
+    with pytest.raises(Unwritable, match="was removed during the run"):
+        if later == "put":
+            journal.put(request("a"), Completion("answer to a", Finish.STOP), attempts=1)
+        journal.close()
+
+
 def test_kept_answers_are_those_that_were_filed_first(tmp_path: Path) -> None:
     texts = [f"t{number}" for number in range(200)]
     path = written(tmp_path / "journal.jsonl", texts)

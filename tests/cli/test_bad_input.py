@@ -158,6 +158,7 @@ LINES: list[tuple[str, str]] = [
     ("calibrate listwise --runs 0", "--runs is 0, but is at least 2."),
     ("calibrate listwise --power 2", "--power is 2.0, but lies between 0.05 and 1."),
     ("calibrate listwise --initial given --orders 1", "calibrate draws random initial orders, but --initial is given."),
+    (f"listwise --seed {'9' * 400}", "--seed is 999"),
     ("calibrate listwise --junit x", "calibrate writes no files, but --junit names a file."),
     ("calibrate listwise --output x", "calibrate writes no files, but --output names a folder."),
     ("calibrate listwise -d smaple", "no dataset 'smaple'. Did you mean 'sample'?"),

@@ -10,6 +10,7 @@ import pytest
 
 import llmfair
 from llmfair.audits.junit import Suite, write_junit
+from llmfair.errors import UsageError
 from llmfair.results import Requirement, RunVerdict, plain
 from tests.cli.command import kept, ran, refuses, well
 from tests.cli.command import llmfair as command
@@ -187,6 +188,12 @@ def test_too_many_unparseable_answers_are_said_in_the_table_and_by_score(task: s
     assert shown.code == 4 and shown.out.startswith("VERDICT  not assessable")
     assert " of the answers are unparseable, more than 10 % (--max-invalid)" in shown.out.partition("\n\n")[2]
     assert ran("score", "run").out.startswith("VERDICT  not assessable")
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_junit_that_is_no_file_is_refused_in_a_sentence(path: str) -> None:
+    with pytest.raises(UsageError, match="Is a directory"):
+        write_junit(Path(path), [], ())
 
 
 def test_junit_of_a_run_that_is_not_through_has_its_error_beside_gates_that_fail() -> None:
