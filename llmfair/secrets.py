@@ -34,8 +34,8 @@ _ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|[\\/])")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a field, header or variable of this name holds a secret: `api_key`, but not `max_tokens`."""
-    words = [word.lower() for word in _WORD.findall(name)]
+    """Whether a field, header or variable of this name holds a secret: `api_key`, `API_KEY_2`, but not `max_tokens`."""
+    words = [word.lower() for word in _WORD.findall(name.rstrip("_0123456789"))]
     if not words or (words[-1] == "token" and words[-2:-1] and words[-2] in _OF_TEXT):
         return False
     return words[-1].endswith(_ENDS) or words[-1] in _LAST or bool({"secret", "password"} & {*words})

@@ -11,12 +11,12 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
 
 SECRET = (
-    "api_key", "OPENAI_API_KEY", "apikey", "X-Api-Key", "ocp-apim-subscription-key", "accessToken", "hf_token", "token",
+    "API_KEY_2", "api_key", "OPENAI_API_KEY", "apikey", "X-Api-Key", "ocp-apim-subscription-key", "accessToken", "hf_token", "token",
     "client_secret", "secret_id", "db_password", "Authorization", "proxy-authorization", "cookie", "sig",
     "X-Amz-Signature", "AWS_SECRET_ACCESS_KEY", "auth",
 )  # fmt: skip
 OPEN = (
-    "max_tokens", "max_completion_tokens", "stop_token_ids", "tokenizer", "tokenizer_mode", "eos_token", "pad_token", "pad_token_id",
+    "max_tokens_2", "max_tokens", "max_completion_tokens", "stop_token_ids", "tokenizer", "tokenizer_mode", "eos_token", "pad_token", "pad_token_id",
     "top_k", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "keywords", "seed", "enable_thinking", "author", "kv_cache_dtype", "",
 )  # fmt: skip
 
