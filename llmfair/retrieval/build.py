@@ -172,7 +172,7 @@ def _opened(path: Path) -> tantivy.Index:
 
 def _manifest(path: Path) -> dict[str, Any]:
     """What the manifest says; nothing without one."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         manifest = json.loads((path / MANIFEST).read_bytes())
         if isinstance(manifest, dict):
             return manifest
@@ -199,7 +199,7 @@ def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
             with suppress(OSError):
                 _write_manifest(path, {**manifest, "files": {**expected, **found}})
         return True
-    except OSError:
+    except (OSError, LookupError, TypeError):  # a manifest of another form
         return False
 
 

@@ -97,11 +97,17 @@ def test_a_copy_is_as_good_and_a_damaged_one_is_made_anew(tmp_path: Path) -> Non
     assert found(stored(PATH, documents(300), "a" * 64, ENGLISH)) == found(made)
 
 
-@pytest.mark.parametrize("form", ["older form", "no manifest"])
+@pytest.mark.parametrize("form", ["older form", "no manifest", "too deep", "no sums"])
 def test_an_index_of_an_older_form_is_made_anew(form: str) -> None:
     stored(PATH, documents(30), "a" * 64, ENGLISH)
     manifest = json.loads((PATH / MANIFEST).read_bytes())
-    (PATH / MANIFEST).write_text(json.dumps({**manifest, "schema": 1}) if form == "older form" else "[]")
+    texts = {
+        "older form": json.dumps({**manifest, "schema": 1}),
+        "no manifest": "[]",
+        "too deep": "[" * 100_000,
+        "no sums": json.dumps({**manifest, "files": {name: [1] for name in manifest["files"]}}),
+    }
+    (PATH / MANIFEST).write_text(texts[form])
     assert stored(PATH, documents(50), "a" * 64, ENGLISH).count() == 50
 
 
