@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Literal
 
 from llmfair.records import Completion, Finish
@@ -20,6 +21,8 @@ from llmfair.records import Completion, Finish
 Form = Literal["order", "letter"]
 LABELS: Mapping[Form, tuple[str, str]] = {"order": ("1", "2"), "letter": ("A", "B")}
 """How the two items are labelled in the prompt, the one shown first first."""
+MOST_NAMED = 100
+"""Labels that are read of one order. More than two are none, and a reply of a megabyte has 150,000."""
 
 
 class Problem(StrEnum):
@@ -165,8 +168,8 @@ class _Grammar:
     end: re.Pattern[str]
 
     def named(self, text: str) -> list[str]:
-        """The labels in a matched text, in order, letters as capitals."""
-        return [name.upper() for name in self.name.findall(text)]
+        """The labels in a matched text, in order, letters as capitals; no more than tell that it is no order."""
+        return [name[0].upper() for name in islice(self.name.finditer(text), MOST_NAMED)]
 
 
 def _grammar(name: str) -> _Grammar:
