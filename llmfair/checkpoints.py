@@ -104,6 +104,14 @@ def tokenizer_of(checkpoint: Checkpoint) -> Any:
         ) from error
 
 
+def already_read(cache: Any) -> dict[str, Any]:
+    """The argument of a model's call that gives it keys and values of what it has read before; nothing for None."""
+    from transformers import __version__
+
+    renamed = tuple(map(int, __version__.split(".")[:2])) >= (5, 24)
+    return {} if cache is None else {"cache" if renamed else "past_key_values": cache}
+
+
 def require_local(*beside: str) -> None:
     """Raises MissingExtra unless models can be run in this process, and these further packages are there."""
     require("torch", "transformers", *beside)

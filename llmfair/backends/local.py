@@ -18,7 +18,7 @@ from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.sampling import Constraint, Drawing, GrammarTokens
 from llmfair.backends.templates import ChatTemplate
-from llmfair.checkpoints import INSTALL, Checkpoint, Place
+from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read
 from llmfair.errors import BackendError, MissingExtra, line_of
 from llmfair.records import Message
 
@@ -96,9 +96,9 @@ class LocalModel:
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=(mask.cumsum(-1) - 1).clamp(min=0)[:, shared:],
-                past_key_values=past,
                 use_cache=past is not None,
                 logits_to_keep=1,
+                **already_read(past),
             ).logits
             assert own.shape[1] == 1, "logits_to_keep is not honoured"
             own, hidden = own[:, -1].float(), kept[0][:, -1].float()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from llmfair.checkpoints import already_read
 from llmfair.errors import UsageError
 from llmfair.tuning.examples import ExampleGroup, Ids
 from llmfair.tuning.head import language_model
@@ -87,7 +88,7 @@ def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
         cache = model(input_ids=prefix, use_cache=True).past_key_values
         cache.batch_repeat_interleave(len(ids))
         places = prefix.shape[1] + torch.arange(ids.shape[1], device=ids.device)[None]
-        logits = model(input_ids=ids, position_ids=places, past_key_values=cache, use_cache=True).logits
+        logits = model(input_ids=ids, position_ids=places, use_cache=True, **already_read(cache)).logits
     return logits[torch.arange(len(ids), device=ids.device), batch["last"]].float()
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.checkpoints import already_read
 from llmfair.prompts import load_prompt
 from llmfair.records import Labels
 from tests import models
@@ -88,9 +89,8 @@ def biased_model(folder: Path, seed: int = 0, steps: int = 320) -> Path:
         cache = model(prompts[:1, :shared], use_cache=True, logits_to_keep=1).past_key_values
         cache.batch_repeat_interleave(len(prompts))
         own = torch.arange(shared, len(ids))[None]
-        logits = model(prompts[:, shared:], position_ids=own, past_key_values=cache, logits_to_keep=1).logits[
-            :, -1
-        ]
+        said = model(prompts[:, shared:], position_ids=own, logits_to_keep=1, **already_read(cache))
+        logits = said.logits[:, -1]
         margin = logits[:, labels["A"]] - logits[:, labels["B"]]
         wanted = SLOT_WEIGHT + worth[titles[:, :3]].sum(1) - worth[titles[:, 3:]].sum(1)
         loss = torch.nn.functional.mse_loss(margin, wanted)
