@@ -43,9 +43,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def fingerprint(settings: Mapping[str, Any]) -> str:
-    """SHA-256 over all that can change a result; its first six digits name the folder."""
-    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), default=str)
+def fingerprint(settings: Mapping[str, Any], content: Callable[[Any], object] = str) -> str:
+    """SHA-256 over all that can change a result; its first six digits name the folder.
+
+    `content`: what is written of a value that JSON does not know.
+    """
+    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), default=content)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

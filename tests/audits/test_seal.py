@@ -7,6 +7,7 @@ import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import perform
 from llmfair.audits.runs.seal import inputs_of
 from llmfair.audits.subject import Subject
-from tests.cli.command import Outcome, llmfair, ran
+from tests.cli.command import Outcome, llmfair, process, ran
+from tests.datasets.indexed_sources import NAME, made
 from tests.folders import balanced, write, write_folder
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, NumbersSettings
@@ -168,6 +170,31 @@ def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*LISTS, "-o", "run")
     monkeypatch.setattr("llmfair.audits.runs.seal._source", lambda package: f"{package}, edited")
     repeated(*LISTS, measured=True)
+
+
+@pytest.mark.parametrize("scope", ["full", "pool"])
+def test_another_process_keeps_what_was_found_in_a_fetched_collection(scope: str, tmp_path: Path) -> None:
+    ran("datasets", "fetch", NAME, "--yes", *made(60).copies(tmp_path), "--index", scope)
+    words = ("refine", "-d", f"{NAME}/gender", "--max-iterations", "1", "--no-report", "-o", "run")
+    first, before = ran(*words), files()
+    out, _ = process(*words).communicate(timeout=60)
+    assert out == first.out and files() == before
+
+
+def test_what_has_other_words_in_each_process_is_not_sealed() -> None:
+    design = make_design(ListwiseSettings(dataset="data"))
+    assert inputs_of(design, {}, {"path": Path("x")}) == inputs_of(design, {}, {"path": "x"})
+    for strange in (object(), SimpleNamespace(), {1, 2}, Path):
+        with pytest.raises(TypeError, match="cannot be sealed: only what JSON knows"):
+            inputs_of(design, {}, {"strange": strange})
+
+
+@pytest.mark.parametrize("name", [".lock", ".seal"])
+def test_a_file_further_down_is_sealed_whatever_its_name(name: str) -> None:
+    ran(*LISTS, "-o", "run")
+    Path("run/rankings", name).touch()
+    repeated(*LISTS, measured=True)
+    repeated(*LISTS, measured=False)
 
 
 def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

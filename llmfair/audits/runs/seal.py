@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, is_dataclass
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import uuid4
 
@@ -48,23 +49,40 @@ def inputs_of(design: Design[Any], identity: Mapping[str, Any], facts: Mapping[s
             "settings": {name: value for name, value in settings if name not in UNCOUNTED},
             "measures": [str(measure) for measure in design.measures],
             "attributes": data.attributes,
-            "documents": _documents_sha256(data),
+            "data": _data_sha256(data),
             "stand-ins": [(name, one.groups) for name, one in data.stand_ins.items()],
-            "judgements": (data.qrels, data.relevant_counts),
             "versions": versions(),
             "code": (code, offered, [_source(name) for name in sorted(packages)]),
-        }
+        },
+        _content,
     )
 
 
-def _documents_sha256(data: Dataset) -> str:
-    """SHA-256 over all documents, one by one: together they would take their room three times over."""
+def _data_sha256(data: Dataset) -> str:
+    """SHA-256 over judgements and all documents, one by one: together they would take their room three times over."""
     if isinstance(data.documents, ManyDocuments):  # the sum of the lists has the record of their fetch
         return ""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(
+        fingerprint({"judgements": (data.qrels, data.relevant_counts)}, _content).encode()
+    )
     for one in data.documents.values():
-        digest.update(fingerprint({one.doc_id: (one.title, one.text, one.groups)}).encode())
+        digest.update(fingerprint({one.doc_id: (one.title, one.text, one.groups)}, _content).encode())
     return digest.hexdigest()
+
+
+def _content(value: object) -> object:
+    """What JSON does not know, as it is written. Raises TypeError: the words for anything else may be others each time,
+    such as its address, and the seal would never hold.
+    """
+    match value:
+        case PurePath():
+            return str(value)
+        case Mapping():
+            return dict(value.items())
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return asdict(value)
+    kind = type(value).__name__
+    raise TypeError(f"a {kind} cannot be sealed: only what JSON knows, paths, mappings and dataclasses.")
 
 
 def _source(package: str) -> str:
@@ -112,10 +130,10 @@ def seal(run: RunDir, inputs: str) -> None:
 def _seal(run: RunDir, inputs: str) -> str:
     results, page = hashlib.sha256(f"{inputs} {run.path.name}".encode()), hashlib.sha256()
     for path in sorted(run.path.rglob("*")):
-        if path.is_file() and path.name not in (LOCK, SEAL):
+        name = path.relative_to(run.path)
+        if path.is_file() and str(name) not in (LOCK, SEAL):
             with path.open("rb") as file:
                 held = hashlib.file_digest(file, "sha256").hexdigest()
-            name = path.relative_to(run.path)
             of = page if name.parts[0] in OF_PAGE else results
             of.update(f"\n{held} {name}".encode("utf-8", "surrogateescape"))
     return f"{results.hexdigest()}\n{page.hexdigest()}\n"
