@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from contextlib import suppress
@@ -16,7 +17,8 @@ STOPPING = (signal.SIGINT, *ENDING)
 def end(number: int, frame: FrameType | None) -> None:
     """Ends at once: nothing is begun yet, and what is raised during an import may be swallowed."""
     with suppress(OSError):  # a terminal that is closed
-        os.write(2, b"Stopped.\n")
+        if select.select((), (2,), (), 0)[1]:  # a pipe that is full would hold it here for good
+            os.write(2, b"Stopped.\n")
     os._exit(128 + number)
 
 
@@ -29,7 +31,7 @@ def open_streams() -> None:
 
 
 def catch() -> None:
-    """Has signals end the command at once, until it handles them itself."""
+    """Has signals end the command at once, where it does not handle them itself."""
     for number in STOPPING:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, end)  # `nohup` and shells that ignore one go on doing so

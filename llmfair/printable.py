@@ -122,17 +122,21 @@ class Printable:
 
     @contextmanager
     def _written(self) -> Iterator[None]:
-        """A full disk behind stdout is an error like any other; of one behind stderr nobody can be told."""
+        """A full disk behind stdout is an error like any other, and a reader that went away ends the command.
+
+        Of a stderr that cannot be written nobody can be told: the results on stdout are none the worse.
+        """
         try:
             yield
-        except BrokenPipeError:
-            raise
         except OSError as error:
-            if self.named == "stdout":
-                raise LlmfairError(
-                    f"stdout cannot be written: {error.strerror}.",
-                    "what a run wrote into its folder is whole",
-                ) from None
+            if self.named != "stdout":
+                return
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise LlmfairError(
+                f"stdout cannot be written: {error.strerror}.",
+                "what a run wrote into its folder is whole",
+            ) from None
 
 
 @contextmanager

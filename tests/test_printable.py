@@ -90,6 +90,20 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, says: str)
     assert found.stderr.startswith(says) and "Traceback" not in found.stderr
 
 
+def test_a_stderr_that_nobody_reads_takes_no_result_away() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run(
+        [sys.executable, "-m", "llmfair", "cache", "path"],
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        env={**os.environ, "LLMFAIR_NO_SETTING": "of which it warns"},
+        text=True,
+    )
+    os.close(writing)
+    assert found.returncode == 0 and found.stdout.endswith("answers.sqlite\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_all_is_imported_ends_the_command(number: signal.Signals) -> None:
     code = (

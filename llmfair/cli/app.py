@@ -9,11 +9,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from importlib import import_module
 from itertools import pairwise as neighbours
-from types import FrameType
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -72,30 +73,66 @@ _terminated: list[tuple[int, float]] = []
 """Signals that ended the command, with the monotonic time at which each came."""
 COPIES = 2.0
 """Seconds within which a further one is taken for a copy: a shell passes on the hangup that all its children got."""
+_before: dict[int, Any] = {}
+"""What was to become of each signal that `_stop` handles."""
+_owed: set[int] = set()
+"""Signals that came where nothing could be raised, or C dropped it."""
+REMINDED = 0.01
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Raises what stops the command, once no import is under way: that may swallow it, and libraries in C abort."""
-    if _imports(frame):
-        again = threading.Timer(0.01, signal.raise_signal, (number,))
-        again.daemon = True
-        again.start()
+    """Raises what stops the command while it is at work; where nobody would catch that, what was before comes of it."""
+    now = time.monotonic()
+    if number != signal.SIGINT and _terminated and now - _terminated[-1][1] < COPIES:
+        _owed.discard(number)
         return
+    under_way = {*_codes(frame)}
+    if _work.__code__ not in under_way:
+        signal.signal(number, _before[number])
+        signal.raise_signal(number)
+        return
+    if _raise_anew.__code__ in under_way or any(map(_imports, under_way)):
+        _send_again(number)
+        return
+    _owed.discard(number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    now = time.monotonic()
-    if _terminated and now - _terminated[-1][1] < COPIES:
-        return
     _terminated.append((number, now))
     raise terminal.Terminated(number)
 
 
-def _imports(frame: FrameType | None) -> bool:
+def _codes(frame: FrameType | None) -> Iterator[CodeType]:
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
+        yield frame.f_code
         frame = frame.f_back
-    return False
+
+
+def _imports(code: CodeType) -> bool:
+    """Whether it imports: that may swallow what is raised, and libraries in C abort."""
+    return code.co_filename.startswith("<frozen importlib")
+
+
+def _raise_anew(tell: Callable[[sys.UnraisableHookArgs], object], lost: sys.UnraisableHookArgs) -> None:
+    """Stops the command nevertheless where C dropped what was raised, as in a `__del__`; `tell` says all else."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        _terminated.clear()
+        _send_again(getattr(lost.exc_value, "number", signal.SIGINT))
+    else:
+        tell(lost)
+
+
+def _send_again(number: int) -> None:
+    if number not in _owed:
+        _owed.add(number)
+        threading.Thread(target=_remind, args=(number,), daemon=True).start()
+
+
+def _remind(number: int) -> None:
+    """Sends a signal to the main thread until it is taken: one right before a call that waits wakes nobody."""
+    time.sleep(REMINDED)
+    while number in _owed:
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+        time.sleep(REMINDED)
 
 
 @cache
@@ -167,27 +204,36 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
 
 
+def _work(given: list[str]) -> Any:
+    """What a line asks for; what comes of it, as Typer has it."""
+    arguments = [*map(former.flag, given)]
+    for argument in arguments:
+        if "\0" in argument:
+            raise UsageError(f"'{argument}' holds a NUL character.", "leave it out")
+    for before, now in zip(given, arguments, strict=True):
+        if before != now:
+            terminal.warn(f"{before.partition('=')[0]} is called {now.partition('=')[0]} now.")
+    set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
+    if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
+        for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
+            terminal.warn(said)
+    return _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
+
+
 def _run(arguments: list[str]) -> int:
+    terminal.output = terminal.Output(as_json=_asks_json(arguments))
+    secrets.note(arguments)
     _terminated.clear()
     heard = [number for number in beginning.ENDING if signal.getsignal(number) != signal.SIG_IGN]  # `nohup`
     if signal.getsignal(signal.SIGINT) in (beginning.end, signal.default_int_handler):
         heard.append(signal.SIGINT)
-    previous = {number: signal.signal(number, _stop) for number in heard}
-    terminal.output = terminal.Output(as_json=_asks_json(arguments))
-    secrets.note(arguments)
-    given, arguments = arguments, [*map(former.flag, arguments)]
+    _before.update({number: signal.getsignal(number) for number in heard})
+    tell = sys.unraisablehook
     try:
-        for argument in arguments:
-            if "\0" in argument:
-                raise UsageError(f"'{argument}' holds a NUL character.", "leave it out")
-        for before, now in zip(given, arguments, strict=True):
-            if before != now:
-                terminal.warn(f"{before.partition('=')[0]} is called {now.partition('=')[0]} now.")
-        set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
-        if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
-            for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
-                terminal.warn(said)
-        code = _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
+        sys.unraisablehook = partial(_raise_anew, tell)
+        for number in heard:
+            signal.signal(number, _stop)
+        code = _work(arguments)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
         return code if isinstance(code, int) else 0
@@ -206,16 +252,28 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return _unread()
     except OSError as error:
+        if not _somewhere():
+            return terminal.fail(UsageError("the current folder was removed.", "cd elsewhere"))
         if error.filename is None:
-            return terminal.fail(_unexpected(error))
+            return terminal.fail(_unexpected(error, arguments))
         refused = UsageError if error.errno in NO_PATH else LlmfairError
         hint = "make room there and repeat" if error.errno in FULL else "check the path"
         return terminal.fail(refused(f"{error.filename}: {error.strerror}.", hint))
     except Exception as error:
-        return terminal.fail(_unexpected(error))
+        return terminal.fail(_unexpected(error, arguments))
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number in heard:
+            signal.signal(number, _before[number])
+        sys.unraisablehook = tell
+        _owed.clear()
+
+
+def _somewhere() -> bool:
+    """Whether the current folder is still there, which relative paths begin at."""
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def _unread() -> int:
@@ -224,7 +282,9 @@ def _unread() -> int:
     return 128 + signal.SIGPIPE
 
 
-def _unexpected(error: Exception) -> LlmfairError:
+def _unexpected(error: Exception, arguments: list[str]) -> LlmfairError:
+    if not terminal.output.verbose and {"-v", "--verbose"} & {*arguments}:
+        terminal.output.verbose = True  # it came before the flags were read
     hint = "repeat with -v for the traceback" if terminal.output.verbose is not None else ""
     unexpected = LlmfairError(f"unexpected {type(error).__name__}: {error}", hint)
     unexpected.__cause__ = error

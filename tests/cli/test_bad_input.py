@@ -95,8 +95,8 @@ LINES: list[tuple[str, str]] = [
     (f"{SMALL_LINE} -m fake:oracle -m fake:random -o x", "several runs"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=b", "not JSON"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=1e999", "not JSON"),
-    (f"{SMALL_LINE} {NOWHERE} --extra foo", "--extra foo is not k=v."),
-    (f"{SMALL_LINE} {NOWHERE} --template-arg x", "--template-arg x is not k=v."),
+    (f"{SMALL_LINE} {NOWHERE} --extra foo", "a value of --extra is not k=v."),
+    (f"{SMALL_LINE} {NOWHERE} --template-arg x", "a value of --template-arg is not k=v."),
     (f"{SMALL_LINE} --temperature nan", "--temperature"),
     (f"{SMALL_LINE} --temperature inf", "--temperature"),
     (f"{SMALL_LINE} --timeout nan", "--timeout"),
@@ -309,6 +309,24 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
     found = refuses("unexpected RuntimeError: a bug", *SMALL, code=1)
     assert "-v" in found.err and "Traceback" not in found.err
     assert "Traceback" in llmfair(*SMALL, "-v").err
+
+
+def test_v_shows_where_even_before_the_flags_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.cli.options.find_config", lambda _: 1 / 0)
+    assert "Traceback" not in refuses("unexpected ZeroDivisionError", "runs", "list", code=1).err
+    for flag in ("-v", "--verbose"):
+        assert "Traceback" in llmfair("runs", "list", flag).err
+
+
+@pytest.mark.parametrize("command", [("runs", "list"), (*SMALL, "-v"), ("score", "x.run", "-d", "sample")])
+def test_a_current_folder_that_was_removed(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "cd elsewhere" in refuses("the current folder was removed.", *command).err
 
 
 def test_the_help_of_pairs_speaks_of_pairs() -> None:
