@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +25,8 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
         return of(row)
 
     try:
-        with inputs.opened(path) as stored, io.TextIOWrapper(stored, "utf-8", newline="") as file:
-            rows = csv.DictReader(file)
+        with inputs.opened(path) as stored:
+            rows = csv.DictReader(line.decode("utf-8") for line in inputs.pieces(stored))
             found: list[T] = []
             try:
                 found.extend(map(whole, former.rows(from_csv(rows))))
@@ -39,9 +38,9 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
 
 
 def number(text: str) -> float:
-    """The finite number that a field holds. Raises ValueError."""
-    if not math.isfinite(found := float(text)):
-        raise ValueError(f"{found} is not finite")
+    """The finite number that a field holds, in plain digits. Raises ValueError."""
+    if not text.isascii() or "_" in text or not math.isfinite(found := float(text)):
+        raise ValueError(f"'{text}' is no finite number")
     return found
 
 
@@ -60,7 +59,21 @@ class QueryFigure(NamedTuple):
 def query_figures(folder: Path, needed: bool = False) -> list[QueryFigure]:
     """The lines of per_query.csv; a file that is not there has none. Raises UsageError, of one that is `needed` too."""
     path = folder / "per_query.csv"
-    return read_csv(path, "a figure of a query", _query_figure) if needed or path.is_file() else []
+    return read_figures(path, _query_figure) if needed or path.is_file() else []
+
+
+def read_figures(path: Path, of: Callable[[dict[str, str]], T]) -> list[T]:
+    """Each line of a per_query.csv read by `of`. Raises UsageError, for a figure that is there twice too."""
+    known = set[tuple[str, ...]]()
+
+    def once(row: dict[str, str]) -> T:
+        named = tuple(row[name] for name in ("run", "query_id", "measure", "condition", "group"))
+        if named in known:
+            raise ValueError("it is there twice")
+        known.add(named)
+        return of(row)
+
+    return read_csv(path, "a figure of a query", once)
 
 
 def _query_figure(row: dict[str, str]) -> QueryFigure:

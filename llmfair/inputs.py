@@ -13,9 +13,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_WHOLE = 4 << 30
 """Bytes of a file that is read as a whole, such as one JSON document."""
@@ -75,6 +76,11 @@ def toml_of(written: str) -> dict[str, Any]:
         return tomllib.loads(written)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def pieces(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file with their ends; one that is longer than `LONGEST_LINE` in several."""
+    return iter(partial(file.readline, LONGEST_LINE), b"")
 
 
 def lines(path: Path | str) -> Iterator[bytes]:

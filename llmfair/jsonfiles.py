@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from llmfair import inputs
 from llmfair.errors import UsageError
@@ -14,6 +17,10 @@ T = TypeVar("T")
 SCHEMA = 1
 """The version of all documents."""
 AGAIN = "the command that began the run writes it again"
+MOST_BYTES = 64 << 20
+"""Of a document, some thousand times what runs write: one of millions of empty lists takes twelve times its size."""
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""How half of a surrogate pair is written, which is no character and can be written nowhere."""
 
 
 def json_text(content: Mapping[str, Any]) -> str:
@@ -27,14 +34,32 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
 
     try:
         return convert(document, of)
-    except ValidationError as error:
+    except (ValidationError, ValueError) as error:
         raise UsageError(f"{where}: {error}.", hint) from None
+
+
+def loaded(text: str) -> Any:
+    """What a JSON text says. Raises ValueError, of numbers that are not finite and halves of characters too."""
+    document = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    if HALF.search(text):
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    return document
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return found
 
 
 def read_json(path: Path, hint: str = AGAIN) -> Any:
     """What a JSON file says. Raises UsageError."""
     try:
-        return json.loads(inputs.text(path))
+        return loaded(inputs.text(path, MOST_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", hint) from None
 
@@ -47,8 +72,8 @@ def read(path: Path, of: type[T], hint: str = AGAIN) -> T:
 def read_lines(path: Path, of: type[T]) -> Iterator[T]:
     """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
     try:
-        for number, line in enumerate(inputs.text(path).split("\n"), start=1):
-            if line:
-                yield typed(json.loads(line), of, f"{path}:{number}")
-    except (OSError, ValueError, RecursionError) as error:
+        for number, line in enumerate(inputs.lines(path), start=1):
+            if line := line.rstrip(b"\r\n"):
+                yield typed(loaded(line.decode("utf-8")), of, f"{path}:{number}")
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json, typed
 
 T = TypeVar("T", bound="RunSettings")
+STAGE = re.compile(r"[A-Za-z0-9_-]{1,60}")
+"""A stage's name, which its journal has too."""
 RUNS_HINT = "llmfair runs list    shows the run folders"
 Status = Literal["running", "incomplete", "complete"]
 
@@ -126,6 +129,8 @@ def read_manifest(path: Path) -> Manifest:
     stages = found.settings.get("stages", {})
     if not isinstance(stages, dict) or stages.keys() != found.stages.keys():
         raise UsageError(f"{path}: names other stages at `$.stages` than at `$.settings`.", RUNS_HINT)
+    if strange := [name for name in stages if not STAGE.fullmatch(name)]:
+        raise UsageError(f"{path}: '{strange[0][:40]}' is no stage's name - at `$.stages`.", RUNS_HINT)
     if not found.invocations:
         raise UsageError(f"{path}: names no command - at `$.invocations`.", RUNS_HINT)
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import kind_of, study_of
-from llmfair.csvfiles import read_csv
+from llmfair.csvfiles import number, read_figures
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Measurement
@@ -164,7 +164,7 @@ class Result:
             raise UsageError(
                 f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
             )
-        return read_csv(path, "a figure of a query", _typed)
+        return read_figures(path, _typed)
 
     @property
     def _measured(self) -> bool:
@@ -214,7 +214,7 @@ def _typed(row: dict[str, str]) -> dict[str, Any]:
     """A line of a CSV file with its numbers; empty is None where a text may not be. Raises KeyError, ValueError."""
     typed: dict[str, Any] = row | {name: row[name] for name in COLUMNS}
     for name in (*FLOATS, "n"):
-        typed[name] = None if row[name] == "" else int(row[name]) if name == "n" else float(row[name])
+        typed[name] = None if row[name] == "" else int(row[name]) if name == "n" else number(row[name])
     for name in ("conclusion", "reason"):
         typed[name] = row[name] or None
     return typed

@@ -293,6 +293,11 @@ class Results:
         ]
         if lacking:
             raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
+        known = set[tuple[str, ...]]()
+        for row in self.rows:
+            if (named := (row.run, row.query_id, row.measure, row.condition, row.group)) in known:
+                raise ValueError(f"{row.measure} of '{row.condition}' is there twice in `rows`")
+            known.add(named)
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         """The conditions of each field that has to have all of them."""

@@ -21,8 +21,8 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from llmfair import secrets
-from llmfair.asking.journal_lines import COMPLETION_FIELDS, row_of
+from llmfair import inputs, secrets
+from llmfair.asking.journal_lines import COMPLETION_FIELDS, not_begun_by, row_of
 from llmfair.asking.kept_answers import Places
 from llmfair.asking.room import Room, most_bytes
 from llmfair.errors import LlmfairError, RunConflict
@@ -267,21 +267,15 @@ class Journal:
 
     def _load(self, identity: str) -> None:
         with self.path.open("rb") as file:
-            header = file.readline()
-            try:
-                found = json.loads(header)["identity"]
-            except (ValueError, LookupError, TypeError, RecursionError):
+            lines = inputs.pieces(file)
+            header = next(lines)
+            if wrong := not_begun_by(header, identity):
                 raise RunConflict(
-                    f"{self.path}:1: this is not the first line of a journal.",
-                    "choose another --output folder, or --fresh to set this journal aside",
-                ) from None
-            if found != identity:
-                raise RunConflict(
-                    f"{self.path} holds answers of '{found}', not of '{identity}'.",
+                    f"{self.path}:1: {wrong}.",
                     "choose another --output folder, or --fresh to set this journal aside",
                 )
             offset = len(header)
-            for number, line in enumerate(file, start=2):
+            for number, line in enumerate(lines, start=2):
                 row = row_of(line)
                 if row is None:
                     self.skipped.append(number)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from llmfair import inputs
 from llmfair.jsonbytes import decode
 from llmfair.records import Completion, Finish, Role
 
+Tokens = Annotated[int, Meta(ge=0, le=1 << 53)]
 COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
 
 
@@ -24,15 +29,15 @@ class AnswerLine:
     finish: Finish
     about: Mapping[str, Any]
     chat: Sequence[tuple[Role, str]]
-    prompt_tokens: float | None = None
-    completion_tokens: float | None = None
-    reasoning_tokens: float | None = None
-    cached_tokens: float | None = None
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
     reasoning: str | None = None
     logprobs: Mapping[str, float | None] | None = None
     model: str | None = None
     fingerprint: str | None = None
-    seconds: float | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     server: str | None = None
 
 
@@ -44,6 +49,15 @@ class FailureLine:
     message: str
     probe: str
     at: str
+
+
+def not_begun_by(line: bytes, identity: str) -> str:
+    """What is wrong with the first line of a journal that should hold answers of this model; or ""."""
+    try:
+        found = decode(line)["identity"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return "this is not the first line of a journal"
+    return "" if found == identity else f"holds answers of '{found}', not of '{identity}'"
 
 
 def row_of(line: bytes) -> dict[str, Any] | None:
@@ -65,8 +79,7 @@ def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str
     Lines that are neither are left out, and their numbers added to `damaged`.
     """
     with inputs.opened(path) as file:
-        file.readline()
-        for number, line in enumerate(file, start=2):
+        for number, line in enumerate(islice(inputs.pieces(file), 1, None), start=2):
             row = row_of(line)
             if row is not None:
                 yield row
@@ -78,6 +91,8 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
     """The completion a journal row holds."""
     known: dict[str, Any] = {name: row.get(name) for name in COMPLETION_FIELDS}
     known["seconds"] = known["seconds"] or 0.0
-    if known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
-        known["logprobs"] = {label: value for label, value in known["logprobs"].items() if value is not None}
+    if found := known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        known["logprobs"] = {
+            label: value for label, value in found.items() if value is not None and isfinite(value)
+        }
     return Completion(row["text"], Finish(row["finish"]), **known)

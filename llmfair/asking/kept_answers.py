@@ -78,7 +78,7 @@ class KeptAnswers:
     def __init__(self, path: Path) -> None:
         self._places, offset = Places(), 0
         self._file = inputs.opened(path)
-        for number, line in enumerate(self._file):
+        for number, line in enumerate(inputs.pieces(self._file)):
             row = row_of(line) if number else None
             if row is not None and "key" in row:
                 self._places.add(row["key"], offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from llmfair import former
 from llmfair.api import open_run
+from llmfair.asking.journal_lines import read_rows
 from llmfair.errors import UsageError, warn
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.test_recorded import COMMANDS as COMMANDS_OF_RECORDED
@@ -52,7 +54,7 @@ def told_in_a_sentence(file: str) -> None:
     for command in COMMANDS:
         found = llmfair(*command)
         assert found.code in (0, 1, 2) and "unexpected" not in found.err, (command, found.err)
-        assert found.code != 2 or f"hurt/{file}: " in found.err, (command, found.err)
+        assert found.code != 2 or f"hurt/{file}:" in found.err, (command, found.err)
 
 
 @pytest.mark.parametrize("kind", ["listwise", "sequential"])
@@ -71,6 +73,74 @@ def test_a_field_of_another_shape(kind: str, file: str, harm: str) -> None:
     for name in json.loads((RECORDED / kind / file).read_text()):
         hurt(kind, file, lambda document, name=name: HARMS[harm](document, name))  # type: ignore[misc]
         told_in_a_sentence(file)
+
+
+@pytest.mark.parametrize("value", ["\ud800", float("nan"), float("inf"), 10**400])
+def test_a_value_that_json_has_no_form_for(value: object) -> None:
+    for file, harmed in (
+        ("results.json", lambda found: {**found, "rows": [{**row, "value": value} for row in found["rows"]]}),
+        ("results.json", lambda found: {**found, "design": {**found["design"], "queries": value}}),
+        ("manifest.json", lambda found: {**found, "planned_calls": value}),
+        ("manifest.json", lambda found: {**found, "cost": value}),
+    ):
+        hurt("listwise", file, harmed)
+        told_in_a_sentence(file)
+
+
+def test_a_row_that_stands_twice_is_named() -> None:
+    hurt("listwise", "results.json", lambda found: {**found, "rows": [*found["rows"], found["rows"][0]]})
+    refuses("hurt/results.json: ", "runs", "show", "hurt")
+
+
+def test_a_stage_lies_in_the_folder() -> None:
+    for name in ("../secret", "x" * 5_000, ""):
+        hurt(
+            "listwise",
+            "manifest.json",
+            lambda found, name=name: {
+                **found,
+                "stages": {name: True},
+                "settings": {**found["settings"], "stages": {name: "x"}},
+            },
+        )
+        told_in_a_sentence("manifest.json")
+
+
+@pytest.mark.parametrize(
+    "file", ["manifest.json", "results.json", "journal.jsonl", "per_query.csv", "candidates.jsonl"]
+)
+def test_a_file_of_gigabytes_takes_little_memory(file: str) -> None:
+    hurt("listwise", "results.json", lambda document: document)
+    os.truncate(Path("hurt", file), 700 << 20)
+    tracemalloc.start()
+    told_in_a_sentence(file)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 300 << 20
+
+
+def test_a_journal_s_first_line_is_checked() -> None:
+    for line, message in (
+        ("null", "journal.jsonl:1: this is not the first line of a journal"),
+        (
+            '{"journal":1,"run":"x","identity":"another"}',
+            "journal.jsonl:1: holds answers of 'another', not of",
+        ),
+    ):
+        hurt("listwise", "results.json", lambda document: document)
+        path = Path("hurt", "journal.jsonl")
+        path.write_text("\n".join([line, *path.read_text().splitlines()[1:]]) + "\n")
+        found = llmfair("runs", "check", "hurt")
+        assert found.code == 1 and message in found.out
+
+
+@pytest.mark.parametrize("tokens", ["2.5", "-7", "NaN", "Infinity", "1e308", "true", "99999999999999999999"])
+def test_a_count_of_tokens_that_is_none_is_a_damaged_line(tokens: str) -> None:
+    path = Path("journal.jsonl")
+    row = '{"key":"k","probe":"p","text":"a","finish":"stop","about":{},"chat":[],"prompt_tokens":%s}'
+    path.write_text("\n".join(["{}", row % tokens, row % "7", ""]))
+    damaged: list[int] = []
+    assert [found["prompt_tokens"] for found in read_rows(path, damaged)] == [7] and damaged == [2]
 
 
 def test_the_field_is_named() -> None:
@@ -101,6 +171,8 @@ PER_QUERY: dict[str, tuple[Callable[[str], str | None], str]] = {
     "gone": (lambda text: None, "hurt/per_query.csv: cannot be read"),
     "torn": (lambda text: text[: len(text) // 2].rpartition(",")[0], "is not a figure of a query"),
     "no number": (lambda text: text.replace(",0.", ",o.", 1), "hurt/per_query.csv:"),
+    "a line twice": (lambda text: text + text.splitlines(keepends=True)[-1], "it is there twice"),
+    "digits of another script": (lambda text: text.replace(",0.", ",٠.", 1), "is no finite number"),
     "without a column": (lambda text: text.replace("query_id", "query", 1), "hurt/per_query.csv:2: "),
 }
 

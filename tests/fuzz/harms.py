@@ -14,7 +14,7 @@ from typing import Any
 
 EVIL = "\x1b[31m\x1b]0;owned\x07 \x9b2J \u202egnp.exe \r\b\x00 </script><img src=x onerror=alert(1)> =1+1"
 STRANGE: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 7.5, 1e308, -1e-320, 10**30, -(2**63), float("nan"), float("inf"), float("-inf"),
+    None, True, False, 0, 1, -1, 7.5, 1e308, -1e-320, 10**30, 10**400, -(2**63), float("nan"), float("inf"), float("-inf"),
     "", "a", "1", "all", EVIL, "../../etc/passwd", "\ud800", "x" * 100_000, [], {}, [[]], [None], {"": None}, [1, "a"],
     list(range(20_000)), "2026-99-99", "nan",
 )  # fmt: skip
@@ -64,6 +64,11 @@ def without_a_line(rng: random.Random, content: bytes) -> bytes:
     return b"".join(lines)
 
 
+def a_line_twice(rng: random.Random, content: bytes) -> bytes:
+    lines = content.splitlines(keepends=True)
+    return content + rng.choice(lines) if lines else content
+
+
 def in_another_order(rng: random.Random, content: bytes) -> bytes:
     lines = content.splitlines(keepends=True)
     rng.shuffle(lines)
@@ -71,7 +76,7 @@ def in_another_order(rng: random.Random, content: bytes) -> bytes:
 
 
 BYTES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
-    cut, flipped, junk, repeated, without_a_line, in_another_order,
+    cut, flipped, junk, repeated, without_a_line, a_line_twice, in_another_order,
 )  # fmt: skip
 
 
@@ -103,7 +108,12 @@ def circle(path: Path) -> None:
     path.symlink_to(path)
 
 
-PLACES: tuple[Callable[[Path], None], ...] = (absent, empty, folder, pipe, endless, circle)
+def vast(path: Path) -> None:
+    """Of more than there is memory for; nothing of it is on the disk."""
+    os.truncate(path, 3 << 30)
+
+
+PLACES: tuple[Callable[[Path], None], ...] = (absent, empty, folder, pipe, endless, circle, vast)
 
 
 # JSON

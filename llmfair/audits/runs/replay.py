@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmfair import former
+from llmfair import former, inputs
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
+from llmfair.asking.journal_lines import not_begun_by
 from llmfair.asking.kept_answers import KeptAnswers
 from llmfair.asking.requests import Requests
 from llmfair.audits.design import Design
@@ -70,6 +71,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     asked += [NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()]
     found, answers = _Followed(), 0
     for part, backend in zip(_parts(design, run), asked, strict=True):
+        problems += _begun_otherwise(part.journal, backend.identity)
         answers += _follow_journal(found, part, backend, settings)
     if found.missing:
         probes = found.missing + len(found.results) + len(found.failures)
@@ -97,6 +99,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
         where = elsewhere(manifest.versions)
         notes = [f"compared to {DIGITS} digits, as made {where}: {', '.join(rounded)}"]
     return {"answers": answers, "problems": problems, "notes": notes}
+
+
+def _begun_otherwise(journal: Path, identity: str) -> Iterator[str]:
+    """What is wrong with a journal's first line, by which the command that made it would refuse it."""
+    if journal.is_file():
+        with inputs.opened(journal) as file:
+            if wrong := not_begun_by(file.readline(inputs.LONGEST_LINE), identity):
+                yield f"{journal.name}:1: {wrong}"
 
 
 def _follow_journal(found: _Followed, part: _Part, backend: Backend, settings: AuditSettings) -> int:
