@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from typing import Literal
 
 from llmfair.records import Completion, Finish
@@ -21,8 +20,9 @@ from llmfair.records import Completion, Finish
 Form = Literal["order", "letter"]
 LABELS: Mapping[Form, tuple[str, str]] = {"order": ("1", "2"), "letter": ("A", "B")}
 """How the two items are labelled in the prompt, the one shown first first."""
-MOST_NAMED = 100
-"""Labels that are read of one order. More than two are none, and a reply of a megabyte has 150,000."""
+LONGEST = 50_000
+"""Characters of an answer, thoughts aside: what is longer names no winner. It would take tenths of a second to read, in
+which no other answer is taken from its connection."""
 
 
 class Problem(StrEnum):
@@ -104,6 +104,8 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     text = text[text.rfind(_THOUGHT_END) + len(_THOUGHT_END) :] if _THOUGHT_END in text else text
     if _THOUGHT_START in text:
         return Choice(None, Problem.TRUNCATED)
+    if len(text) > LONGEST:
+        return Choice(None, Problem.NO_ORDER)
     if not text.isascii():
         # Character by character: NFKC of a whole text takes quadratic time on a pile of combining marks.
         text = "".join(unicodedata.normalize("NFKC", character) for character in text)
@@ -168,8 +170,8 @@ class _Grammar:
     end: re.Pattern[str]
 
     def named(self, text: str) -> list[str]:
-        """The labels in a matched text, in order, letters as capitals; no more than tell that it is no order."""
-        return [name[0].upper() for name in islice(self.name.finditer(text), MOST_NAMED)]
+        """The labels in a matched text, in order, letters as capitals."""
+        return [name.upper() for name in self.name.findall(text)]
 
 
 def _grammar(name: str) -> _Grammar:
