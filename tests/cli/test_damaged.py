@@ -92,18 +92,13 @@ def test_a_row_that_stands_twice_is_named() -> None:
     refuses("hurt/results.json: ", "runs", "show", "hurt")
 
 
-def test_a_stage_lies_in_the_folder() -> None:
-    for name in ("../secret", "x" * 5_000, ""):
-        hurt(
-            "listwise",
-            "manifest.json",
-            lambda found, name=name: {
-                **found,
-                "stages": {name: True},
-                "settings": {**found["settings"], "stages": {name: "x"}},
-            },
-        )
-        told_in_a_sentence("manifest.json")
+@pytest.mark.parametrize("name", ["../secret", "x" * 5_000, ""])
+def test_a_stage_lies_in_the_folder(name: str) -> None:
+    def staged(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, "stages": {name: True}, "settings": {**found["settings"], "stages": {name: "x"}}}
+
+    hurt("listwise", "manifest.json", staged)
+    told_in_a_sentence("manifest.json")
 
 
 @pytest.mark.parametrize(
