@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from zlib import crc32
 
 from llmfair.asking.limits import Limits
@@ -101,9 +101,9 @@ class Lanes:
         """Requests that may be in flight now, at all that are asked."""
         return sum(int(lane.slots.limit) for lane in self.all if lane.standing)
 
-    def others(self, lane: Lane) -> bool:
+    def others(self, *lanes: Lane) -> bool:
         """Whether any other is asked."""
-        return self.standing > lane.standing
+        return any(one.standing for one in self.all if one not in lanes)
 
     async def open(self) -> None:
         """Looks at each of several servers; leaves those that give no reply. Raises LlmfairError for a wrong one."""
@@ -111,7 +111,7 @@ class Lanes:
         looks = (lane.backend.look() for lane in several)
         for lane, found in zip(several, await asyncio.gather(*looks, return_exceptions=True), strict=True):
             if isinstance(found, RateLimited | Transient):
-                self.leave(lane, str(found))
+                self.leave(lane, f"is down ({found})")
             elif found is not None:
                 raise found
 
@@ -120,20 +120,20 @@ class Lanes:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
 
-    def lane_of(self, request: Request, failed: Lane | None = None) -> Lane:
-        """Where a request goes: the first lane in its query's order that stands, not the one where it has just failed
-        if there is another.
+    def lane_of(self, request: Request, failed: Collection[Lane] = ()) -> Lane:
+        """Where a request goes: the first lane in its query's order that stands, none of those where it has failed if
+        there is another.
         """
         query_id = str(request.chat.about.get("query_id", request.probe_id))
         standing = [lane for place in order(query_id, len(self.all)) if (lane := self.all[place]).standing]
-        return next((lane for lane in standing if lane is not failed), standing[0])
+        return next((lane for lane in standing if lane not in failed), standing[0])
 
-    def leave(self, lane: Lane, cause: str) -> None:
-        """Asks the others in its stead until it is back; the last one that stands is not left."""
+    def leave(self, lane: Lane, why: str) -> None:
+        """Asks the others in its stead until it is back; the last one that stands is not left. `why`: what it is."""
         if not lane.standing or self.standing == 1:
             return
         lane.standing = False
-        self.tell(f"{lane.name} is down ({cause}): until it is back, its questions go to the others.")
+        self.tell(f"{lane.name} {why}: until it is back, its questions go to the others.")
         self._looking.add(asyncio.create_task(self._until_back(lane)))
         lane.slots.turn_away()
 

@@ -139,12 +139,15 @@ class Asker:
         return known
 
     async def _ask(self, request: Request) -> Completion:
-        """Asks until there is an answer: waits after a failure, then goes to the head of the queue."""
+        """Asks until there is an answer: waits after a failure, then goes to the head of the queue.
+
+        A server that would answer nobody is left; only where all that are asked refuse so does that end the run.
+        """
         attempts, failures, failed = 0, 0, 0.0
-        left: Lane | None = None
+        left, refusing = set[Lane](), set[Lane]()
         tokens = 0 if self.limits.tpm is None else characters(request) // 4 + request.sampling.max_tokens
         while True:
-            lane = self.lanes.lane_of(request, left)
+            lane = self.lanes.lane_of(request, left | refusing)
             if not await lane.slots.enter(tokens, first=attempts > 0):
                 continue  # its server is down
             sent = time.monotonic()
@@ -156,7 +159,7 @@ class Asker:
                     self.journal.put(request, completion, attempts, server=lane.name)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)
-                elsewhere = self.lanes.others(lane) and (
+                elsewhere = self.lanes.others(lane, *refusing) and (
                     failure.retry_after is not None or attempts % self.lanes.standing > 0
                 )
                 wait = self.retries.wait_after(
@@ -165,6 +168,12 @@ class Asker:
                 failed = time.monotonic()
                 left = self._failed(failure, lane, sent)
                 self.progress.waits(str(failure), wait)
+            except BackendError as error:
+                refusing.add(lane)
+                if not error.stops_run or not self.lanes.others(*refusing):
+                    raise
+                self.lanes.leave(lane, f"cannot be asked ({error.message.rstrip('.')})")
+                wait = 0.0
             else:
                 self.retries.succeeded(sent)
                 self._note(request.key, completion)
@@ -208,17 +217,17 @@ class Asker:
             budget.settle(reserved, request, completion)
             progress.cost = budget.spent if budget.priced else None
 
-    def _failed(self, failure: RateLimited | Transient, lane: Lane, sent: float) -> Lane | None:
-        """What a passing failure says of its server; the lane that the next attempt avoids, if it can."""
+    def _failed(self, failure: RateLimited | Transient, lane: Lane, sent: float) -> set[Lane]:
+        """What a passing failure says of its server; the lanes that the next attempt avoids, if it can."""
         if isinstance(failure, RateLimited):
             lane.refused(sent, failure.retry_after, self.retries.latency())
-            return None
+            return set()
         lane.failed(sent)
         if lane.failures >= LEFT_AFTER or (failure.retry_after or 0.0) > LEFT_FOR:
-            self.lanes.leave(lane, failure.cause)
+            self.lanes.leave(lane, f"is down ({failure.cause})")
         if lane.standing:
             lane.hold(failure.retry_after)
-        return lane
+        return {lane}
 
     def _tokens_a_request(self) -> float:
         """As servers counted them so far, on average."""

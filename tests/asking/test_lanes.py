@@ -15,7 +15,7 @@ from llmfair.asking.lanes import order
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.rate import Slots
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.errors import BackendError, Incomplete, Unavailable
+from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
 from llmfair.records import Failure
 from tests.asking.scripted import Answer, Scripted, chain, run, singles
 from tests.virtual import Clock
@@ -63,6 +63,21 @@ class Several(Scripted):
     @property
     def all_asked(self) -> Counter[str]:
         return sum((one.asked for one in self.members.values()), Counter())
+
+
+def well(text: str, attempt: int) -> str:
+    return text.upper()
+
+
+def refuses(error: Exception, after: int = 0) -> Answer:
+    """A server that answers so many questions, and then refuses all."""
+    answered = Counter[str]()
+
+    def answer(text: str, attempt: int) -> Any:
+        answered[text] += 1
+        return error if answered.total() > after else well(text, attempt)
+
+    return answer
 
 
 @pytest.fixture
@@ -205,13 +220,55 @@ def test_a_server_that_comes_back_with_another_model_is_not_asked(
 
 def test_a_server_that_lists_its_model_and_fails_costs_no_answer(journal: Journal, clock: Clock) -> None:
     """An engine that is dead behind a server that is up: it is tried less and less often."""
-    dead: Answer = lambda text, attempt: Transient("b answers 500")  # noqa: E731
-    well: Answer = lambda text, attempt: text.upper()  # noqa: E731
-    fleet = Several(clock, well, dead, well)
+    fleet = Several(clock, well, refuses(Transient("b answers 500")), well)
     found = run([chain(f"q{number}", 300) for number in range(8)], fleet, journal)
     assert not [result for result in found.values() if isinstance(result, Failure)]
     assert journal.servers.keys() == {"a", "c"} and len(journal) == 2400
     assert fleet.members["b"].looks < 8 and fleet.members["b"].asked.total() < 100
+
+
+@pytest.mark.parametrize("error", [BackendError("b answers 404."), MissingKey("b refuses the key.")])
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_server_that_refuses_all_from_some_time_on_is_left(
+    error: BackendError, lists: bool, journal: Journal, clock: Clock
+) -> None:
+    fleet, told = Several(clock, well, refuses(error, after=5), well), list[str]()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        fleet.members["b"].listed = None if lists else error
+
+    chains = [chain(f"q{number}", 300) for number in range(8)]
+    found = run(chains, fleet, journal, progress=Progress(tell=tell))
+    assert not [result for result in found.values() if isinstance(result, Failure)]
+    said = error.message.rstrip(".")
+    assert told[0] == f"b cannot be asked ({said}): until it is back, its questions go to the others."
+    assert told[1] == ("b is back." if lists else f"b is back, but cannot be asked: {said}.")
+    assert len(journal) == 2400 and journal.servers["b"] == 5
+    assert fleet.members["b"].asked.total() < 50 and fleet.members["b"].looks < 8
+
+
+@pytest.mark.parametrize("latency", [0.05, 3.0], ids=["soon", "later than they are looked at"])
+@pytest.mark.parametrize("after", [0, 5])
+def test_servers_that_all_refuse_end_the_run(
+    after: int, latency: float, journal: Journal, clock: Clock
+) -> None:
+    fleet = Several(clock, *(refuses(BackendError(f"{name} has no credit."), after) for name in NAMES))
+    for one in fleet.members.values():
+        one.latency = latency
+    with pytest.raises(Incomplete if after else BackendError, match=r"^[abc] has no credit\.$"):
+        run(singles(60), fleet, journal, Limits(workers=2))
+    assert fleet.all_asked.total() <= 3 * after + 12 and len(journal) == 3 * after
+
+
+def test_a_question_that_is_refused_fails_alone_and_is_asked_nowhere_else(
+    journal: Journal, clock: Clock
+) -> None:
+    strange: Answer = lambda text, attempt: Rejected("400.") if text == "t7" else well(text, attempt)  # noqa: E731
+    fleet, told = Several(clock, strange, strange, strange), list[str]()
+    found = run(singles(30), fleet, journal, progress=Progress(tell=told.append))
+    assert [name for name, result in found.items() if isinstance(result, Failure)] == ["p7"]
+    assert fleet.all_asked.total() == 30 and told == []
 
 
 def test_a_server_that_says_how_long_it_is_away_is_left_at_once(
@@ -251,7 +308,6 @@ def test_a_server_that_fails_now_and_then_is_not_left(journal: Journal, clock: C
 
 def test_a_refusal_is_waited_for_where_it_came_from(journal: Journal, clock: Clock) -> None:
     busy: Answer = lambda text, attempt: RateLimited(1.0) if attempt == 1 else text.upper()  # noqa: E731
-    well: Answer = lambda text, attempt: text.upper()  # noqa: E731
     fleet = Several(clock, busy, well, well)
     run(singles(30), fleet, journal)
     assert servers_of(journal) == {f"p{number}": {home(f"p{number}")} for number in range(30)}

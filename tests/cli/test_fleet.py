@@ -29,7 +29,7 @@ from tests.cli.test_kill import needs_mockllm
 from tests.endpoints import by_length, endpoint
 from tests.folders import balanced, write_folder
 from tests.ports import free_port
-from tests.servers import MODEL, Server, faulty, rank
+from tests.servers import MODEL, Reply, Server, faulty, rank
 
 AUDIT = (*LISTWISE.command, "-d", "lists", "-j", "8", "--max-invalid", "1", "--no-cache", "--no-report")
 
@@ -195,6 +195,29 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pyt
     before, there = {seen.raw for seen in three.requests}, {seen.raw for seen in again.requests}
     assert there and len(before & there) <= 8
     assert kept("manifest", "a/run")["calls"] <= 190 + 8 + 3
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "said"),
+    [(404, "no such model", "answers 404: no such model"), (401, "bad key", "asks for a key")],
+)
+def test_a_server_that_turns_wrong_ends_no_run(status: int, message: str, said: str) -> None:
+    seen = list[int]()
+
+    def turns(body: dict[str, Any], attempt: int) -> Reply:
+        seen.append(attempt)
+        wrong = Reply(body={"error": {"message": message}}, status=status)
+        return wrong if len(seen) > 5 else rank(body, attempt)
+
+    with Server(rank) as one, Server(turns) as two, Server(rank) as three:
+        found = ran(*AUDIT, *at(*(server.base_url for server in (one, two, three))), "-o", "a/run")
+        assert f"{two.host} cannot be asked ({two.host} {said}): until it is back" in found.err
+        assert kept("manifest", "a/run")["servers"][two.host] == 5
+        ran(*AUDIT, *at(one.base_url), "-o", "b/run")
+        same_files("a/run", "b/run")
+        one.respond = three.respond = two.respond
+        refused = llmfair(*AUDIT, *at(*(server.base_url for server in (one, two, three))), "-o", "c/run")
+        assert refused.code == 1 and said in refused.err.splitlines()[-2]
 
 
 def a_kill_in_a_fleet(server: ServerKind, model: str, folder: Path) -> None:
