@@ -7,7 +7,7 @@ filed under the identity of the first, whichever gave them: it names the run, as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
@@ -30,7 +30,7 @@ class Fleet:
         self.capabilities = frozenset.intersection(*(one.capabilities for one in members)) - {"batch"}
         shared = Counter(one.server for one in members)
         self.members = {
-            one.server if shared[one.server] == 1 else one.base_url.partition("://")[2].rstrip("/"): one
+            one.server if shared[one.server] == 1 else "/".join((one.server, *_path(one.base_url))): one
             for one in members
         }
         if len(self.members) < len(members):
@@ -52,3 +52,10 @@ class Fleet:
     async def complete(self, request: Request) -> Completion:
         """One attempt, by the first server: whoever has no lanes has no use for the others."""
         return await next(iter(self.members.values())).complete(request)
+
+
+def _path(base_url: str) -> Iterable[str]:
+    """The steps of an address's path, however it is written."""
+    from yarl import URL
+
+    return filter(None, URL(base_url).parts[1:])

@@ -21,6 +21,7 @@ from llmfair.arguments import make_settings
 from llmfair.asking.journal_lines import read_rows
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import BackendOptions
+from llmfair.backends.fleet import Fleet
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError
 from tests.cli.command import kept, llmfair, process, ran, refuses
@@ -108,11 +109,35 @@ def test_a_server_that_is_down_from_the_start_is_told_of() -> None:
 def test_flags_that_several_servers_refuse() -> None:
     one, two = "http://127.0.0.1:9/v1", "http://127.0.0.1:9/two/v1"
     pairs = ("pairwise", "-d", "lists", *at(one, two))
-    refuses("--base-url names a server twice.", *AUDIT, *at(one, two, f"{one}/"))
     refuses(f"openai:{MODEL} cannot do --batch.", *pairs, "--batch")
     refused = refuses("--base-url holds credentials.", *AUDIT, *at(one, "http://me:hunter2@127.0.0.1:9/v1"))
     assert "hunter2" not in refused.err
     assert "connection refused by 127.0.0.1:9" in llmfair(*pairs).err
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        ("http://h:9/v1", "http://h:9/v1/"),
+        ("http://h:9/v1", "http://h:9//v1"),
+        ("http://localhost:9/v1", "http://LOCALHOST:9/v1"),
+        ("http://h/v1", "http://h:80/v1"),
+        ("https://h/v1", "https://h:443/v1"),
+        ("https://api.openai.com/v1", "https://API.openai.com:443/v1"),
+        ("http://h:9", "http://h:9/"),
+        ("http://h/a/v1", "http://h/a/./%761"),
+    ],
+)
+def test_a_server_is_named_once_however_it_is_written(one: str, same: str) -> None:
+    refuses("--base-url names a server twice.", *AUDIT, *at(one, "http://other:9/v1", same), "--dry-run")
+
+
+def test_addresses_that_differ_are_several_servers() -> None:
+    rests = ("/v1", "/v2", "/V1", "")
+    urls = [f"{scheme}://h{rest}" for scheme in ("http", "https") for rest in rests]
+    urls += ["http://h2/v1", "http://127.0.0.1:80/v1", "http://[::1]/v1", "http://h:9/v1"]
+    made = Fleet([OpenAI(MODEL, BackendOptions(base_url=url)) for url in urls])
+    assert len(made.members) == len(urls)
 
 
 @pytest.mark.parametrize(
