@@ -93,10 +93,10 @@ BESIDE: dict[str, set[str]] = {
     "datasets/irds.py": {"retrieval.bm25"},
     "retrieval/rest.py": {"backends.base"},
     "retrieval/search_server.py": {
-        "asking.limits",
         "asking.retries",
         "backends.addresses",
         "backends.base",
+        "backends.deadline",
         "backends.headers",
     },
     "report/page.py": {"audits.scoring.score_results"},

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.asking.limits import Progress
 from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
@@ -120,6 +121,9 @@ class Design(ABC, Generic[T]):
     @abstractmethod
     def programs(self) -> Iterator[Program]:
         """What is dispatched, in this order; the same programs every time it is asked."""
+
+    def watched_by(self, progress: Progress) -> None:
+        """Told before its programs are asked: who hears of pauses that they make themselves."""
 
     def all_programs(self, results: Mapping[str, Any]) -> Iterator[Program]:
         """The programs of all stages, as far as these results make them."""

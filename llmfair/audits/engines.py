@@ -10,7 +10,7 @@ from llmfair.datasets.collection import Collection
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.many import Fill
 from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
-from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, MadeIndex
+from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, MadeIndex, Patience
 
 TANTIVY = "tantivy"
 
@@ -42,6 +42,7 @@ def engine_of(
     spec: str = TANTIVY,
     url: str | None = None,
     fields: Sequence[str] = (),
+    patience: Patience | None = None,
 ) -> Engine:
     """The engine of this spec, `NAME` or `NAME:INDEX`, over a collection. Raises UsageError, and as engines do."""
     name, index = _named(spec)
@@ -63,6 +64,7 @@ def engine_of(
             index=index,
             url=url,
             fields=tuple(fields),
+            patience=patience or Patience(),
         )
     )
     return engine

@@ -5,27 +5,22 @@ The package waits as long as there is a byte now and then, and keeps whatever co
 
 from __future__ import annotations
 
-import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from llmfair.backends.deadline import in_time
 from llmfair.backends.posting import ReplyTooLong
 
 if TYPE_CHECKING:
     from httpx2 import Client, Request, Response
 
-SLOWEST = 10_000
-"""Bytes a second: a file that moves slower than this does not arrive."""
-
 
 @dataclass
 class Bounds:
-    """`seconds` that an exchange may take, and more for what is sent and received at `SLOWEST`; `most`: bytes of the
+    """`seconds` that an exchange may take, and more for what is sent and received; `most`: bytes of the
     longest reply. `last`: the body of the last reply.
     """
 
@@ -61,38 +56,26 @@ def bounded(bounds: Bounds) -> Client:
 
 
 def _exchanged(ask: Callable[[], Response], request: Request, bounds: Bounds) -> Response:
-    """The reply, read to its end in a thread that can be left behind."""
-    reading = _Reading(bounds.most)
-
-    def run() -> None:
-        try:
-            reading.found.set_result(reading.read(ask(), request))
-        except BaseException as error:
-            reading.found.set_exception(error)
-
-    threading.Thread(target=run, name="llmfair-batch", daemon=True).start()
-    began, sent = time.monotonic(), int(request.headers.get("content-length", 0))
-    while True:
-        left = began + bounds.seconds + (sent + reading.received) / SLOWEST - time.monotonic()
-        try:
-            response = reading.found.result(max(0.0, left))
-        except TimeoutError:
-            if reading.found.done() or left <= 0:
-                reading.abandoned = True
-                raise
-        else:
-            bounds.last = response.content
-            return response
+    """The reply, read to its end in time."""
+    reading, sent = _Reading(bounds.most), int(request.headers.get("content-length", 0))
+    try:
+        response = in_time(
+            lambda: reading.read(ask(), request), bounds.seconds, lambda: sent + reading.received
+        )
+    except TimeoutError:
+        reading.abandoned = True
+        raise
+    bounds.last = response.content
+    return response
 
 
 @dataclass
 class _Reading:
-    """A reply that is being read: so many bytes so far, and `found` in the end."""
+    """A reply that is being read: so many bytes so far."""
 
     most: int
     received: int = 0
     abandoned: bool = False
-    found: Future[Response] = field(default_factory=Future)
 
     def read(self, response: Response, request: Request) -> Response:
         packed = bytearray()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from llmfair.errors import warn
 from llmfair.many import Fill
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
+
+SHOWN_WAIT = 1.0
+"""Seconds that whoever waits is told of."""
 
 
 class Hit(NamedTuple):
@@ -63,12 +67,31 @@ class MadeIndex:
     command: str
 
 
+def _say(cause: str, seconds: float) -> None:
+    if seconds >= SHOWN_WAIT:
+        warn(f"{cause}, waiting {seconds:,.0f} s")
+
+
+@dataclass
+class Patience:
+    """How long a search server is waited for, as `asking.limits` has it of models; `timeout` seconds for one reply.
+
+    `waits(cause, seconds)` hears of each pause: whoever runs the command, until a run that shows its progress begins.
+    """
+
+    timeout: float = 120.0
+    retries: int = 8
+    max_wait: float = 1800.0
+    outage: float = 60.0
+    waits: Callable[[str, float], None] = _say
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """What an engine searches. `collection` names it; its `documents` are at hand, unless an index was `made` of them.
 
     `index` is what the engine's spec names after a colon; `url` and `fields`, the searched ones of an index that
-    somebody else made, are of servers. `cache` is a folder that outlives the run.
+    somebody else made, and `patience` are of servers. `cache` is a folder that outlives the run.
     """
 
     collection: str
@@ -79,6 +102,7 @@ class EngineOptions:
     index: str = ""
     url: str | None = None
     fields: tuple[str, ...] = ()
+    patience: Patience = field(default_factory=Patience)
 
 
 class EngineKind(Protocol):

@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.jsonbytes import encode
@@ -22,7 +24,20 @@ from llmfair.many import Fill
 from llmfair.records import Document
 from llmfair.registry import register
 from llmfair.retrieval.analysis import Analyzer
-from llmfair.retrieval.engine import Engine, EngineOptions, Hit
+from llmfair.retrieval.engine import Engine, EngineOptions, Hit, Patience
+from llmfair.retrieval.replies import (
+    LONGEST_ID,
+    Bulk,
+    Counted,
+    Described,
+    Found,
+    MadeOf,
+    One,
+    Root,
+    fields_of,
+    hits_of,
+    read,
+)
 from llmfair.retrieval.search_server import PASSING, SearchServer
 from llmfair.retrieval.tantivy import K1, SPARE, B, content
 
@@ -32,6 +47,7 @@ WINDOW = 10_000
 BATCH, BATCH_BYTES = 1_000, 5_000_000
 _NAME = re.compile(r"[^A-Z\\/*?\"<>| ,#:_.+-][^A-Z\\/*?\"<>| ,#:]*")
 EXISTS = 409
+MOST_SHOWN = 20
 
 
 class SearchEngines:
@@ -45,41 +61,35 @@ class SearchEngines:
 
         Raises UsageError for an index that is gone, not whole, or lacks a field, RunConflict for another one of ours.
         """
-        server, version = self._server(options.url, options.index)
+        server, version = self._server(options.url, options.index, options.patience)
         index, where = options.index, f"{self.name}:{options.index}"
         command = options.made.command if options.made else "llmfair datasets fetch"
-        described = server.ask("GET", f"/{index}")
+        described = _described(server, index)
         if described is None:
             raise UsageError(f"there is no index '{index}' on {server.name}.", f"{command}    fills one")
-        if len(described) != 1:
-            raise UsageError(f"{where} is several indexes, which count words apart.", "name one of them")
-        settings, mappings = _told(described)
-        documents = server.ask("GET", f"/{index}/_count")["count"]
-        identity = (
-            f"{self.name}={version} index={index} uuid={settings.get('uuid', '')} documents={documents}"
-        )
+        shape, documents = described.settings.index, _counted(server, index)
+        identity = f"{self.name}={version} index={index} uuid={shape.uuid or ''} documents={documents}"
         fields, analyzer = options.fields, None
         if fields:
-            _check_fields(where, fields, mappings)
+            _check_fields(where, fields, fields_of(server.name, described.mappings))
             identity += f" fields={','.join(fields)}"
         else:
-            meta = _ours(mappings)
-            if meta is None:
-                texts = [name for name, kind in _fields(mappings).items() if kind == "text"]
+            made_of = described.mappings.meta.llmfair
+            if made_of is None:
+                there = fields_of(server.name, described.mappings)
+                texts = [name for name, kind in there.items() if kind == "text"]
                 raise UsageError(
                     f"{where} was not filled by llmfair: which of its fields are searched?",
-                    f"--engine-fields {','.join(texts) or 'title,text'}",
+                    f"--engine-fields {','.join(texts[:MOST_SHOWN]) or 'title,text'}",
                 )
-            _refuse_other(where, meta, options.made.source if options.made else None, options.analyzer)
-            if "documents" not in meta:
+            _refuse_other(where, made_of, options.made.source if options.made else None, options.analyzer)
+            if made_of.documents is UNSET:
                 raise UsageError(f"{where} is not filled to its end.", f"{command}    continues")
             fields, analyzer = (FIELD,), options.analyzer
-            identity = (
-                f"bm25 k1={K1} b={B} tokenizer={meta['tokenizer']} {identity} source={meta['source'][:12]}"
-            )
-        return RestEngine(
-            server, index, fields, analyzer, documents, identity, int(settings.get("number_of_shards", 1)) > 1
-        )
+            made = f"tokenizer={made_of.tokenizer} {identity} source={made_of.source[:12]}"
+            identity = f"bm25 k1={K1} b={B} {made}"
+        several = int(shape.number_of_shards) > 1
+        return RestEngine(server, index, fields, analyzer, documents, identity, several)
 
     def filler(self, index: str, url: str | None, analyzer: Analyzer) -> Fill:
         """Fills the index on its server. Raises UsageError, MissingKey or Unavailable where that cannot be asked."""
@@ -100,23 +110,23 @@ class SearchEngines:
         LlmfairError for a document that the server does not take.
         """
         where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
-        described, held = server.ask("GET", f"/{index}"), 0
+        described, held = _described(server, index), 0
         if described is None:
             server.ask("PUT", f"/{index}", _created(meta))
         else:
-            there = _ours(_told(described)[1])
+            there = described.mappings.meta.llmfair
             if there is None:
                 raise UsageError(
                     f"{where} is there already, and was not filled by llmfair.", "the name of a new index"
                 )
             _refuse_other(where, there, source, analyzer)
-            if "documents" in there:
+            if there.documents is not UNSET:
                 return
             held = _count(server, index)
         # all but the last batch that was begun is whole
         sent = start = max(0, held - BATCH)
         for lines in _batches(islice(documents, start, None), analyzer):
-            server.ask("POST", f"/{index}/_bulk", b"".join(lines), partial(_check_bulk, server, where))
+            server.ask("POST", f"/{index}/_bulk", b"".join(lines), partial(_taken, server, where))
             sent += len(lines)
         if (found := _count(server, index)) != sent:
             raise LlmfairError(
@@ -124,21 +134,23 @@ class SearchEngines:
             )
         server.ask("PUT", f"/{index}/_mapping", {"_meta": {"llmfair": {**meta, "documents": sent}}})
 
-    def _server(self, url: str | None, index: str) -> tuple[SearchServer, str]:
+    def _server(
+        self, url: str | None, index: str, patience: Patience | None = None
+    ) -> tuple[SearchServer, str]:
         """The server and its version. Raises UsageError for one of another kind, and for no name of an index."""
         if not _NAME.fullmatch(index):
             raise UsageError(
                 f"--engine {self.name}{f':{index}' if index else ''} names no index.",
                 f"--engine {self.name}:pages    in lower case",
             )
-        server = SearchServer(url, self.name)
-        version = (server.ask("GET", "/") or {}).get("version", {})
-        if not isinstance(version, dict) or "number" not in version:
+        server = SearchServer(url, self.name, patience or Patience())
+        answer = server.ask("GET", "/")
+        if "version" not in (answer or {}):
             raise UsageError(f"{server.name} does not say which search server it is.", "check --engine-url")
-        kind = version.get("distribution", "elasticsearch")
-        if kind != self.name:
+        version = read(server.name, answer, Root).version
+        if (kind := version.distribution) != self.name:
             raise UsageError(f"{server.name} is {kind}, and not {self.name}.", f"--engine {kind}:{index}")
-        return server, version["number"]
+        return server, version.number
 
 
 for _kind in ("elasticsearch", "opensearch"):
@@ -188,6 +200,8 @@ class RestEngine:
         while some := list(islice(left, WINDOW)):
             among = {"filter": [{"ids": {"values": some}}], "should": self._words(text)}
             found.update(self._hits({"bool": among}, len(some)))
+        if missing := next((doc_id for doc_id in doc_ids if doc_id not in found), None):
+            raise Missing(f"the index on {self._server.name} has no document '{missing}'.", "fill it again")
         return {doc_id: found[doc_id] for doc_id in doc_ids}
 
     def _words(self, text: str, weight: float = 1.0) -> list[dict[str, Any]]:
@@ -200,15 +214,21 @@ class RestEngine:
 
     def _hits(self, query: Mapping[str, Any], size: int) -> list[Hit]:
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
-        answer = self._server.ask("POST", self._path, body, self._check_search)
-        if answer is None:
+        hits = self._server.ask("POST", self._path, body, partial(self._found, size))
+        if hits is None:
             raise UsageError(f"the index was removed from {self._server.name}.", "fill it again")
-        return [Hit(str(hit["_id"]), float(hit["_score"] or 0)) for hit in answer["hits"]["hits"]]
+        return [Hit(hit.doc_id, hit.score or 0.0) for hit in hits]
 
-    def _check_search(self, answer: Mapping[str, Any]) -> None:
+    def _found(self, size: int, answer: Any) -> Sequence[One]:
         """Raises Transient for what was found in a part of the index only."""
-        if answer.get("timed_out") or answer.get("_shards", {}).get("failed"):
+        found = read(self._server.name, answer, Found)
+        if found.timed_out or found.shards.failed:
             raise Transient(f"{self._server.name} searched a part of the index only")
+        return hits_of(self._server.name, found, size)
+
+
+class Missing(UsageError, KeyError):
+    """A document that was found before, or is the user's, and is not in the index."""
 
 
 def _created(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,23 +244,44 @@ def _created(meta: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse_other(where: str, there: Mapping[str, Any], source: str | None, analyzer: Analyzer) -> None:
+def _refuse_other(where: str, there: MadeOf, source: str | None, analyzer: Analyzer) -> None:
     """Raises RunConflict for an index of other documents, or of another analyzer."""
-    made_of = {"source": source or there.get("source"), "tokenizer": analyzer.tokenizer}
+    made_of = {
+        "source": (there.source, source or there.source),
+        "tokenizer": (there.tokenizer, analyzer.tokenizer),
+    }
     said = [
-        f"{name} is {str(there.get(name))[:12]}, not {str(value)[:12]}"
-        for name, value in made_of.items()
-        if there.get(name) != value
+        f"{name} is {found[:12]}, not {wanted[:12]}"
+        for name, (found, wanted) in made_of.items()
+        if found != wanted
     ]
     if said:
         raise RunConflict(f"the index {where} is another one: {', '.join(said)}.", "the name of a new index")
 
 
+def _described(server: SearchServer, index: str) -> Described | None:
+    """What an index is; None where there is none. Raises UsageError for a name of several."""
+    answer = server.ask("GET", f"/{index}")
+    if answer is None:
+        return None
+    if len(answer) > 1:
+        raise UsageError(
+            f"'{index}' on {server.name} is several indexes, which count words apart.", "name one of them"
+        )
+    return read(server.name, next(iter(answer.values()), None), Described)
+
+
+def _counted(server: SearchServer, index: str) -> int:
+    answer = server.ask("GET", f"/{index}/_count")
+    if answer is None:
+        raise UsageError(f"the index was removed from {server.name}.", "fill it again")
+    return read(server.name, answer, Counted).count
+
+
 def _count(server: SearchServer, index: str) -> int:
     """How many documents an index holds, once all that were sent can be found."""
     server.ask("POST", f"/{index}/_refresh")
-    count: int = server.ask("GET", f"/{index}/_count")["count"]
-    return count
+    return _counted(server, index)
 
 
 def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list[bytes]]:
@@ -259,45 +300,24 @@ def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list
         yield batch
 
 
-def _check_bulk(server: SearchServer, where: str, answer: Mapping[str, Any]) -> None:
+def _taken(server: SearchServer, where: str, answer: Any) -> None:
     """Raises RateLimited where some documents have to be sent again, LlmfairError where one is refused."""
-    for item in answer["items"] if answer.get("errors") else ():
-        found = item["create"]
-        if (status := found["status"]) == 429 or status in PASSING:
+    bulk = read(server.name, answer, Bulk)
+    for item in bulk.items if bulk.errors else ():
+        found = item.create
+        if found.status == 429 or found.status in PASSING:
             raise RateLimited(None)
-        if status >= 400 and status != EXISTS:
+        if found.status >= 400 and found.status != EXISTS:
             raise LlmfairError(
-                f"{where} does not take document '{found['_id']}'{server.failure(found.get('error'))}.",
+                f"{where} does not take document '{found.doc_id[:LONGEST_ID]}'{server.failure(found.error)}.",
                 "check the index and what the key may do; the same command continues",
             )
 
 
-def _told(described: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Settings and mappings of an index, as its server tells them."""
-    ((_, told),) = described.items()
-    return told.get("settings", {}).get("index", {}), told.get("mappings", {})
-
-
-def _ours(mappings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What llmfair wrote of an index that it filled; None of any other."""
-    meta: Mapping[str, Any] | None = mappings.get("_meta", {}).get("llmfair")
-    return meta
-
-
-def _check_fields(where: str, fields: Sequence[str], mappings: Mapping[str, Any]) -> None:
+def _check_fields(where: str, fields: Sequence[str], there: Mapping[str, str]) -> None:
     """A field that is not there finds nothing, and the server says nothing of it. Raises UsageError."""
-    there = _fields(mappings)
     for field in fields:
         if field not in there:
-            raise UsageError(f"{where} has no field '{field}'.", f"its fields: {', '.join(there) or 'none'}")
-
-
-def _fields(mappings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The fields of mappings by their full names, with their types."""
-    found: dict[str, str] = {}
-    for below in ("properties", "fields"):
-        for name, of in mappings.get(below, {}).items():
-            if "type" in of:
-                found[prefix + name] = of["type"]
-            found |= _fields(of, f"{prefix}{name}.")
-    return found
+            named = ", ".join([*there][:MOST_SHOWN]) or "none"
+            more = f" and {len(there) - MOST_SHOWN:,} more" if len(there) > MOST_SHOWN else ""
+            raise UsageError(f"{where} has no field '{field}'.", f"its fields: {named}{more}")

@@ -110,7 +110,7 @@ def test_a_packed_reply_is_read_and_no_cookie_is_sent_back() -> None:
 
 def test_a_long_file_takes_as_long_as_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than --timeout, at a rate that is enough."""
-    monkeypatch.setattr("llmfair.backends.bounded.SLOWEST", 10)
+    monkeypatch.setattr("llmfair.backends.deadline.SLOWEST", 10)
     assert looked(drip(0.03, head=False), content) == {"a": LINE.rstrip()}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
@@ -27,13 +28,20 @@ class WhiteSpace:
 
 @dataclass
 class Fault:
-    """What is answered instead, to the next requests whose path holds `at`."""
+    """What is answered instead, to the next requests whose path holds `at`: status, body and headers, or a `wire`.
+
+    Of a wire each part follows the one before after `pause` seconds, and then the connection ends. `behind`: bytes that
+    nobody asked for, after the reply.
+    """
 
     at: str
-    status: int
+    status: int = 200
     body: bytes = b"{}"
     headers: dict[str, str] = field(default_factory=dict)
     times: int = 1
+    wire: Iterable[bytes] = ()
+    pause: float = 0.0
+    behind: bytes = b""
 
 
 @dataclass
@@ -65,18 +73,27 @@ class Stub:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 outer.requests.append((self.command, self.path, headers, body))
-                status, reply, more = outer.answered(self.command, self.path, body)
+                fault = outer.fault(self.path)
+                if fault is not None and fault.wire:
+                    self.close_connection = True
+                    with suppress(OSError):
+                        for part in fault.wire:
+                            self.wfile.write(part)
+                            time.sleep(fault.pause)
+                    return
+                status, reply, more = outer.answered(self.command, self.path, body, fault)
                 self.send_response(status)
                 kind = "text/html" if reply == HTML else "application/json"
                 for name, value in ({"Content-Type": kind, "Content-Length": str(len(reply))} | more).items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(reply)
+                self.wfile.write(reply + (fault.behind if fault is not None else b""))
 
             do_GET = do_PUT = do_POST = answer  # noqa: N815
 
@@ -85,11 +102,19 @@ class Stub:
         with serving(Handler) as self.port:
             yield self
 
-    def answered(self, method: str, path: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+    def fault(self, path: str) -> Fault | None:
+        """What goes wrong with this request."""
         for fault in self.faults:
             if fault.times and fault.at in path:
                 fault.times -= 1
-                return fault.status, fault.body, fault.headers
+                return fault
+        return None
+
+    def answered(
+        self, method: str, path: str, body: bytes, fault: Fault | None = None
+    ) -> tuple[int, bytes, dict[str, str]]:
+        if fault is not None and not fault.behind:
+            return fault.status, fault.body, fault.headers
         status, found = self._answer(method, path.partition("?")[0], body)
         return status, json.dumps(found).encode(), {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from math import isfinite
@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from llmfair.asking.dispatch import Program
+from llmfair.asking.limits import Progress
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, Design
 from llmfair.audits.refine.baselines import Baseline
@@ -31,7 +32,7 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
 from llmfair.records import Candidates, Document, Query
-from llmfair.retrieval.engine import Engine
+from llmfair.retrieval.engine import Engine, Patience
 from llmfair.steps import Steps
 
 REFINED, FAIR_QR = "refined", "fair-qr"
@@ -60,6 +61,7 @@ class RefineDesign(Design[Ended]):
     dataset: Collection
     prompt: Prompt
     engine: Engine
+    patience: Patience = field(default_factory=Patience)
     objective: Measure
     aimed: Measure
     utility: Measure
@@ -197,6 +199,9 @@ class RefineDesign(Design[Ended]):
     @cached_property
     def _ranking(self) -> Lock:
         return Lock()
+
+    def watched_by(self, progress: Progress) -> None:
+        self.patience.waits = progress.waits
 
     def programs(self) -> Iterator[Program]:
         for query in self.topics:

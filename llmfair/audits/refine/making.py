@@ -31,7 +31,8 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.base import ScoringRanker
 from llmfair.records import Attribute, Failure
 from llmfair.retrieval.analysis import ANALYZERS
-from llmfair.retrieval.engine import Engine
+from llmfair.retrieval.engine import Engine, Patience
+from llmfair.settings import seconds
 
 SHOWN = "nDCG@{k},AWRF@{k},nDCGxAWRF@{k}"
 PRESET, PRODUCTS = "paper", ",nDCGxAWRF(agg=mean-of-products)@{k}"
@@ -61,7 +62,8 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     dataset = Collection(load_dataset(settings.dataset, given_of(settings)))
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
-    engine = searching(settings, dataset)
+    patience = patience_of(settings)
+    engine = searching(settings, dataset, patience)
     first_stage = FirstStage(engine, dataset, settings.query_text, settings.depth)
     check_target(settings.target)
     objective = objective_of(settings)
@@ -94,6 +96,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         gates=gates,
         prompt=load_prompt(str(settings.prompt), "refine"),
         engine=engine,
+        patience=patience,
         objective=objective,
         aimed=aimed,
         utility=utility,
@@ -110,11 +113,17 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     return design
 
 
-def searching(settings: RefineSettings, dataset: Collection) -> Engine:
+def patience_of(settings: RefineSettings) -> Patience:
+    """How long a search server is waited for: as long as a model's."""
+    return Patience(settings.timeout, settings.retries, seconds(settings.max_wait), seconds(settings.outage))
+
+
+def searching(settings: RefineSettings, dataset: Collection, patience: Patience) -> Engine:
     """The engine that the settings name. Raises UsageError, and as engines do."""
     given = (settings.engine_fields or "").split(",")
     fields = [field.strip() for field in given if field.strip()]
-    return engine_of(dataset, ANALYZERS[settings.analyzer], settings.engine, settings.engine_url, fields)
+    analyzer = ANALYZERS[settings.analyzer]
+    return engine_of(dataset, analyzer, settings.engine, settings.engine_url, fields, patience)
 
 
 def reranker_of(

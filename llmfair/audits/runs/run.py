@@ -340,6 +340,7 @@ def ask(
         asking, asked = dispatch_batch, Batches(asked, limits.retries, limits.max_wait, progress.waits)
     else:
         refuse_open(journal.path)
+    design.watched_by(progress)
     try:
         for probe_id, result in asking(
             design.once_each(programs, taken), asked, journal, sampling, limits, progress, cache
