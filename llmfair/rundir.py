@@ -217,7 +217,8 @@ class RunDir:
             yield
         except BaseException:
             ours = {self.manifest, self.journal, lock}
-            if not held and not self.answers() and {*self.path.iterdir()} <= ours:
+            there = self.path.is_dir()  # unless somebody removed it
+            if there and not held and not self.answers() and {*self.path.iterdir()} <= ours:
                 for file in ours:
                     file.unlink(missing_ok=True)
                 with suppress(OSError):  # another run may be beside this one by now

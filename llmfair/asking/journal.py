@@ -244,10 +244,7 @@ class Journal:
         Raises Unwritable where the file was removed: what is written would be lost with the process.
         """
         self._hear()
-        if not self.path.exists():
-            raise Unwritable(
-                f"{self.path} was removed during the run.", "the same command asks what was lost with it"
-            )
+        self.refuse_removed()
         self._syncing = self._disk.submit(os.fsync, self._file)
         self._synced = time.monotonic()
 
@@ -261,7 +258,15 @@ class Journal:
         except OSError as error:
             raise self._unwritable(error) from None
 
+    def refuse_removed(self) -> None:
+        """Raises Unwritable where the file is no longer in its place: nothing that is written is a run's any more."""
+        if not self.path.exists():
+            raise Unwritable(
+                f"{self.path} was removed during the run.", "put it back, or ask again with --fresh"
+            )
+
     def _unwritable(self, error: OSError) -> Unwritable:
+        self.refuse_removed()
         hint = "what is written is kept; make room and repeat"
         return Unwritable(f"cannot write {self.path}: {error.strerror}.", hint)
 

@@ -166,6 +166,7 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
         if answered.error is not None:
             outcome = outcome.broken_off()
         warnings += outcome.results.warnings
+        journal.refuse_removed()
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None and not design.stops else "incomplete"
         manifest |= {

@@ -71,8 +71,9 @@ def session(
                 journal.close()
         except BaseException:
             manifest["status"] = "incomplete"
-            with suppress(LlmfairError):  # what failed first is said
-                folder.write_json("manifest.json", manifest)
+            if journal.path.exists():  # else the folder may have been moved, and is not made anew
+                with suppress(LlmfairError):  # what failed first is said
+                    folder.write_json("manifest.json", manifest)
             raise
         folder.write_json("manifest.json", manifest)
 
