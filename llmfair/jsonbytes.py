@@ -25,9 +25,10 @@ def encode(value: Any) -> bytes:
 def decode(text: bytes | str) -> Any:
     """What the JSON says, an integer of more than 64 bits as the nearest float.
 
-    Raises ValueError for text that is none, RecursionError for a very deep one.
+    Raises ValueError for text that is none, in UTF-8 as bytes, RecursionError for a very deep one.
     """
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all
-        return json.loads(text)
+        # `json` itself would take bytes in UTF-16 and UTF-32, too.
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig", "surrogatepass"))

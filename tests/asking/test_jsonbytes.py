@@ -78,6 +78,16 @@ def test_no_json_is_a_value_error(text: bytes) -> None:
         decode(text)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+def test_bytes_in_another_encoding_are_no_json(encoding: str) -> None:
+    with pytest.raises(ValueError):
+        decode('{"ä": "\\ud800"}'.encode(encoding))
+
+
+def test_a_mark_of_utf_8_is_read_over() -> None:
+    assert decode('["ä"]'.encode("utf-8-sig")) == ["ä"]
+
+
 @pytest.mark.parametrize("beside", ["", "\ud800"])
 def test_what_has_no_form_is_a_type_error(beside: str) -> None:
     with pytest.raises(TypeError):
