@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from llmfair import registry, secrets
+from llmfair import registry
 from llmfair.asking.limits import Limits
 from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
@@ -197,8 +197,7 @@ def sampling_of(settings: Asking) -> Sampling:
         try:
             extra[key] = _json(value)
         except ValueError:
-            shown = secrets.written(assignment)
-            raise UsageError(f"--extra {shown}: the value is not JSON.", "for example top_k=5") from None
+            raise UsageError(f"--extra {key}: the value is not JSON.", "for example top_k=5") from None
     if template := template_args(settings.template_arg):
         extra["chat_template_kwargs"] = template
     return Sampling(
@@ -237,7 +236,8 @@ def template_args(given: Iterable[str]) -> dict[str, Any]:
 def _assignment(flag: str, text: str, example: str = "enable_thinking=false") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise UsageError(f"{flag} {text} is not k=v.", f"for example {flag} {example}")
+        # not quoted: it may be a key, and nothing tells so
+        raise UsageError(f"a value of {flag} is not k=v.", f"for example {flag} {example}")
     return key, value
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from llmfair import secrets
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.download import Origin
 from llmfair.errors import UsageError
+
+_LOGIN = re.compile(r"\A[^/:@]*:.+@")
+"""A login, as the beginning of an address whose http:// is forgotten."""
 
 
 def given_copy(text: str) -> Origin:
@@ -24,7 +28,8 @@ def given_copy(text: str) -> Origin:
         return Origin(name, downloads() / folder / name, url=text, temporary=True)
     path = Path(place_of(text))
     if not path.is_file():
-        raise UsageError(f"{text}: there is no such file.", "give a path or an http address")
+        shown = _LOGIN.sub(f"{secrets.HIDDEN}@", text)
+        raise UsageError(f"{shown}: there is no such file.", "give a path or an http address")
     return Origin(path.name, path)
 
 

@@ -69,7 +69,7 @@ def test_a_server_is_asked_without_beams_and_a_judge_of_the_bare_answer() -> Non
 
 def test_what_a_model_is_wished_to_have_is_no_demand_but_what_is_asked_of_it_is() -> None:
     refuses("fake:reader cannot do --backend-arg", "rag", "--backend-arg", "num_beams=4")
-    refuses("--backend-arg num_beams? is not k=v", "rag", "--backend-arg", "num_beams?")
+    refuses("a value of --backend-arg is not k=v", "rag", "--backend-arg", "num_beams?")
     found = ran("listwise", "-n", "1", "--backend-arg", "num_beams?=4", "--no-report", "-o", "run", "-v")
     assert f"fake:biased {NO_BEAMS}" in found.out
 
