@@ -12,9 +12,10 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache
+from html import unescape
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote
 
 HIDDEN = "***"
 LEAST_QUOTED, LEAST = 4, 8
@@ -22,52 +23,74 @@ LEAST_QUOTED, LEAST = 4, 8
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ENDS = ("key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie", "signature")
-_LAST = {"auth", "bearer", "credentials", "keys", "passphrase", "pw", "secrets", "sig"}
+_LAST = {"auth", "bearer", "credentials", "jwt", "keys", "pass", "passphrase", "pw", "pwd", "secrets", "sig"}
+_FOLDERS = {"PWD", "OLDPWD"}
+"""Variables of every shell."""
+_COUNTS = {"max", "min", "num"}
+"""What a name begins with that counts keys or tokens."""
 _OF_TEXT = {"bos", "cls", "eos", "mask", "pad", "sep", "unk"}
 """What comes before `token` where a tokenizer's is meant."""
 _SCHEMES = {"basic", "bearer", "token"}
 _USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
-_QUERY = re.compile(r"(?<=[?&;])([\w.-]+)=[^\s&;#'\"]+")
+_QUERY = re.compile(r"(?<=[?&;#])([\w.-]+)=([^\s&;#'\"]+)")
 _PLAIN = re.compile(r"[a-z -]{,15}|[\d.-]{,15}")
 """Words and numbers, as stand-ins for keys are: an answer may hold them by chance."""
-_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|[\\/])")
+_ESCAPED = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2})+|\\.", re.DOTALL)
+_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNSEEN = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+)
+"""What a terminal or a page shows nothing of."""
 
 
+@lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
     """Whether a field, header or variable of this name holds a secret: `api_key`, `API_KEY_2`, but not `max_tokens`."""
     words = [word.lower() for word in _WORD.findall(name.rstrip("_0123456789"))]
-    if not words or (words[-1] == "token" and words[-2:-1] and words[-2] in _OF_TEXT):
+    if not words or words[0] in _COUNTS or name in _FOLDERS:
+        return False
+    if words[-1] == "token" and words[-2:-1] and words[-2] in _OF_TEXT:
         return False
     return words[-1].endswith(_ENDS) or words[-1] in _LAST or bool({"secret", "password"} & {*words})
 
 
 def hidden(value: Any, name: str = "") -> Any:
-    """JSON with `***` for every text under a secret name, however deep."""
+    """JSON with `***` for every text and number under a secret name, however deep, and for logins in addresses."""
     if isinstance(value, Mapping):
-        return {key: hidden(one, f"{key}") for key, one in value.items()}
+        return {key: hidden(one, _under(name, key)) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [hidden(one, name) for one in value]
-    return HIDDEN if is_secret(name) and isinstance(value, str) else value
+    if is_secret(name) and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return HIDDEN
+    return _address(value) if isinstance(value, str) else value
+
+
+def _under(name: str, key: object) -> str:
+    """The name that decides over what stands under `key`: all that is under a secret one is as secret."""
+    return name if is_secret(name) else f"{key}"
 
 
 def written(value: Any) -> Any:
     """A setting, or a word of a command line, as it may be written down: `api_key=***`, `http://***@host`."""
     if isinstance(value, list | tuple):
         return type(value)(map(written, value))
-    return _assignment(_address(value)) if isinstance(value, str) else value
-
-
-def _assignment(text: str) -> str:
-    name, equals, value = text.partition("=")
-    if not equals:
-        return text
-    if name.startswith("-"):
-        return f"{name}={HIDDEN if is_secret(name) else _assignment(value)}"
-    read = _read(value)
+    if not isinstance(value, str):
+        return value
+    name, text = _named(value)
+    read = _read(text)
     shown = hidden(read, name)
     if shown == read:
-        return text
-    return f"{name}={shown if read == value else json.dumps(shown, ensure_ascii=False)}"
+        return value
+    return value.removesuffix(text) + (shown if read == text else json.dumps(shown, ensure_ascii=False))
+
+
+def _named(word: str) -> tuple[str, str]:
+    """The name under which a word holds a value, and the value: of `--extra=api_key=1` these are `api_key` and `1`."""
+    name, equals, value = word.partition("=")
+    if not equals or "://" in name or name.startswith(("{", "[")):  # a text, an address, JSON
+        return "", word
+    return _named(value) if name.startswith("-") and not is_secret(name) else (name, value)
 
 
 def _read(value: str) -> Any:
@@ -94,23 +117,29 @@ def note(value: Any) -> None:
         for one in value:
             note(one)
     elif isinstance(value, str):
-        _noted.update(_of_address(value) if "://" in value else ())
-        flag, _, rest = value.partition("=")
-        name, equals, text = (rest if flag.startswith("-") and not is_secret(flag) else value).partition("=")
-        if equals:
-            _noted.update(_texts(_read(text), name))
+        name, text = _named(value)
+        _noted.update(_held(_read(text), name))
 
 
-def _texts(value: Any, name: str) -> Iterator[str]:
-    """The texts under secret names."""
+def noted() -> frozenset[str]:
+    """What was given as a secret, in settings or on the command line."""
+    return frozenset(_noted)
+
+
+def _held(value: Any, name: str) -> Iterator[str]:
+    """The secrets in JSON under a name: what `hidden` hides."""
     if isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _texts(one, f"{key}")
+            yield from _held(one, _under(name, key))
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _texts(one, name)
-    elif isinstance(value, str) and is_secret(name):
-        yield value
+            yield from _held(one, name)
+    elif isinstance(value, str):
+        yield from _of_addresses(value)
+        if is_secret(name):
+            yield from (value, *of_headers([(name, value)]))
+    elif is_secret(name) and isinstance(value, int | float) and not isinstance(value, bool):
+        yield json.dumps(value)
 
 
 def said(text: str) -> str:
@@ -126,8 +155,7 @@ def known() -> Iterator[str]:
             yield from (value.strip(), *value.split())
         if name.upper().endswith("_HEADERS"):
             yield from of_headers(line.partition(":")[::2] for line in value.split("\n"))
-        if "://" in value:
-            yield from _of_address(value)
+        yield from _of_addresses(value)
 
 
 def of_headers(headers: Iterable[tuple[str, str]], every: bool = False) -> Iterator[str]:
@@ -138,17 +166,17 @@ def of_headers(headers: Iterable[tuple[str, str]], every: bool = False) -> Itera
             yield from (" ".join(words), *(word.strip(";,") for word in words))
 
 
-def _of_address(address: str) -> Iterator[str]:
-    """Passwords, what of them is sent to a server or a proxy, and keys of the query."""
-    try:
-        parts = urlsplit(address)
-        who, password = unquote(parts.username or ""), parts.password or parts.username or ""
-    except ValueError:
+def _of_addresses(text: str) -> Iterator[str]:
+    """Of every address in a text the password, what of it is sent to a server or a proxy, and keys of the query."""
+    if "://" not in text:
         return
-    yield from (password, unquote(password))
-    if who:
-        yield b64encode(f"{who}:{unquote(parts.password or '')}".encode()).decode()
-    for name, _, value in (one.partition("=") for one in parts.query.split("&")):
+    for login in _USERINFO.findall(text):
+        user, _, password = login[:-1].partition(":")
+        yield from (password or user, unquote(password or user))
+        if user:
+            both = f"{unquote(user)}:{unquote(password)}"
+            yield b64encode(both.encode("utf-8", "surrogatepass")).decode()
+    for name, value in _QUERY.findall(text):
         if is_secret(name):
             yield from (value, unquote(value))
 
@@ -159,24 +187,68 @@ def without(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 def quoted(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Puts `***` for each of these into a text, in every spelling that JSON and addresses have of it."""
-    forms = {form for one in secrets if len(one) >= LEAST_QUOTED for form in _spellings(one)}
+    """Puts `***` for each of these into a text, in either case and in base64.
+
+    Where escapes of JSON, HTML, addresses or terminals are in one, the text comes back without any.
+    """
+    return _hiding(frozenset(one for one in secrets if len(one) >= LEAST_QUOTED))
+
+
+@lru_cache(maxsize=4)  # lines that are said are searched for the same secrets
+def _hiding(secrets: frozenset[str]) -> Callable[[str], str]:
+    forms = {
+        form
+        for one in secrets
+        for form in (one, unescaped(one), *_in_base64(one))
+        if len(form) >= min(len(one), LEAST)
+    }
     if not forms:
         return lambda text: text
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
-    return partial(re.compile("|".join(map(re.escape, longest_first))).sub, HIDDEN)
+    every = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+    low_forms = {form.casefold() for form in forms}
+
+    def holds(text: str) -> bool:
+        """Whether one may be in a text: far cheaper than a search by the pattern, and nearly always all there is."""
+        low = text.casefold()
+        return any(form in low for form in low_forms)
+
+    def hide(text: str) -> str:
+        if holds(text):
+            text = every.sub(HIDDEN, text)
+        shown = unescaped(text)
+        return every.sub(HIDDEN, shown) if shown != text and holds(shown) else text
+
+    return hide
 
 
-def _spellings(secret: str) -> Iterator[str]:
-    yield from (secret, quote(secret, safe=""))
-    yield from (json.dumps(secret, ensure_ascii=plain)[1:-1] for plain in (True, False))
+def _in_base64(secret: str) -> Iterator[str]:
+    """What of a secret's base64 is the same whatever stands around it, if it is long enough not to be a word."""
+    content = secret.encode("utf-8", "surrogatepass")
+    for before in range(3 if len(content) >= LEAST else 0):
+        code = b64encode(bytes(before) + content).decode()
+        code = code[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]
+        yield from (code, code.replace("+", "-").replace("/", "_"))
 
 
 def unescaped(text: str) -> str:
-    """JSON whose strings have only the escapes that they need: some servers write `\\/`, or `\\u0026` for `&`."""
+    """A text as it reads: without escapes of JSON, HTML and addresses, and without what shows as nothing."""
+    if "\\" in text:
+        text = _ESCAPED.sub(_character, text)
+    text = unescape(text)
+    if _PERCENT.search(text):
+        text = unquote(text)
+    return text if text.replace("\n", "").isprintable() else _UNSEEN.sub("", text)
 
-    def character(match: re.Match[str]) -> str:
-        one = chr(int(match[1], 16)) if match[1] else match[0][1:]
-        return json.dumps(one, ensure_ascii=False)[1:-1] if one.isprintable() else match[0]
 
-    return _ESCAPED.sub(character, text)
+def _character(match: re.Match[str]) -> str:
+    """What an escape of JSON, or of Python, stands for."""
+    if match[0][1] not in "ux":
+        return _SHORT.get(match[0][1], match[0][1])
+    of_json = match[0].replace("\\x", "\\u00")
+    try:
+        found: str = json.loads(f'"{of_json}"')
+        found.encode()  # half of a surrogate pair is no character
+        return found
+    except ValueError:
+        return match[0][1:]

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from html import escape
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from llmfair import secrets
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
+from llmfair.records import Chat, Message, Request, Sampling, Text
 
 SECRET = (
     "API_KEY_2", "api_key", "OPENAI_API_KEY", "apikey", "X-Api-Key", "ocp-apim-subscription-key", "accessToken", "hf_token", "token",
     "client_secret", "secret_id", "db_password", "Authorization", "proxy-authorization", "cookie", "sig",
-    "X-Amz-Signature", "AWS_SECRET_ACCESS_KEY", "auth",
+    "X-Amz-Signature", "AWS_SECRET_ACCESS_KEY", "auth", "pwd", "MYSQL_PWD", "pass", "smtp_pass", "key_passphrase", "jwt",
 )  # fmt: skip
 OPEN = (
     "max_tokens_2", "max_tokens", "max_completion_tokens", "stop_token_ids", "tokenizer", "tokenizer_mode", "eos_token", "pad_token", "pad_token_id",
-    "top_k", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "keywords", "seed", "enable_thinking", "author", "kv_cache_dtype", "",
+    "top_k", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "keywords", "seed", "enable_thinking", "author", "kv_cache_dtype", "passes",
+    "bypass", "max_token", "num_keys", "",
 )  # fmt: skip
 
 
@@ -38,6 +45,17 @@ def test_names() -> None:
             'headers={"x": "y", "auth": {"token": ["***", "***"]}}',
         ),
         ("use_auth_token=true", "use_auth_token=true"),
+        ("auth=null", "auth=null"),
+        ("api_key=918273645546372819", 'api_key="***"'),
+        ('api_key={"value":"sk-1"}', 'api_key={"value": "***"}'),
+        (
+            'credentials={"user":"u","of":[{"a":"sk-1"},0.5,true]}',
+            'credentials={"user": "***", "of": [{"a": "***"}, "***", true]}',
+        ),
+        ('callback="http://u:p@h/x?token=T"', 'callback="http://***@h/x?token=***"'),
+        (r'a={"url":"http:\/\/u:p@h\/#jwt=T"}', 'a={"url": "http://***@h/#jwt=***"}'),
+        ('stop=["http://a","b@c"]', 'stop=["http://a","b@c"]'),
+        ('{"a": "b=c", "api_key": "sk-1"}', '{"a": "b=c", "api_key": "***"}'),
         ("--extra=api_key=sk-1", "--extra=api_key=***"),
         ("--api-key=sk-1", "--api-key=***"),
         ("https://user:p@ss@host:1/a?b=c&sig=x#d", "https://***@host:1/a?b=c&sig=***#d"),
@@ -65,21 +83,93 @@ def test_only_what_no_answer_holds_by_chance_is_looked_for_in_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("escaped", "plain"),
+    ("given", "of"),
     [
-        (r'"a\/b \\/ \u0026 \u003C \u00E9"', r'"a/b \\/ & < é"'),
-        (r'"\u0022 \u005c \\u0026 \n \" \\\/"', r'"\" \\ \\u0026 \n \" \\/"'),
-        (r'"\u000a \u001b \u2028 \ud83d\ude00 \ud800"', r'"\u000a \u001b \u2028 \ud83d\ude00 \ud800"'),
+        ("api_key=918273645546372819", "918273645546372819"),
+        ('api_key={"value":{"of":"{}"}}', "{}"),
+        ('credentials={"user":["{}"]}', "{}"),
+        ('--extra=headers={"Authorization":"Bearer {}"}', "{}"),
+        ('callback="http://u:{}@h/x"', "{}"),
+        ('callback="http://h/x?a=b&token={}"', "{}"),
+        ('a={"url":["see http://u:x@g/ and http://u:{}@h/"]}', "{}"),
+        ("--topics=ftp://{}@h/x", "{}"),
+        ('{"a": "b=c", "jwt": "{}"}', "{}"),
     ],
 )
-def test_escapes_that_json_does_not_need(escaped: str, plain: str) -> None:
+def test_what_is_given_is_looked_for(monkeypatch: pytest.MonkeyPatch, given: str, of: str) -> None:
+    monkeypatch.setattr(secrets, "_noted", set())
+    given, canary = (text.replace("{}", "c4nary-0123") for text in (given, of))
+    secrets.note([given])
+    assert secrets.said(f"it got {canary}, no {canary!r}") == "it got ***, no '***'"
+    assert secrets.said("Bearer b4rer") == "Bearer b4rer"
+
+
+KEY = 'sk-Te"st+/Zü\\q7xW9=='
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        KEY, KEY.upper(), KEY.lower(), KEY.swapcase(), quote(KEY), quote(KEY, safe=""), quote(KEY).lower(),
+        json.dumps(KEY)[1:-1], json.dumps(KEY, ensure_ascii=False)[1:-1], json.dumps(KEY)[1:-1].replace("/", r"\/"),
+        "".join(rf"\u{ord(one):04x}" for one in KEY), "".join(f"&#{ord(one)};" for one in KEY), escape(KEY),
+        KEY[:5] + "\x1b[1;31m" + KEY[5:], KEY[:5] + r"\u001b[0m\x1b[0m" + KEY[5:], "\u200b".join(KEY),
+        *(code(KEY.encode()).decode() for code in (b64encode, urlsafe_b64encode)), b64encode(KEY.encode()).decode().rstrip("="),
+    ],
+)  # fmt: skip
+def test_a_secret_is_found_in_other_spellings(spelled: str) -> None:
+    hide = secrets.without([KEY])
+    shown = hide(f"a\n{spelled} b")
+    assert shown.startswith("a\n***") and shown.endswith(" b") and len(shown) <= len("a\n*** b") + 3
+    others = f"{spelled[:-9]} é %41 &amp; {chr(27)}[0m"
+    assert hide(others) == others
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("code", [b64encode, urlsafe_b64encode])
+def test_a_secret_is_found_in_base64_of_more(before: str, code: Callable[[bytes], bytes]) -> None:
+    text = code(f"{before}{KEY}:x".encode()).decode()
+    shown = secrets.without([KEY])(text)
+    assert "***" in shown and len(shown) <= len("***") + len(before) * 4 // 3 + 8
+
+
+def test_an_escape_is_no_short_secret() -> None:
+    assert secrets.without(["%41%20%42"])("A B A%20B %41%20%42") == "A B A%20B ***"
+
+
+@pytest.mark.parametrize(
+    ("escaped", "plain"),
+    [
+        (r'"a\/b \\/ \u0026 \u003C \u00E9"', '"a/b \\/ & < é"'),
+        (r'"\u0022 \u005c \\u0026 \n \" \\\/"', '"" \\ \\u0026 \n " \\/"'),
+        (r'"\u000a \u001b \u2028 \ud83d\ude00"', '"\n  \u2028 😀"'),
+        (r"\ud800 \x41 \xg \u12", "ud800 A xg u12"),
+        ("%41 100% &lt;", "A 100% <"),
+    ],
+)
+def test_a_text_as_it_reads(escaped: str, plain: str) -> None:
     assert secrets.unescaped(escaped) == plain
-    assert json.loads(escaped) == json.loads(plain)
 
 
-@pytest.mark.parametrize("spelled", [r"sk-0\/1\u0026\u003C2-abc", r"sk-0/1\u0026<2-\u0061bc"])
-def test_a_key_is_found_however_a_server_escapes_it(monkeypatch: pytest.MonkeyPatch, spelled: str) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-0/1&<2-abc")
-    server = OpenAI("m", BackendOptions())
+@pytest.mark.parametrize("escaping", [str, lambda text: text.replace("/", r"\/").replace("e", r"\u0065")])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": f"a {KEY}"},
+        {"content": "a", "reasoning": json.dumps({"authorization": f"Bearer {KEY}"})},
+        {"content": ["a ", *({"type": "text", "text": KEY[at : at + 3]} for at in range(0, len(KEY), 3))]},
+    ],
+)
+def test_a_key_is_in_no_text_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch, message: dict[str, Any], escaping: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = OpenAI("m", BackendOptions(base_url="http://127.0.0.1:1/v1"))
     server.ready()
-    assert server.without_secrets(b'{"content": "%b"}' % spelled.encode()) == b'{"content": "***"}'
+    document = {"choices": [{"message": message}], "model": KEY, "system_fingerprint": f"f {KEY}"}
+    request = Request(Chat((Message("user", "a"),), Text()), Sampling(), "key", "probe")
+    found = server.read(200, {}, escaping(json.dumps(document)).encode(), request)
+    assert (found.model, found.fingerprint) == ("***", "f ***")
+    assert found.text in ("a ***", "a") and found.reasoning in (None, '{"authorization": "Bearer ***"}')
+    clean = {"choices": [{"message": {"content": "a"}}]}
+    assert server.read(200, {}, escaping(json.dumps(clean)).encode(), request).text == "a"

@@ -196,7 +196,8 @@ class Batches:
             response, error = row.get("response"), row.get("error")
             if not isinstance(response, dict):
                 code = error.get("code") if isinstance(error, dict) else None
-                raise Transient(f"{self.backend.server} did not answer it ({code or 'no reason given'})")
+                why = self.backend.hidden(f"{code or 'no reason given'}")
+                raise Transient(f"{self.backend.server} did not answer it ({why})")
             status, reply = response.get("status_code") or 200, encode(response.get("body"))
             if self.backend.takes_other_limit(status, reply):
                 raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
@@ -230,7 +231,7 @@ class Batches:
 
         def read(attempt: int) -> dict[str, bytes]:
             with self._bounds.longest(lines * self.backend.options.max_reply):
-                content = self.backend.without_secrets(self._client.files.content(file_id).content)
+                content = self._client.files.content(file_id).content
             found, twice = dict[str, bytes](), set[str]()
             for line in content.split(b"\n"):
                 if (key := self.key_of(line)) and found.setdefault(key, line) != line:
@@ -255,7 +256,8 @@ class Batches:
         told = found.to_dict(warnings=False)
         status, files = told.get("status"), (told.get("error_file_id"), told.get("output_file_id"))
         if status not in ENDED | RUNNING:
-            named = f"the status {str(status)[:40]!r}, which batches do not have" if status else "no status"
+            said = self.backend.hidden(str(status))[:40]
+            named = f"the status {said!r}, which batches do not have" if status else "no status"
             raise Transient(f"{self.backend.server} gives {_id(told)} {named}")
         counts, errors = told.get("request_counts"), told.get("errors")
         rows = errors.get("data") if isinstance(errors, dict) else None

@@ -134,10 +134,10 @@ class OpenAI(Server):
         self.limit_name = _OTHER_LIMIT[name]
         return True
 
-    def read(
-        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float = 0.0
+    def completion(
+        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float
     ) -> Completion:
-        """The completion in a reply; raises what `complete` does where it is none."""
+        """The completion in a reply as it came; raises what `complete` does where it is none."""
         if 200 <= status < 300:
             return self._read(reply, request, seconds)
         error = error_of(reply)

@@ -66,8 +66,8 @@ class Rerank(Server):
             sent = {"model": self.name, "query": query, "documents": documents, most: len(documents)}
         return encode({**sent, **request.sampling.extra})
 
-    def read(
-        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float = 0.0
+    def completion(
+        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float
     ) -> Completion:
         if not 200 <= status < 300:
             raise self.failure(status, headers, error_of(reply), request)

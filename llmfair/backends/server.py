@@ -12,6 +12,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import llmfair
@@ -31,6 +32,7 @@ MOST_NAMED = 5
 _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _RETRIED = {408, 409, 425, *range(500, 600)}
+_TEXTS = ("text", "reasoning", "model", "fingerprint")
 _OURS = {"accept", "content-type", "user-agent"}
 _REDIRECTS = {300, 301, 302, 303, 307, 308}
 _ELSEWHERE = {404, 405, 410, *range(300, 400)}
@@ -89,11 +91,24 @@ class Server(ABC):
     def body(self, request: Request) -> bytes:
         """What is sent for a request: one line of JSON."""
 
-    @abstractmethod
     def read(
         self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float = 0.0
     ) -> Completion:
-        """The completion in a reply; raises what `complete` does where it is none."""
+        """The completion in a reply, without what it repeats of keys and headers, which has no place in journals,
+        caches and reports; raises what `complete` does where it is none.
+        """
+        found = self.completion(status, headers, reply, request, seconds)
+        texts = {name: text for name in _TEXTS if (text := getattr(found, name))}
+        together = "\n".join(texts.values())
+        if self._hide(together) == together:
+            return found
+        return replace(found, **{name: self._hide(text) for name, text in texts.items()})
+
+    @abstractmethod
+    def completion(
+        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float
+    ) -> Completion:
+        """The completion in a reply as it came; raises what `complete` does where it is none."""
 
     def _key(self) -> str:
         variable = next((one for one in self.key_variables if os.environ.get(one)), self.key_variables[0])
@@ -128,7 +143,8 @@ class Server(ABC):
         self._key_sent = key != NO_KEY or headers["authorization"] != f"Bearer {NO_KEY}"
         told = [(name, value) for name, value in headers.items() if name not in _OURS]
         self._hide = secrets.without([*secrets.known(), *secrets.of_headers(told)])
-        self._hide_quoted = secrets.quoted({key, *secrets.of_headers(told, every=True)} - {NO_KEY})
+        quoted = {key, *secrets.noted(), *secrets.of_headers(told, every=True)} - {NO_KEY}
+        self._hide_quoted = secrets.quoted(quoted)
         return headers
 
     async def look(self) -> None:
@@ -144,7 +160,7 @@ class Server(ABC):
             if not answers:
                 raise self.failure(status, headers, error_of(reply))
         if self.name not in (models or ()):
-            has = ", ".join((models or [])[:MOST_NAMED]) or "none"
+            has = self.hidden(", ".join((models or [])[:MOST_NAMED])) or "none"
             raise BackendError(
                 f"{self.server} does not list the model {self.name}: it lists {has}.",
                 "every server of --base-url has to have it under this name",
@@ -168,13 +184,12 @@ class Server(ABC):
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError) as error:
             cause = self._cause(error, seconds)
         else:
-            return status, headers, self.without_secrets(reply)
+            return status, headers, reply
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
 
-    def without_secrets(self, reply: bytes) -> bytes:
-        """A reply without what it repeats of keys and headers, which has no place in journals, caches and reports."""
-        text = secrets.unescaped(reply.decode("utf-8", "surrogateescape"))
-        return self._hide(text).encode("utf-8", "surrogateescape")
+    def hidden(self, words: str) -> str:
+        """Words of the server that are no answer, without any key or header that they repeat."""
+        return self._hide_quoted(self._hide(words))
 
     def too_long(self, most: int = 0) -> Rejected:
         """Of a reply that is not read to its end, beyond so many bytes."""
@@ -253,6 +268,5 @@ class Server(ABC):
 
     def quote(self, error: Mapping[str, Any]) -> str:
         """The server's words on one line, without any key or header that it repeats."""
-        words = " ".join(str(error.get("message") or "").split())
-        words = self._hide_quoted(words)
+        words = self.hidden(" ".join(str(error.get("message") or "").split()))
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""

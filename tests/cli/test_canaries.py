@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -24,7 +26,7 @@ from tests.folders import balanced, write_folder
 from tests.ports import serving
 from tests.servers import Reply, completion, rank
 
-MARK = "k4n4ry"
+MARK, NUMBER = "k4n4ry", 918273645546372819
 EVERYWHERE = {
     "OPENAI_API_KEY": f"sk-{MARK}-openai",
     "RERANK_API_KEY": f"{MARK}-rerank",
@@ -35,6 +37,8 @@ EVERYWHERE = {
 }
 EXTRA = (
     "--extra", f'api_key="{MARK}-extra"', "--extra", f'extra_headers={{"Authorization":"Bearer {MARK}-deep"}}',
+    "--extra", f'credentials={{"user":"{MARK}-user","of":[{NUMBER}]}}',
+    "--extra", f'callback="http://u:{MARK}-login@h/x?token={MARK}-query"',
 )  # fmt: skip
 SMALL = {
     "listwise": ("-n", "1", "--orders", "1", "--passes", "1", "--conditions", "neutral", "--no-repeat"),
@@ -43,6 +47,7 @@ SMALL = {
     "refine": ("-n", "1"),
 }
 
+STEERING = re.compile(r"(?:\x1b|\\+(?:x|u00)1b)\[0m")
 Answer = Callable[[dict[str, Any]], tuple[int, dict[str, str], Any]]
 """(all that came: path, headers, body) -> status, headers, JSON"""
 
@@ -104,8 +109,28 @@ def answers_by_quoting(came: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
     return 200, {}, {**completion(told, str(came["headers"])), "system_fingerprint": str(came)}
 
 
+def answers_in_other_spellings(came: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
+    """The same in pieces, and as nobody sent it."""
+    text = str(came)
+    spelled = (
+        text.upper(),
+        quote(text).lower(),
+        base64.b64encode(text.encode()).decode(),
+        "\x1b[0m".join(text),
+    )
+    told = " ".join((rank(json.loads(came["body"]), 1).text or "", *spelled))
+    parts = [{"type": "text", "text": told[at : at + 5]} for at in range(0, len(told), 5)]
+    return 200, {}, completion(Reply(message={"content": parts}), text.swapcase())
+
+
+def answers_in_utf_16(came: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
+    return 200, {}, json.dumps(answers_by_quoting(came)[2]).encode("utf-16")
+
+
 FAULTS: dict[str, Answer] = {
     "answers": answers_by_quoting,
+    "spellings": answers_in_other_spellings,
+    "utf-16": answers_in_utf_16,
     **{f"{status}": partial(refuses_by_quoting, status) for status in (400, 401, 403, 404, 429, 500)},
 }
 
@@ -118,16 +143,23 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nowhere(*found: Outcome) -> None:
-    """Holds that no canary is in what was said, nor in any file here."""
+    """Holds that no canary is in what was said, nor in any file here, whatever its case, and in base64."""
     codes = {base64.b64encode(f"user:{MARK}-{of}".encode()).decode() for of in ("url", "proxy")}
+    codes |= {base64.b64encode(b"-" * before + MARK.encode()).decode()[4:8] for before in (3, 4, 5)}
+
+    def held(text: str) -> Iterator[str]:
+        text = STEERING.sub("", text)
+        yield from (mark for mark in (MARK, f"{NUMBER}") if mark in text.lower())
+        yield from (code for code in codes if code in text)
+
     for outcome in found:
         for said in (outcome.out, outcome.err):
-            assert not any(mark in said for mark in (MARK, *codes)), said
+            assert not [*held(said)], said
     for path in Path.cwd().rglob("*"):
         if path.is_file():
             content = path.read_bytes()
             content = gzip.decompress(content) if path.suffix == ".gz" else content
-            assert not any(mark.encode() in content for mark in (MARK, *codes)), (path, content[:2000])
+            assert not [*held(content.decode("latin-1"))], (path, content[:2000])
 
 
 def llmfair(*arguments: str | Path) -> Outcome:
@@ -149,16 +181,21 @@ def asks(task: str, *more: str | Path) -> Outcome:
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(one, marks=() if one in ("answers", "500") else pytest.mark.whole) for one in FAULTS],
+    [
+        pytest.param(one, marks=() if one in ("answers", "spellings", "500") else pytest.mark.whole)
+        for one in FAULTS
+    ],
 )
 def test_a_server_that_repeats_all_it_was_sent_is_not_repeated(fault: str) -> None:
     with echo(FAULTS[fault]) as server:
         found = asks("listwise", "-m", "openai:any", "--base-url", server.url, *EXTRA)
         doctor = llmfair("doctor", "-m", "openai:any", "--base-url", server.url, "--ask")
-    assert found.code == {"answers": 0, "400": 3}.get(fault, 1), found.err
+    assert found.code == {"answers": 0, "spellings": 0, "400": 3}.get(fault, 1), found.err
     assert Path("cache", "answers.sqlite").stat().st_mode & 0o777 == 0o600
     sent = json.dumps(server.asked)
-    assert all(f"{MARK}-{of}" in sent for of in ("openai", "header", "extra", "deep"))
+    assert all(
+        f"{MARK}-{of}" in sent for of in ("openai", "header", "extra", "deep", "user", "login", "query")
+    )
     nowhere(found, doctor, llmfair("doctor"))
 
 
@@ -180,9 +217,20 @@ def test_what_is_refused_is_not_repeated() -> None:
         ("--backend-arg", f"token={MARK}-argument"),
         ("--template-arg", f"password={MARK}-argument", "--extra", "x"),
         ("--extra", f'api_key="{MARK}-two"', "--nonsense"),
+        ("--extra", f'{{"api_key":"{MARK}-json"}}'),
+        ("--extra", f"api_key:{MARK}-colon"),
+        ("--extra", f"={MARK}-alone"),
+        ("--extra", f'headers={{"api_key":"{MARK}-broken"'),
+        ("--backend-arg", f"{MARK}-argument"),
         ("-d", f"https://user:{MARK}-url@host/lists?token={MARK}"),
     ]
     nowhere(*[llmfair("listwise", "-m", "openai:any", *more, "-v", "--json") for more in flags])
+
+
+def test_a_copy_whose_address_lacks_its_beginning() -> None:
+    found = llmfair("datasets", "fetch", "trec-fair/2021", "--topics", f"user:{MARK}-p@ss@host/f", "-v")
+    assert "***@host/f: there is no such file." in found.err
+    nowhere(found)
 
 
 def test_a_password_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +248,7 @@ def test_a_password_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         f'api_key = "{MARK}"', f'[listwise]\nopenai-token = "{MARK}"', f'extra = ["api_key={MARK}"]',
         f'base_url = "http://user:{MARK}-url@host/v1"', f'extra = [\'api_key="{MARK}-quoted"\']',
-        f'base_url = 3\nextra = "api_key={MARK}"', f'api_key = "{MARK}',
+        f'base_url = 3\nextra = "api_key={MARK}"', f'api_key = "{MARK}', f'extra = {{api_key = "{MARK}-table"}}',
     ],
 )  # fmt: skip
 def test_llmfair_toml(text: str) -> None:
