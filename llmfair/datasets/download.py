@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import time
 import zlib
 from base64 import b64encode
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 BLOCK = 1 << 16
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; any new byte starts them anew
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; so much that is new starts them anew:
+LEAST = 10_000
 TIMEOUT = 60.0
+_LENGTH = re.compile(r"[0-9]{1,15}")
 
 
 class DownloadProgress(Protocol):
@@ -118,28 +121,27 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
     """The bytes of a URL from `start` on; a broken connection continues where it broke.
 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
-    when the server refuses, or after five attempts without a new byte.
+    when the server refuses or says what no server does, or after five attempts with less than `LEAST` new bytes.
     """
     from http.client import HTTPException
     from urllib.error import HTTPError
 
     position, failures, place = start, 0, secrets.written(url)
     while True:
+        before = position
         try:
-            with _connect(url, position) as response:
-                skip = 0 if response.status == 206 else position
-                size = response.headers.get("Content-Length")
-                end = None if size is None else position - skip + int(size)
+            with _connect(url, position, elsewhere) as response:
+                skip, end = _part(response, position, place, elsewhere)
                 if skip:
                     progress.say(
                         f"{place}: the server ignores Range, so the file is downloaded from its start again"
                     )
                 while block := response.read1(BLOCK):
+                    _check_chunk(response)
                     skipped = min(skip, len(block))
                     skip -= skipped
                     if block := block[skipped:]:
                         position += len(block)
-                        failures = 0
                         yield block
             if skip == 0 and (end is None or position >= end):
                 return
@@ -154,6 +156,8 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
             why = f"{error.code} {error.reason}"
         except (OSError, HTTPException) as error:
             why = str(getattr(error, "reason", None) or error) or type(error).__name__
+        if position - before >= LEAST:
+            failures = 0
         if failures == len(PAUSES):
             raise LlmfairError(
                 f"{place}: {secrets.said(why)}.", "the same command continues where it stopped"
@@ -162,16 +166,47 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
         failures += 1
 
 
-def _connect(url: str, start: int) -> HTTPResponse:
+def _part(response: HTTPResponse, position: int, place: str, elsewhere: str) -> tuple[int, int | None]:
+    """How many bytes of a reply are known already, and where the file ends, if that is said. Raises LlmfairError."""
+    continues, headers = response.status == 206, response.headers
+    if continues and not headers.get("Content-Range", "").startswith(f"bytes {position}-"):
+        raise LlmfairError(
+            f"{place}: the server sends another part than the one from byte {position:,} on.", elsewhere
+        )
+    skip, size = 0 if continues else position, headers.get("Content-Length")
+    if size is None:
+        return skip, None
+    if not _LENGTH.fullmatch(size.strip()):
+        raise LlmfairError(f"{place}: the server gives a length that is no number.", elsewhere)
+    return skip, position - skip + int(size)
+
+
+def _check_chunk(response: HTTPResponse) -> None:
+    """Raises HTTPException for a chunk of less than no bytes, which `http.client` reads all the same."""
+    from http.client import HTTPException
+
+    left = getattr(response, "chunk_left", None)
+    if isinstance(left, int) and left < 0:
+        raise HTTPException("a chunk of less than no bytes")
+
+
+def _connect(url: str, start: int, elsewhere: str) -> HTTPResponse:
+    """The reply from byte `start` on. Raises LlmfairError for an address that is none, also of a redirect."""
+    from http.client import InvalidURL
     from urllib.request import Request, urlopen
 
-    address, who = _without_userinfo(url)
-    request = Request(address, headers={"User-Agent": f"llmfair/{llmfair.__version__}"})
-    if who:
-        request.add_unredirected_header("Authorization", f"Basic {b64encode(who.encode()).decode()}")
-    if start:
-        request.add_header("Range", f"bytes={start}-")
-    return cast("HTTPResponse", urlopen(request, timeout=TIMEOUT))
+    try:
+        address, who = _without_userinfo(url)
+        request = Request(address, headers={"User-Agent": f"llmfair/{llmfair.__version__}"})
+        if who:
+            request.add_unredirected_header("Authorization", f"Basic {b64encode(who.encode()).decode()}")
+        if start:
+            request.add_header("Range", f"bytes={start}-")
+        return cast("HTTPResponse", urlopen(request, timeout=TIMEOUT))
+    except (InvalidURL, OverflowError, ValueError) as error:
+        if isinstance(error, OSError):
+            raise  # a certificate that is not of this host
+        raise LlmfairError(f"{secrets.written(url)}: leads to what is no address.", elsewhere) from None
 
 
 def _without_userinfo(url: str) -> tuple[str, str]:

@@ -201,10 +201,6 @@ def test_an_index_that_is_gone_between_two_questions(server: Stub) -> None:
     [
         ("/", {"version": {"number": f"8.1-{KEY}", "distribution": "opensearch"}}),
         ("/pages", {"pages": {**INDEX["pages"], "settings": {"index": {"uuid": KEY}}}}),
-        (
-            "/pages",
-            {"pages": {**INDEX["pages"], "settings": {"index": {"uuid": KEY[:9] + "\\u0079" + KEY[10:]}}}},
-        ),
         ("/_count", {"count": [KEY]}),
     ],
 )
@@ -218,7 +214,7 @@ def test_an_engine_is_never_called_by_the_key(
         assert "***" in said
     except UsageError as error:
         said = error.message
-    assert KEY not in said.replace("\\u0079", KEY[9])
+    assert KEY not in said
 
 
 # Time and bytes
