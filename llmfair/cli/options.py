@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import Field, fields
 from functools import cached_property
 from pathlib import Path
@@ -62,12 +64,17 @@ class WithFlags:
             for item in fields(self._settings)
             if _rank(ctx, item.name) >= (least if item.name in bundled else 1)
         }
-        made = self._settings.make(values.get("preset"), **given)
-        style = "json" if values["as_json"] else made.format
-        terminal.output = terminal.Output(
-            values["quiet"], values["verbose"], not values["no_progress"], values["color"], style == "json"
-        )
-        self._run(made, style, ctx=ctx, **{item.name: values[item.name] for item in self._own})
+        with _naming(given):
+            made = self._settings.make(values.get("preset"), **given)
+            style = "json" if values["as_json"] else made.format
+            terminal.output = terminal.Output(
+                values["quiet"],
+                values["verbose"],
+                not values["no_progress"],
+                values["color"],
+                style == "json",
+            )
+            self._run(made, style, ctx=ctx, **{item.name: values[item.name] for item in self._own})
 
     @property
     def _own(self) -> list[inspect.Parameter]:
@@ -94,6 +101,28 @@ class WithFlags:
     @property
     def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
         return {name: item.annotation for name, item in self.__signature__.parameters.items()}
+
+
+@contextmanager
+def _naming(given: Mapping[str, Any]) -> Iterator[None]:
+    """Errors that quote what was given to one flag alone, and name no flag, name it."""
+    try:
+        yield
+    except UsageError as error:
+        unnamed = {
+            name: value for name, value in given.items() if name.replace("_", " ") not in error.message
+        }
+        quoting = [name for name, value in unnamed.items() if _quotes(error.message, value)]
+        if len(quoting) == 1 and "--" not in error.message:
+            error.message = f"--{quoting[0].replace('_', '-')}: {error.message}"
+        raise
+
+
+def _quotes(message: str, value: Any) -> bool:
+    """Whether a text of a flag stands in a message, or one of several in it: `P@20,AP`, `bm25:k1=2`."""
+    texts = [text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)]
+    words = {word for text in texts for word in (text, *re.split(r"[,@:=()\s]+", text))} - {""}
+    return any(f"'{word}'" in message for word in words)
 
 
 def add_command(

@@ -79,10 +79,10 @@ LINES: list[tuple[str, str]] = [
     ("listwise --config /dev/zero", "no configuration file /dev/zero."),
     ("listwise --limit x", "'--limit'"),
     ("listwise --windw 5", "--windw"),
-    (f"{SMALL_LINE} --measures nDCQ@20", "no measure 'nDCQ'. Did you mean 'nDCG'?"),
+    (f"{SMALL_LINE} --measures AP,nDCQ@20", "--measures: no measure 'nDCQ'. Did you mean 'nDCG'?"),
     (f"{SMALL_LINE} --measures AdjustedOdds", "AdjustedOdds is a measure of pairs"),
     (f"{SMALL_LINE} {NOWHERE} --measures AdjustedOdds", "AdjustedOdds is a measure of pairs"),
-    (f"{SMALL_LINE} --conditions femal", "Did you mean 'female'?"),
+    (f"{SMALL_LINE} --conditions femal", "--conditions: gender has no prompt 'femal'. Did you mean 'female'?"),
     (f"{SMALL_LINE} -a gender -a location", "--attribute takes one value, but is given gender and location."),
     (f"{SMALL_LINE} --attribute gender -alocation", "--attribute takes one value, but is given gender and location."),
     (f"{SMALL_LINE} --window 5 --window=20", "--window takes one value, but is given 5 and 20."),
@@ -100,8 +100,12 @@ LINES: list[tuple[str, str]] = [
     (f"{SMALL_LINE} --temperature nan", "--temperature"),
     (f"{SMALL_LINE} --temperature inf", "--temperature"),
     (f"{SMALL_LINE} --timeout nan", "--timeout"),
-    (f"{SMALL_LINE} --max-wait nan", "nan"),
-    (f"{SMALL_LINE} --max-wait -5s", "-5s"),
+    (f"{SMALL_LINE} --max-wait nan", "--max-wait: 'nan' is not a time."),
+    (f"{SMALL_LINE} --max-wait -5s --outage 1m", "--max-wait: '-5s' is not a time."),
+    (f"{SMALL_LINE} --outage x", "--outage: 'x' is not a time."),
+    ("listwise --queries x -d sample", "--queries: no query 'x' in dataset 'sample'."),
+    ("rag --retriever x", "--retriever: no ranker 'x'."),
+    ("refine --objective x -m fake:refiner", "--objective: no measure 'x'."),
     (f"{SMALL_LINE} --repeats 50", "--repeats"),
     (f"{SMALL_LINE} -m fake:biased,noise=nan", "noise"),
     (f"{SMALL_LINE} -m fake:biased,listwise=inf", "listwise"),
@@ -223,6 +227,11 @@ CASES: list[tuple[str, Case, int, str]] = [
 def test_nothing_is_begun(line: str, message: str) -> None:
     refused(tuple(line.split()), 2, message)
     assert not Path("runs").exists()
+
+
+def test_no_flag_is_named_where_it_may_be_another() -> None:
+    found = refuses("no query 'x' in dataset 'sample'.", "listwise", "--measures", "x", "--queries", "x")
+    assert "--" not in found.err
 
 
 @pytest.mark.parametrize(("case", "code", "message"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
