@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from llmfair.datasets.keywords import keywords_of
-from llmfair.datasets.page_lines import Keyed, by_id, firsts, parsed
+from llmfair.datasets.page_lines import Keyed, PageId, by_id, field, firsts, id_of, parsed
 from llmfair.datasets.page_store import GroupsOf, PageWriter, written
 from llmfair.datasets.relevant_pages import judgements, read_pages
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
@@ -29,10 +30,21 @@ from llmfair.errors import MissingExtra, UsageError
 from llmfair.records import Document, Query
 from llmfair.whole import whole, write_whole
 
-TextOf = Callable[[Mapping[str, Any]], str]
+TextOf = tuple[str, Callable[[str], str]]
+"""Which field of a line has the text, and what makes it plain."""
 Fill = Callable[[Path, Iterable[Document]], None]
 """Takes all documents, in their order, into an index below a folder."""
 EVERY_GROUP = "groups-full.npz"
+Characters = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]
+"""A text without half of a character, which no file of ours holds."""
+TOPIC_FIELDS: Mapping[str, Any] = {
+    "id": int | Annotated[str, Meta(pattern=r"^[^\s\ud800-\udfff]+$")],
+    "title": Characters,
+    "rel_docs": list[PageId],
+    "keywords": list[Characters] | None,
+}
+LABELS = list[Characters] | None
+TEXT = str | None
 
 
 @dataclass(frozen=True)
@@ -86,26 +98,14 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
     for number, line in enumerate(lines, start=1):
         if line.strip():
             row = parsed(line, name, number)
-            try:
-                pages = array("q", map(int, row["rel_docs"]))
-                topic = Query(str(row["id"]), str(row["title"]), _keywords(row.get("keywords"), name, number))
-                rows.append((topic, pages))
-            except (KeyError, TypeError, ValueError, OverflowError):
-                raise UsageError(
-                    f"{name}:{number}: expected id, title and rel_docs (a list of page ids).",
-                    "the topics files of TREC Fair 2021 and 2022 have this form",
-                ) from None
+            if isinstance(row.get("keywords"), str):
+                row["keywords"] = [row["keywords"]]
+            query_id, title, pages, words = (
+                field(row, key, of, name, number) for key, of in TOPIC_FIELDS.items()
+            )
+            topic = Query(str(query_id), title, keywords_of(words or ()))
+            rows.append((topic, array("q", map(int, pages))))
     return rows
-
-
-def _keywords(given: object, name: str, number: int) -> tuple[str, ...]:
-    words = [] if given is None else given
-    if isinstance(words, str) or (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-        return keywords_of(words)
-    raise UsageError(
-        f"{name}:{number}: keywords: is neither a list of texts nor a text.",
-        '"keywords": ["…", "…"], or "keywords": "…"',
-    )
 
 
 # Step 2: groups
@@ -132,7 +132,7 @@ def keep_groups(
     keyed = by_id(lines, "page_id", name, counts)
     for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
         row = parsed(line, name, number)
-        raw = {attribute: row.get(field) or () for attribute, field in labels.items()}
+        raw = {attribute: field(row, key, LABELS, name, number) or () for attribute, key in labels.items()}
         groups = tuple(canonical_groups(attribute, found) for attribute, found in raw.items())
         code = combinations.setdefault(groups, len(combinations))
         if place is not None:
@@ -181,10 +181,12 @@ def keep_pages(
     UsageError for a broken line.
     """
     counts: Counter[str] = Counter()
+    key_of_text, plain = text_of or NO_TEXT
 
     def read(number: int, line: bytes) -> tuple[str, str]:
         row = parsed(line, name, number)
-        return str(row.get("title") or ""), text_of(row) if text_of else ""
+        title, text = (field(row, key, TEXT, name, number) or "" for key in ("title", key_of_text))
+        return title, plain(text)
 
     keyed = by_id(lines, "id", name, counts)
     with _every_page(folder, sought) as pages:
@@ -214,10 +216,10 @@ def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: 
 
     def keyed() -> Iterator[Keyed]:
         for number, line in enumerate(lines, start=1):
-            page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
-            if tab and page_id.strip().isdigit():
+            given, tab, title = line.rstrip(b"\r\n").partition(b"\t")
+            if tab and given.strip().isdigit():
                 counts["lines"] += 1
-                yield int(page_id), number, title
+                yield id_of(given.decode().strip(), "page_id", name, number), number, title
             elif line.strip() and number > 1:  # the first line may name the columns
                 raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
 
@@ -264,9 +266,9 @@ def first_words(text: str, words: int) -> str:
     return " ".join(text.split(maxsplit=words)[:words]) if words else ""
 
 
-def plain_text(row: Mapping[str, Any]) -> str:
-    """A 2022 article."""
-    return str(row.get("plain") or "")
+PLAIN_TEXT: TextOf = ("plain", str)
+"""A 2022 article."""
+NO_TEXT: TextOf = ("plain", lambda _: "")
 
 
 def textifier() -> Any:
@@ -286,8 +288,7 @@ def wikitext(textify: Callable[[str], str]) -> TextOf:
     An unclosed comment ends the article, as Wikipedia shows it (and ir_datasets reads it); the error names the byte.
     """
 
-    def text_of(row: Mapping[str, Any]) -> str:
-        markup = str(row.get("text") or "")
+    def plain(markup: str) -> str:
         try:
             return textify(markup)
         except ValueError as error:
@@ -296,7 +297,7 @@ def wikitext(textify: Callable[[str], str]) -> TextOf:
                 raise
             return textify(markup.encode()[:position].decode())
 
-    return text_of
+    return "text", plain
 
 
 def _told(counts: Counter[str], wanted: array[int]) -> dict[str, Any]:

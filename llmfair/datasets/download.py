@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import llmfair
 from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.inputs import GZIP, opened
+from llmfair.inputs import GZIP, LONGEST_LINE, opened
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -30,6 +30,7 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; so much t
 LEAST = 10_000
 TIMEOUT = 60.0
 _LENGTH = re.compile(r"[0-9]{1,15}")
+LONGEST = 2 * LONGEST_LINE  # all relevant pages of a topic stand in one line
 
 
 class DownloadProgress(Protocol):
@@ -244,7 +245,8 @@ class _Measured(io.RawIOBase):
 def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     """The lines of a source file, gzip or plain, from disk or straight from its URL; then its size and md5 in `seen`.
 
-    Raises, before it ends, UsageError for a broken gzip file and LlmfairError when the md5 is not the expected one.
+    Raises, before it ends, UsageError for a broken gzip file or an endless line, and LlmfairError when the md5 is not
+    the expected one.
     """
     progress.step(f"{origin.name}: read", origin.path.stat().st_size if origin.here else origin.size)
     with opened(origin.path) if origin.here else io.BytesIO() as file:
@@ -257,11 +259,13 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
         raw = io.BufferedReader(measured, BLOCK)
         packed = raw.peek(2)[:2] == GZIP
         try:
-            yield from (
-                cast(Any, io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20))
-                if packed
-                else raw
-            )
+            unpacked = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20) if packed else raw
+            for number, line in enumerate(iter(partial(unpacked.readline, LONGEST), b""), start=1):
+                if len(line) == LONGEST and not line.endswith(b"\n"):
+                    raise UsageError(
+                        f"{origin.place}:{number}: longer than {LONGEST >> 20} MB.", "one JSON object a line"
+                    )
+                yield line
             while raw.read(BLOCK):
                 pass  # an md5 speaks of every byte
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -272,7 +272,7 @@ def _keep_pages(
         text_of = None
         if options.text_words or sought:
             text_of = (
-                distill.wikitext(distill.textifier()) if plan.collection.year == 2021 else distill.plain_text
+                distill.wikitext(distill.textifier()) if plan.collection.year == 2021 else distill.PLAIN_TEXT
             )
         words = options.text_words
         counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of, words, sought)

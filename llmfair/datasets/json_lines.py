@@ -21,14 +21,14 @@ def objects(path: Path, of: type[T], problems: Problems) -> Iterator[tuple[int, 
         try:
             yield number, decoder.decode(line)
         except ValidationError as error:
-            problems.add(path, number, *_said(str(error)))
+            problems.add(path, number, *said(error))
         except (DecodeError, RecursionError) as error:
             problems.add(path, number, "", f"not a JSON object: {error}")
 
 
-def _said(error: str) -> tuple[str, str]:
+def said(error: ValueError) -> tuple[str, str]:
     """The field that msgspec names in an error, and what is wrong with it."""
-    what, _, where = error.partition(" - at `$")
+    what, _, where = str(error).partition(" - at `$")
     field = where.strip(".`")
     missing = what.removeprefix("Object missing required field ")
     if missing != what:

@@ -7,10 +7,17 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
 
+from msgspec import Meta, ValidationError, convert
+
+from llmfair.datasets.json_lines import said
 from llmfair.errors import UsageError
+
+PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]
+"""As lines have it."""
+HINT = 'topics: {"id": 84, "title": "…", "rel_docs": [12, 307]}; pages: {"page_id": 12, "gender": ["female"]}'
 
 Keyed = tuple[int, int, bytes]
 """Page id, number of the line, the line."""
@@ -26,13 +33,18 @@ def by_id(lines: Iterable[bytes], key: str, name: str, counts: Counter[str]) -> 
         if match := first.match(line):
             yield int(match[1]), number, line
         elif line.strip():
-            try:
-                yield int(parsed(line, name, number)[key]), number, line
-            except (KeyError, TypeError, ValueError):
-                raise UsageError(
-                    f"{name}:{number}: {key}: is not a page id.", "one JSON object a line"
-                ) from None
+            yield id_of(parsed(line, name, number).get(key), key, name, number), number, line
     counts["lines"] = number
+
+
+def id_of(given: Any, key: str, name: str, number: int) -> int:
+    """The page of a line. Raises UsageError."""
+    try:
+        return int(convert(given, PageId))
+    except ValidationError:
+        raise UsageError(
+            f"{name}:{number}: {key}: is not a page id.", "one page a line, by its number"
+        ) from None
 
 
 def firsts(
@@ -78,8 +90,17 @@ class Met:
 def parsed(line: bytes, name: str, number: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{name}:{number}: not a JSON object: {error}", "one JSON object a line") from None
     if not isinstance(row, dict):
         raise UsageError(f"{name}:{number}: not a JSON object.", "one JSON object a line")
     return row
+
+
+def field(row: Mapping[str, Any], key: str, of: Any, name: str, number: int) -> Any:
+    """What a line has under a key, None where it has nothing, as this type. Raises UsageError."""
+    try:
+        return convert(row.get(key), of)
+    except ValidationError as error:
+        place, what = said(error)
+        raise UsageError(f"{name}:{number}: {key}{place}: {what}.", HINT) from None

@@ -190,7 +190,7 @@ def test_topics_of_a_file_keep_their_keywords(serve: Serve, tmp_path: Path) -> N
     topics.write_bytes(lines([{**rows[0], "keywords": 5}, rows[1]], pack=False))
     refusal(
         command("--topics", topics, name=name),
-        "topics.jsonl:1: keywords: is neither a list of texts nor a text",
+        "topics.jsonl:1: keywords: expected `array | null`, got `int`",
     )
     topics.write_bytes(
         lines([rows[0] | {"keywords": ["a b", " ", "c"]}, rows[1] | {"keywords": "d e"}, rows[2]], pack=False)

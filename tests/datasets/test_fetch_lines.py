@@ -1,0 +1,67 @@
+"""One wrong line in a file of a fetch that is given: which file, which line, which field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.datasets import download
+from tests.cli.command import llmfair, refusal
+from tests.datasets.trec_sources import article_2022, lines, metadata_2022, topic_2022
+
+TOPIC, PAGE = topic_2022(84, "T", [307, 339]), metadata_2022(307, ["male"], ["Europe"])
+DEEP = b'{"x": ' + b"[" * 100_000
+ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
+    ("--topics", TOPIC | {"rel_docs": "123"}, "rel_docs: expected `array`, got `str`"),
+    ("--topics", TOPIC | {"rel_docs": [1.9, True, 2]}, "rel_docs[0]: expected `int | str`, got `float`"),
+    ("--topics", TOPIC | {"rel_docs": [2, True]}, "rel_docs[1]: expected `int | str`, got `bool`"),
+    ("--topics", TOPIC | {"rel_docs": [2**64]}, "rel_docs[0]: expected `int` <= 9223372036854775807"),
+    ("--topics", TOPIC | {"rel_docs": ["١"]}, "rel_docs[0]: expected `str` matching"),
+    ("--topics", TOPIC | {"title": None}, "title: expected `str`, got `null`"),
+    ("--topics", TOPIC | {"title": "\ud800"}, "title: expected `str` matching"),
+    ("--topics", TOPIC | {"id": True}, "id: expected `int | str`, got `bool`"),
+    ("--topics", TOPIC | {"id": "8 4"}, "id: expected `str` matching"),
+    ("--topics", {"id": 84, "title": "T"}, "rel_docs: expected `array`, got `null`"),
+    ("--topics", DEEP, "not a JSON object: "),
+    ("--metadata", PAGE | {"gender": "female"}, "gender: expected `array | null`, got `str`"),
+    ("--metadata", PAGE | {"gender": 5}, "gender: expected `array | null`, got `int`"),
+    ("--metadata", PAGE | {"gender": [{"a": 1}]}, "gender[0]: expected `str`, got `object`"),
+    ("--metadata", PAGE | {"page_subcont_regions": ["\ud800"]}, "page_subcont_regions[0]: expected `str` matching"),
+    ("--metadata", b'{"x": 0, "page_id": Infinity}', "page_id: is not a page id"),
+    ("--metadata", b'{"page_id": 2.0}', "page_id: is not a page id"),
+    ("--metadata", DEEP, "not a JSON object: "),
+    ("--metadata", b'{"page_id": 307, ' + DEEP[1:], "not a JSON object: "),
+    ("--metadata", b" " * download.LONGEST, "longer than 32 MB"),
+    ("--corpus", article_2022(307, "") | {"title": 5}, "title: expected `str | null`, got `int`"),
+    ("--corpus", article_2022(307, "T") | {"plain": []}, "plain: expected `str | null`, got `array`"),
+    ("--corpus", article_2022(2**64, "T"), "id: is not a page id"),
+    ("--corpus", DEEP, "not a JSON object: "),
+    ("--titles", b"9" * 5000 + b"\tTitle", "page_id: is not a page id"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flag", "wrong", "text"), ONE_WRONG_LINE)
+def test_one_wrong_line_of_a_file_is_named(
+    tmp_path: Path, flag: str, wrong: bytes | dict[str, Any], text: str
+) -> None:
+    right: dict[str, Any] = {
+        "--topics": topic_2022(1, "A", [307]),
+        "--metadata": metadata_2022(1, None, []),
+        "--corpus": article_2022(1, "Page"),
+        "--titles": "1\tPage",
+    }
+    del right["--corpus" if flag == "--titles" else "--titles"]
+    given = []
+    for name, line in right.items():
+        path = tmp_path / name.strip("-")
+        first = line.encode() + b"\n" if isinstance(line, str) else lines([line], pack=False)
+        second = wrong if isinstance(wrong, bytes) else lines([wrong], pack=False)
+        path.write_bytes(first + (second if name == flag else b""))
+        given += [name, path]
+    words = ("--text-words", "1") if "--corpus" in right else ()
+    refusal(
+        llmfair("datasets", "fetch", "trec-fair/2022/eval", "--yes", *given, *words),
+        f"{tmp_path / flag.strip('-')}:2: {text}",
+    )
