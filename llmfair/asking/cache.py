@@ -29,10 +29,11 @@ from llmfair.records import Completion, Finish
 FILE = "answers.sqlite"
 BUSY_SECONDS = 5.0
 GATHER_SECONDS = 0.5
-TABLE = (
-    "CREATE TABLE IF NOT EXISTS answers "
-    "(key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, value TEXT NOT NULL)"
-)
+COLUMNS = "answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, value TEXT NOT NULL)"
+TABLE = f"CREATE TABLE IF NOT EXISTS {COLUMNS}"
+DEFINED = "SELECT sql FROM sqlite_master WHERE name = 'answers' OR type IN ('view', 'trigger')"
+OURS = [(f"CREATE TABLE {COLUMNS}",)]
+"""What SQLite finds defined. A view in place of the table, or a trigger on it, may never come to its end."""
 CHOSEN = (
     "WHERE (:model IS NULL OR model = :model OR substr(model, 1, length(:model) + 1) = :model || ' ') "
     "AND (:before IS NULL OR created < :before)"
@@ -41,6 +42,12 @@ DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """SQLite's codes for a file that is no database, a broken one, and one with another table."""
 UNUSABLE = (OSError, sqlite3.Error, UnicodeDecodeError)
 """What a cache that cannot be used raises; the last where SQLite tells of damage in damaged words."""
+
+
+class AnotherTable(sqlite3.DatabaseError):
+    """A database that holds another table than ours."""
+
+    sqlite_errorcode = sqlite3.SQLITE_NOTADB
 
 
 class Cache:
@@ -231,6 +238,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise OSError("its file system allows no write-ahead log")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute(TABLE)
+        if database.execute(DEFINED).fetchmany(2) != OURS:
+            raise AnotherTable("its table is another")
         database.execute("SELECT key, model, created, value FROM answers LIMIT 1").fetchone()
     except BaseException:
         database.close()

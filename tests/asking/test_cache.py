@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -171,6 +171,23 @@ def of_another_kind(path: Path) -> None:
         database.execute("CREATE TABLE answers (question TEXT, answer TEXT)")
 
 
+def without_an_end(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "CREATE VIEW answers AS WITH RECURSIVE n(key) AS (SELECT 'a' UNION ALL SELECT key FROM n) "
+            "SELECT key, 'm' AS model, '2026' AS created, '' AS value FROM n"
+        )
+
+
+def with_a_trigger(path: Path) -> None:
+    filled(path, "known")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "CREATE TRIGGER more BEFORE DELETE ON answers BEGIN INSERT INTO answers WITH RECURSIVE "
+            "n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT 'x' || key, '', '', '' FROM n; END"
+        )
+
+
 def a_folder(path: Path) -> None:
     path.mkdir()
 
@@ -180,7 +197,9 @@ def in_a_file(path: Path) -> None:
     path.parent.write_text("not a folder")
 
 
-@pytest.mark.parametrize("harm", [damaged, broken_inside, of_another_kind, a_folder, in_a_file])
+@pytest.mark.parametrize(
+    "harm", [damaged, broken_inside, of_another_kind, without_an_end, with_a_trigger, a_folder, in_a_file]
+)
 def test_an_unusable_cache_is_said_once_and_left_alone(tmp_path: Path, harm: object) -> None:
     assert callable(harm)
     path = tmp_path / "folder" / FILE
@@ -323,9 +342,10 @@ def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
     assert rows(path) == 1
 
 
-def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("harm", [damaged, of_another_kind, without_an_end, with_a_trigger])
+def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     path = tmp_path / FILE
-    damaged(path)
+    harm(path)
     for attempt in (
         lambda: facts(path),
         lambda: count(path, "openai any"),
