@@ -1,23 +1,28 @@
-"""Drawn lists kept on disk, where the data are so large that drawing them takes seconds."""
+"""Drawn lists kept on disk, where the data are so large that drawing them takes seconds.
+
+A file is the SHA-256 of what follows and of what it is kept under, and JSON packed by gzip, which nothing looks into
+that was harmed or comes from elsewhere: it is drawn anew.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.datasets.base import DocumentSource
 from llmfair.datasets.buckets import Drawn, DrawPlan, draw
 from llmfair.records import Attribute, Candidates, Document, Query
 from llmfair.whole import whole
 
-FORM = 2  # the form in which lists are kept
+FORM = 3  # the form in which lists are kept
+MOST = 256 << 20
 
 
 def drawn_once(
@@ -28,17 +33,22 @@ def drawn_once(
         return draw(source, attribute, plan, seed)
     asked = [FORM, source.fingerprint, asdict(attribute), asdict(plan), seed]
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    path = folder / f"{key[:32]}.json.gz"
-    try:
-        return _unpacked(source, json.loads(gzip.decompress(path.read_bytes())))
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error):
-        pass  # not there, or damaged: drawn anew
+    path = folder / f"{key[:32]}.lists"
+    with suppress(OSError):
+        kept = inputs.content(path, MOST)
+        if kept[:32] == _digest(key, kept[32:]):
+            return _unpacked(source, json.loads(gzip.decompress(kept[32:])))
     drawn = draw(source, attribute, plan, seed)
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
+        packed = gzip.compress(json.dumps(_packed(drawn)).encode(), 1, mtime=0)
         with whole(path, shared=True) as file:
-            file.write(gzip.compress(json.dumps(_packed(drawn)).encode(), 1, mtime=0))
+            file.write(_digest(key, packed) + packed)
     return drawn
+
+
+def _digest(key: str, packed: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + packed).digest()
 
 
 def _packed(drawn: Drawn) -> dict[str, Any]:

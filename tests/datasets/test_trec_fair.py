@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -354,10 +356,29 @@ def test_damaged_or_foreign_stored_lists_are_drawn_anew(
     fetched(large_2022(900, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
     arguments = ("datasets", "show", "trec-fair/2022/gender", "--json")
     before = llmfair(*arguments).json["fingerprint"]
-    (stored,) = (tmp_path / "cache" / "lists").glob("*.json.gz")
-    for damage in (b"", b"not gzip", stored.read_bytes()[:50]):
+    (stored,) = (tmp_path / "cache" / "lists").iterdir()
+    kept = stored.read_bytes()
+    text = gzip.decompress(kept[32:])
+    drawn = json.loads(text)
+    changed = [
+        drawn | {"left_out": 5},
+        drawn | {"source": None},
+        drawn | {"shrunk": ["x"]},
+        drawn | {"relevant": {"84": {"nowhere": 1}}},
+        drawn | {"stand_ins": [["a", {"gender": 5}]]},
+        drawn | {"qrels": {q: dict.fromkeys(judged, True) for q, judged in drawn["qrels"].items()}},
+        drawn | {"documents": [[doc_id, None, {}, groups] for doc_id, _, _, groups in drawn["documents"]]},
+    ]
+    inside = [*(json.dumps(one).encode() for one in changed), b"[" * 100_000, b"[]", b"", b" " * (64 << 20)]
+    packed = [gzip.compress(one) for one in inside]
+    for damage in (b"", b"not gzip", kept[:50], kept[32:], *packed, *(kept[:32] + one for one in packed)):
         stored.write_bytes(damage)
         assert llmfair(*arguments).json["fingerprint"] == before
+        assert stored.read_bytes() == kept
+    stored.unlink()
+    os.mkfifo(stored)
+    assert llmfair(*arguments).json["fingerprint"] == before
+    assert stored.read_bytes() == kept
 
 
 def test_a_run_of_its_pages_is_reranked(gender: DocumentSource) -> None:
