@@ -102,7 +102,8 @@ class Server(ABC):
         together = "\n".join(texts.values())
         if self._hide(together) == together:
             return found
-        return replace(found, **{name: self._hide(text) for name, text in texts.items()})
+        shown: dict[str, Any] = {name: self._hide(text) for name, text in texts.items()}
+        return replace(found, **shown)
 
     @abstractmethod
     def completion(

@@ -18,7 +18,8 @@ from urllib.parse import quote
 import pytest
 
 from llmfair import secrets
-from tests.batch_server import BatchServer
+from tests.batch_server import BatchServer, as_json
+from tests.batch_server import unwaiting as unwaiting
 from tests.cli import command
 from tests.cli.command import Outcome, only_run, refusal, well
 from tests.endpoints import by_length
@@ -329,14 +330,31 @@ def test_rerank_endpoints(fault: str) -> None:
 
 
 @pytest.mark.whole
-def test_batches() -> None:
+def test_batches(unwaiting: None) -> None:
     def refused(body: dict[str, Any], attempt: int) -> Reply:
         return Reply(status=400, body={"error": {"message": str(EVERYWHERE)}})
 
+    told = f"[1] > [2] {EVERYWHERE}"
+    parts = [{"type": "text", "text": told[at : at + 5]} for at in range(0, len(told), 5)]
+
+    def unanswered(row: dict[str, Any]) -> bytes:
+        return json.dumps({**row, "response": None, "error": {"code": str(EVERYWHERE)}}).encode()
+
+    def in_utf_16(row: dict[str, Any]) -> bytes:
+        return json.dumps(row).encode("utf-16-le")
+
     outcomes = []
-    for respond in (rank, refused, lambda body, attempt: Reply(f"[1] > [2] {EVERYWHERE}")):
-        with BatchServer(respond) as server:
-            outcomes.append(asks("listwise", "-m", "openai:any", "--base-url", server.base_url, "--batch"))
+    for respond, write in (
+        (rank, as_json),
+        (refused, as_json),
+        (rank, unanswered),
+        (lambda body, attempt: Reply(told), as_json),
+        (lambda body, attempt: Reply(told), in_utf_16),
+        (lambda body, attempt: Reply(message={"content": parts}), as_json),
+    ):
+        with BatchServer(respond, write=write) as server:
+            outcomes.append(asks("pairwise", "-m", "openai:any", "--base-url", server.base_url, "--batch"))
+    assert [one.code for one in outcomes] == [0, 1, 3, 0, 1, 0], outcomes
     nowhere(*outcomes)
     # what is sent is a file here, too
     refusal(llmfair("listwise", "-m", "openai:any", "--batch", *EXTRA), "--extra api_key")
