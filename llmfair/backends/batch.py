@@ -6,17 +6,20 @@ of single requests, so that both roads give equal answers.
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import ssl
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.bounded import Bounds
@@ -43,6 +46,7 @@ _LOST: Mapping[type[BaseException], str] = {
     TimeoutError: "no answer from {server} within {seconds:g} s",
     zlib.error: "the reply of {server} cannot be unpacked: it is not in the encoding that it names",
 }
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 MOST_LINES = 50_000
 MOST_BYTES = 200 * 10**6
 ENDED = {"completed", "failed", "expired", "cancelled"}
@@ -83,7 +87,7 @@ class Batches:
     ) -> None:
         self.backend, self.retries, self.max_wait, self._waits = backend, retries, max_wait, waits
         self.identity, self.name = backend.identity, backend.server
-        self._answered = False
+        self._answered, self._held = False, ExitStack()
         self._bounds = Bounds(backend.options.timeout, backend.options.max_reply)
 
     @cached_property
@@ -92,6 +96,7 @@ class Batches:
         return self.backend.client(self._bounds)
 
     def close(self) -> None:
+        self._held.close()
         if "_client" in vars(self):
             self._client.close()
 
@@ -177,11 +182,15 @@ class Batches:
             f"{batch.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
         )
 
-    def answers(self, batch: Batch, lines: int) -> dict[str, bytes]:
-        """The lines that came back of so many, by key, from both files in whatever order; `read` reads one."""
-        found: dict[str, bytes] = {}
+    def answers(self, batch: Batch, lines: int) -> Lines:
+        """The lines that came back of so many, by key, from both files in whatever order; `read` reads one.
+
+        They lie on disk until the next ones are asked for.
+        """
+        self._held.close()
+        found = Lines()
         for file_id in batch.file_ids:
-            found |= self._lines(file_id, batch.id, lines)
+            found.places |= self._lines(file_id, batch.id, lines).places
         return found
 
     def read(self, line: bytes, request: Request) -> Completion:
@@ -223,22 +232,31 @@ class Batches:
         where = f" at line {line}" if line else ""
         return Rejected(f"{self.backend.server} refuses {batch.id}{where}{self.backend.quote(first)}.", hint)
 
-    def _lines(self, file_id: str, batch_id: str, lines: int) -> dict[str, bytes]:
+    def _lines(self, file_id: str, batch_id: str, lines: int) -> Lines:
         """The lines of a file by key; what is no file of lines at all must not pass for one without answers.
 
         A key that comes with two different lines has none: nobody knows whose they are.
         """
 
-        def read(attempt: int) -> dict[str, bytes]:
-            with self._bounds.longest(lines * self.backend.options.max_reply):
-                content = self._client.files.content(file_id).content
-            found, twice = dict[str, bytes](), set[str]()
-            for line in content.split(b"\n"):
-                if (key := self.key_of(line)) and found.setdefault(key, line) != line:
+        def read(attempt: int) -> Lines:
+            file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._held.callback(_close, file)
+            with self._bounds.longest(lines * self.backend.options.max_reply, file):
+                self._client.files.content(file_id)
+            found, twice, blank = Lines(), set[str](), True
+            for at, line in _cut_lines(file, self.backend.options.max_reply):
+                blank = blank and not line.strip()
+                if not (key := self.key_of(line)):
+                    continue
+                if key not in found:
+                    found.places[key] = file, at, len(line)
+                elif found[key] != line:
                     twice.add(key)
-            if content.strip() and not found:
+            if not blank and not found:
                 raise ValueError(file_id)
-            return {key: line for key, line in found.items() if key not in twice}
+            for key in twice:
+                del found.places[key]
+            return found
 
         return self._patiently(read, batch_id)
 
@@ -284,6 +302,13 @@ class Batches:
                 failure = self._failure(error, batch_id)
             except (openai.APIConnectionError, ReplyTooLong, TimeoutError, zlib.error) as error:
                 failure = self._lost(error)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                failure = LlmfairError(
+                    f"the disk of {tempfile.gettempdir()}, where answers lie while they are read, is full.",
+                    "free some of it, or set TMPDIR; the same command continues",
+                )
             except Transient as error:
                 failure = error
             except UNPARSEABLE:  # the package reads any body; of broken JSON it raises its parser's
@@ -338,6 +363,45 @@ class Batches:
                 "leave --batch out, or check --base-url, which often ends in /v1",
             )
         return self.backend.failure(status, error.response.headers, error_of(error.response.content))
+
+
+class Lines(Mapping[str, bytes]):
+    """Lines of files on disk by their keys; `places`: the file of each, where it begins and how long it is."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[IO[bytes], int, int]] = {}
+
+    def __getitem__(self, key: str) -> bytes:
+        file, at, length = self.places[key]
+        file.seek(at)
+        return file.read(length)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # on a full disk, what it holds can be written no more
+        file.close()
+
+
+def _cut_lines(file: IO[bytes], longest: int) -> Iterator[tuple[int, bytes]]:
+    """Where each line begins and what it says; of one that is too long to be read, only so much that this shows."""
+    at = 0
+    while True:
+        file.seek(at)
+        line = part = file.readline(longest + 2)
+        if not line:
+            return
+        yield at, line.removesuffix(b"\n")
+        file.seek(at + len(line))
+        at += len(line)
+        while len(part) == longest + 2 and not part.endswith(b"\n"):
+            part = file.readline(longest + 2)
+            at += len(part)
 
 
 def _id(told: Mapping[str, object]) -> str:

@@ -5,11 +5,12 @@ The package waits as long as there is a byte now and then, and keeps whatever co
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from llmfair.backends.deadline import in_time
 from llmfair.backends.posting import ReplyTooLong
@@ -17,25 +18,28 @@ from llmfair.backends.posting import ReplyTooLong
 if TYPE_CHECKING:
     from httpx2 import Client, Request, Response
 
+BLOCK, FIRST = 1 << 16, 1 << 16
+
 
 @dataclass
 class Bounds:
     """`seconds` that an exchange may take, and more for what is sent and received; `most`: bytes of the
-    longest reply. `last`: the body of the last reply.
+    longest reply, which goes `into` a file where there is one. `last`: what the body of the last reply begins with.
     """
 
     seconds: float
     most: int
     last: bytes = b""
+    into: IO[bytes] | None = None
 
     @contextmanager
-    def longest(self, most: int) -> Iterator[None]:
-        """Within, a reply may have so many bytes."""
-        before, self.most = self.most, most
+    def longest(self, most: int, into: IO[bytes]) -> Iterator[None]:
+        """Within, a reply may have so many bytes, and one of status 200 goes into this file."""
+        before, self.most, self.into = self.most, most, into
         try:
             yield
         finally:
-            self.most = before
+            self.most, self.into = before, None
 
 
 def bounded(bounds: Bounds) -> Client:
@@ -57,7 +61,8 @@ def bounded(bounds: Bounds) -> Client:
 
 def _exchanged(ask: Callable[[], Response], request: Request, bounds: Bounds) -> Response:
     """The reply, read to its end in time."""
-    reading, sent = _Reading(bounds.most), int(request.headers.get("content-length", 0))
+    reading = _Reading(bounds.most, bounds.into)
+    sent = int(request.headers.get("content-length", 0))
     try:
         response = in_time(
             lambda: reading.read(ask(), request), bounds.seconds, lambda: sent + reading.received
@@ -65,7 +70,7 @@ def _exchanged(ask: Callable[[], Response], request: Request, bounds: Bounds) ->
     except TimeoutError:
         reading.abandoned = True
         raise
-    bounds.last = response.content
+    bounds.last = reading.first
     return response
 
 
@@ -74,32 +79,46 @@ class _Reading:
     """A reply that is being read: so many bytes so far."""
 
     most: int
+    into: IO[bytes] | None
     received: int = 0
     abandoned: bool = False
+    first: bytes = b""
 
     def read(self, response: Response, request: Request) -> Response:
-        packed = bytearray()
+        content: IO[bytes] = io.BytesIO()
+        if response.status_code == 200 and self.into is not None:
+            content = self.into
+        headers, length = response.headers.copy(), 0
+        packed = headers.pop("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate")
+        unpacker = zlib.decompressobj(wbits=47) if packed else None
         try:
             for part in response.iter_raw():
-                packed += part
-                self.received = len(packed)
-                if self.received > self.most:
-                    raise ReplyTooLong
-                if self.abandoned:
-                    raise TimeoutError
+                self.received += len(part)
+                for piece in _unpacked(part, unpacker):
+                    length += len(piece)
+                    if max(length, self.received) > self.most:
+                        raise ReplyTooLong
+                    if self.abandoned:
+                        raise TimeoutError
+                    self.first += piece[: FIRST - len(self.first)]
+                    content.write(piece)
+            content.flush()
         finally:
             response.close()
-        headers = response.headers.copy()
-        content = self._unpacked(bytes(packed), headers.pop("content-encoding", ""))
         for name in ("transfer-encoding", "content-length"):
             headers.pop(name, None)
-        return type(response)(response.status_code, headers=headers, content=content, request=request)
+        body = content.getvalue() if isinstance(content, io.BytesIO) else b""
+        return type(response)(response.status_code, headers=headers, content=body, request=request)
 
-    def _unpacked(self, packed: bytes, encoding: str) -> bytes:
-        """The body as it was before it was packed. Raises zlib.error."""
-        if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
-            return packed
-        content = zlib.decompressobj(wbits=47).decompress(packed, self.most + 1)
-        if len(content) > self.most:
-            raise ReplyTooLong
-        return content
+
+def _unpacked(part: bytes, unpacker: Any) -> Iterator[bytes]:
+    """A part of a body as it was before it was packed, a block at a time. Raises zlib.error."""
+    if unpacker is None:
+        yield part
+        return
+    while not unpacker.eof:
+        piece = unpacker.decompress(part, BLOCK)
+        yield piece
+        part = unpacker.unconsumed_tail
+        if not part and len(piece) < BLOCK:
+            return

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +18,7 @@ import pytest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batch import Batches
 from llmfair.backends.openai import OpenAI
-from llmfair.errors import BackendError
+from llmfair.errors import BackendError, LlmfairError
 from tests.batch_server import BatchServer, Made
 from tests.batch_server import unwaiting as unwaiting
 from tests.fuzz.server.damages import (
@@ -54,7 +60,7 @@ def state(batches: Batches) -> object:
 
 
 def content(batches: Batches) -> object:
-    return batches._lines("file_1", "batch_1", 1)
+    return dict(batches._lines("file_1", "batch_1", 1))
 
 
 def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
@@ -150,3 +156,42 @@ def test_a_key_with_two_answers_has_none() -> None:
         lambda lines: [{"custom_id": "a", "error": number} for number in (1, 2)] + [{"custom_id": "b"}] * 2
     )
     assert looked(twice, content) == {"b": b'{"custom_id": "b"}'}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_file_of_answers_is_never_held_whole() -> None:
+    answers, lines = 'é"\U0001f600 ' * 70_000, 30
+    with BatchServer() as server:
+        server.batches.append(Made("batch_1", "file_0", []))
+        rows = ({"custom_id": f"k{number}", "response": answers} for number in range(lines))
+        server.files["file_1"] = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+        size = len(server.files["file_1"]) / 2**20
+        found = subprocess.run(
+            [sys.executable, "-m", "tests.backends.batch_memory", server.base_url, str(lines)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert float(found.stdout) < size / 2, (found.stdout, size)
+
+
+@pytest.mark.parametrize("last", [b"\n", b""])
+def test_a_line_that_is_too_long_costs_its_question_only(last: bytes) -> None:
+    """And of its memory there is no more than what tells that."""
+    long = b'{"custom_id": "long", "response": "%b"}\n' % (b"x" * 250_000)
+    with BatchServer() as server:
+        server.files["file_1"] = LINE.replace(b'"a"', b'"b"') + long + LINE.rstrip() + last
+        batches = Batches(OpenAI("m", BackendOptions(base_url=server.base_url, max_reply=100_000)), 0, 1.0)
+        found = batches._lines("file_1", "batch_1", 3)
+        assert [*found] == ["b", "long", "a"] and len(found["long"]) == 100_002
+        assert found["a"] == LINE.rstrip() and found["b"] == LINE.rstrip().replace(b'"a"', b'"b"')
+        batches.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_not_the_servers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.backends.batch.tempfile.TemporaryFile", partial(open, "/dev/full", "wb"))
+    with pytest.raises(LlmfairError, match=r"^the disk of .* is full"):
+        looked(drip(0.0), content)
