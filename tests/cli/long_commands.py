@@ -22,6 +22,7 @@ from tests.cli.kills import (
     RAG,
     REFINE,
     SEQUENTIAL,
+    STRATEGIES,
     Audited,
     ServerKind,
     answered,
@@ -268,6 +269,22 @@ REPORT = Long(
     step=0,
     seconds=3.0,
 )
+RERANK = Long(
+    ("rerank", *(f"../drawn/rankings/{name}.run" for name in ("neutral", "male", "female")), "-d", "sample", "--with", "mmr", "-o", "out"),
+    ("out/*.run",),
+    watched=run_to_draw,
+    step=0,
+    seconds=2.0,
+)  # fmt: skip
+MITIGATE = Long(
+    ("mitigate", "run", "--free", "--no-report"),
+    ("run/mitigation/**/*.csv", "run/mitigation/**/*.run", "run/mitigation/results.json"),
+    lambda folder: shutil.copytree(folder.parent / "drawn", folder / "run"),
+    run_to_draw,
+    grows="run/mitigation/**/*",
+    step=0,
+    seconds=3.0,
+)
 CALIBRATE = Long(("calibrate", "listwise", "--runs", "60", "--injected", "-0.5"), (), step=0, seconds=3.0)
 
 COMMANDS = {
@@ -283,4 +300,8 @@ COMMANDS = {
     "finetune": FINETUNE,
     "batch": BATCH,
     "report": REPORT,
+    "rerank": RERANK,
+    "mitigate": MITIGATE,
+    "pointwise": audit(STRATEGIES["pointwise"]),
+    "pairwise-sort": audit(STRATEGIES["pairwise-sort:k=5"]),
 }
