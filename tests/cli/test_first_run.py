@@ -292,7 +292,7 @@ def test_paths_in_the_file_are_relative_to_it(monkeypatch: pytest.MonkeyPatch) -
         'dataset = "mine"\nruns_dir = "audits"\nprompt = "own.toml"\nqueries = "@some.txt"\n'
     )
     (project / "own.toml").write_text(llmfair("prompts", "show", "listwise").out)
-    (project / "some.txt").write_text("q0\nq1\n")
+    (project / "some.txt").write_text("\ufeffq0\r\nq1\r\n", newline="")  # as Windows has it
     asked = ("listwise", "--orders", "1", "--passes", "1")
     ran(*asked, "--config", project / "llmfair.toml")
     (run,) = (project / "audits").iterdir()
