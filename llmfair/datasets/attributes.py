@@ -14,9 +14,10 @@ from llmfair.records import ANY_GROUP, Attribute, Side
 from llmfair.trec import declared_groups, nearest
 
 HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
-# Names of prompt variants name files and rows; these are taken.
+# Names of prompt variants name files and rows; these are taken, and a file's name has 255 bytes at most.
 RESERVED = {"neutral", "repeat", "initial"}
-VARIANT = re.compile(r"\w[\w-]*")
+MOST_LETTERS = 40
+VARIANT = re.compile(rf"\w[\w-]{{,{MOST_LETTERS - 1}}}")
 
 
 def data_folder() -> Path:
@@ -78,7 +79,8 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
     badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names)
     if attribute.worded and badly:
         raise fail(
-            "words", f"need two different words of letters, none of them {', '.join(sorted(RESERVED))}"
+            "words",
+            f"need two different words of up to {MOST_LETTERS} letters, none of them {', '.join(sorted(RESERVED))}",
         )
     try:
         backgrounds = _backgrounds(row.get("background", []), declared_groups(attribute))
@@ -101,8 +103,8 @@ def _backgrounds(value: Any, declared: set[str] | None) -> tuple[dict[str, float
         for group, share in shares.items():
             if declared is not None and group not in declared:
                 raise ValueError(f"'{group}' is not a group of it{nearest(group, declared)}")
-            if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
-                raise ValueError(f"the share of '{group}' is not a number above 0")
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+                raise ValueError(f"the share of '{group}' is not a number above 0 and up to 1")
         if not abs(sum(shares.values()) - 1) <= 1e-3:
             raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1")
     return tuple(backgrounds)

@@ -140,13 +140,13 @@ def test_other_sides_are_another_run() -> None:
     assert len(list(Path("runs").iterdir())) == 2
 
 
-@pytest.mark.parametrize("word", ["repeat", "initial", "neutral", "female", "a/b", ""])
+@pytest.mark.parametrize("word", ["repeat", "initial", "neutral", "female", "a/b", "", "w" * 300])
 def test_words_that_would_name_another_arm_are_refused(word: str) -> None:
     folder = write_folder(Path("mine"), balanced(1, 2, 2))
     (folder / "attributes.toml").write_text(
         f'[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = {{ protected = "female", unprotected = "{word}" }}\n'
     )
-    refuses("gender.words: need two different words", "listwise", "-d", folder)
+    refuses("gender.words: need two different words of up to 40 letters", "listwise", "-d", folder)
 
 
 def test_a_query_called_all_is_refused() -> None:

@@ -152,6 +152,8 @@ def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) ->
         (GENDER + "background = { female = 1, mail = 1 }", "'mail' is not a group of it; did you mean 'male'?"),
         (GENDER + "background = { female = 1, male = 0 }", "the share of 'male' is not a number above 0"),
         (GENDER + "background = { female = 0.5, male = true }", "the share of 'male' is not a number above 0"),
+        (GENDER + "background = { female = 1.1, male = 0.5 }", "the share of 'female' is not a number above 0 and up to 1"),
+        (GENDER + f"background = {{ female = 1{'0' * 400}, male = 0.5 }}", "the share of 'female' is not a number above 0"),
         (GENDER + "background = { female = 0.5, male = 0.4 }", "the shares sum to 0.9, not to 1"),
     ],
 )  # fmt: skip
