@@ -7,7 +7,7 @@ is searched for a query). Every mistake is named by file, line and field; the fi
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -140,6 +140,9 @@ def read_documents(
         if not isinstance(row, dict):
             problems.add(path, number, "", f"not a JSON object but {type(row).__name__}")
             continue
+        if twice := _named_twice(line, row):
+            problems.add(path, number, twice, "is given twice")
+            continue
         doc_id = identifier(row.get("doc_id"))
         title, text = row.get("title", ""), row.get("text", "")
         if gone := next((field for field in ("doc_id", needed) if field not in row), None):
@@ -167,11 +170,19 @@ def read_documents(
     return documents
 
 
+def _named_twice(line: str, row: Mapping[str, object]) -> str | None:
+    """A name that an object has twice, of which a parser keeps the last; looked for where the line may have one."""
+    if line.count('":') == len(row):
+        return None
+    names = [name for name, _ in json.loads(line, object_pairs_hook=list)]
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
 def _is_number(value: object) -> bool:
     """Whether it is a finite number from 0, or None, for which nothing is known."""
     if value is None:
         return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def identifier(value: object) -> str | None:
