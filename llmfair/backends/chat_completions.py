@@ -121,7 +121,7 @@ def _text(value: object) -> str | None:
 
 def count(value: object) -> int | None:
     """A whole number that may count something; None for anything else."""
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= 1 << 53 else None
 
 
 def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
