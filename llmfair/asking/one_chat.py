@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmfair import rights
 from llmfair.asking.budgets import Budget, characters
@@ -69,7 +69,7 @@ class Asker:
             lane.halt()
 
     async def open(self) -> None:
-        """Opens the backend, once. What a backend raises here ends the run."""
+        """Opens the backend, once. What a backend raises here ends the run; a run that is stopping waits for none."""
         async with self._opening:
             if self.stopping.is_set():
                 raise Stopped
@@ -77,8 +77,8 @@ class Asker:
                 return
             try:
                 with rights.usual():  # it may download weights
-                    await self.backend.open()
-                await self.lanes.open()
+                    await self._while_wanted(self.backend.open())
+                await self._while_wanted(self.lanes.open())
             except LlmfairError as error:
                 self.stop(error)
                 raise Stopped from None
@@ -86,6 +86,19 @@ class Asker:
                 self.halt()
                 raise
             self.opened = True
+
+    async def _while_wanted(self, opening: Coroutine[Any, Any, None]) -> None:
+        """Waits for it; given up when the run is stopping. Raises Stopped then."""
+        tasks = asyncio.ensure_future(opening), asyncio.ensure_future(self.stopping.wait())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not tasks[0].done():
+                raise Stopped
+            await tasks[0]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         await self.lanes.close()

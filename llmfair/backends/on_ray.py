@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -54,16 +55,15 @@ class Answering:
         self.asking: set[asyncio.Task[None]] = set()
         self.spec = prefix, name, options
 
-    async def open(self) -> Mapping[str, Any] | LlmfairError:
-        """The backend's facts, or why it cannot be asked."""
+    async def open(self) -> tuple[str, Mapping[str, Any]] | LlmfairError:
+        """Which model it is, and the backend's facts; or why it cannot be asked."""
         prefix, name, options = self.spec
         try:
             self.backend: Backend = registry.lookup("backend", prefix)(name, options)
             await self.backend.open()
         except LlmfairError as error:
             return error
-        facts: Mapping[str, Any] = getattr(self.backend, "facts", {})
-        return facts
+        return self.backend.identity, getattr(self.backend, "facts", {})
 
     async def ask(self, requests: Sequence[tuple[int, Request]]) -> None:
         """Begins on questions; `take` has their answers."""
@@ -168,7 +168,7 @@ class OnRay:
         """Joins the cluster and starts all processes. Raises UsageError, MissingExtra and what the backend does."""
         ray = _ray()
         self._changed = asyncio.Event()
-        await asyncio.to_thread(_join, ray, self._address)
+        await _joined(ray, self._address)
         resources = ray.cluster_resources()
         if not resources.get("GPU"):
             self._gpus = 0
@@ -225,7 +225,7 @@ class OnRay:
         process.actor = remote.remote(self._prefix, self._name, self._options, str(Path.cwd()))
         try:
             await asyncio.wait_for(process.actor.__ray_ready__.remote(), START_SECONDS)
-            facts: Mapping[str, Any] | LlmfairError = await process.actor.open.remote()
+            opened: tuple[str, Mapping[str, Any]] | LlmfairError = await process.actor.open.remote()
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
             raise BackendError(f"no process of the Ray cluster starts: {line_of(cause)}.", LOGS) from None
@@ -236,8 +236,14 @@ class OnRay:
                 f"a process of the Ray cluster has had no place for {START_SECONDS:.0f} s.",
                 "ray status says what is taken; fewer --ray-workers, or more nodes",
             ) from None
-        if isinstance(facts, LlmfairError):
-            raise facts
+        if isinstance(opened, LlmfairError):
+            raise opened
+        identity, facts = opened
+        if identity != self.identity:
+            raise UsageError(
+                f"a process of the Ray cluster has another model: {identity}, not {self.identity}.",
+                "every node needs what this one has: files, the ranker's code, OPENAI_BASE_URL",
+            )
         process.standing = True
         return facts
 
@@ -280,9 +286,41 @@ def _ray() -> Any:
     return ray
 
 
+async def _joined(ray: Any, address: str | None) -> None:
+    """Joins a cluster, unless this process is in one. Raises UsageError where there is none.
+
+    In a thread that the end of the process does not wait for, and that goes on until then: with the thread that started
+    it a cluster is killed, and its agents notice up to a minute later, where Ray itself would have ended them before.
+    """
+    loop = asyncio.get_running_loop()
+    joined: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if not joined.done():
+            joined.set_result(None) if error is None else joined.set_exception(error)
+
+    def run() -> None:
+        error = None
+        try:
+            with _joining:
+                _join(ray, address)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, error)
+        if error is None:
+            threading.Event().wait()
+
+    if not ray.is_initialized():
+        threading.Thread(target=run, name="llmfair-ray", daemon=True).start()
+        await joined
+
+
+_joining = threading.Lock()
+
+
 def _join(ray: Any, address: str | None) -> None:
-    """Joins a cluster, unless this process is in one. Raises UsageError where there is none."""
-    if ray.is_initialized():
+    if ray.is_initialized():  # by one that was given up
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it is told to its makers
     where = address or os.environ.get("RAY_ADDRESS") or "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import threading
@@ -35,6 +36,18 @@ def test_a_backend_that_cannot_be_opened_is_tried_once(journal: Journal, answere
     with pytest.raises(Incomplete if answered else MissingKey, match=r"no key\."):
         run(programs, backend, journal)
     assert (backend.opened, backend.closed, len(backend.asked)) == (1, 1, 0)
+
+
+def test_an_interrupt_does_not_wait_for_a_backend_that_is_being_opened(journal: Journal) -> None:
+    class Opening(Scripted):
+        async def open(self) -> None:
+            interrupt(0.1)
+            await asyncio.sleep(60)
+
+    backend, began = Opening(), time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(singles(9), backend, journal)
+    assert time.monotonic() - began < 3 and (backend.closed, len(backend.asked)) == (1, 0)
 
 
 def test_a_server_that_never_answers_ends_the_run_early(journal: Journal, clock: Clock) -> None:

@@ -158,14 +158,28 @@ def slowly(body: dict[str, Any], attempt: int) -> Reply:
     return Reply(reply.text, delay=0.1)
 
 
-def processes_of(driver: int) -> list[int]:
-    """Those of the cluster that a command started, in which models answer."""
-    found = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+def below(driver: int) -> dict[int, str]:
+    """The processes that a command started, itself left out, by number: what each says it is."""
+    ps = ("ps", "-ewwo", "pid,ppid,args")
+    found = subprocess.run(ps, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in found.splitlines()[1:]]
-    below, parents = {driver}, {int(pid): int(parent) for pid, parent, _ in rows}
-    while new := {pid for pid, parent in parents.items() if parent in below} - below:
-        below |= new
-    return [int(pid) for pid, _, said in rows if int(pid) in below and said.startswith("ray::Answering")]
+    families, parents = {driver}, {int(pid): int(parent) for pid, parent, _ in rows}
+    while new := {pid for pid, parent in parents.items() if parent in families} - families:
+        families |= new
+    return {int(pid): said for pid, _, said in rows if int(pid) in families - {driver}}
+
+
+def processes_of(driver: int) -> list[int]:
+    """Those of the cluster in which models answer."""
+    return [pid for pid, said in below(driver).items() if said.startswith("ray::Answering")]
+
+
+def soon_gone(processes: Mapping[int, str]) -> None:
+    """Asserts that none of the processes outlives the command that started them by much."""
+    ended = time.monotonic()
+    while left := {pid: said for pid, said in processes.items() if Path(f"/proc/{pid}/stat").exists()}:
+        assert time.monotonic() - ended < 10, left
+        time.sleep(0.1)
 
 
 def lines(runs: Path) -> int:
@@ -189,8 +203,11 @@ def test_a_process_that_is_killed_loses_no_answer(tmp_path: Path) -> None:
         )  # fmt: skip
         wait_for(lambda: lines(runs) > planned / 4, driver)
         os.kill(processes_of(driver.pid)[0], signal.SIGKILL)
+        wait_for(lambda: lines(runs) > planned * 0.9, driver)
+        processes = below(driver.pid)
         said, _ = driver.communicate(timeout=200)
         assert driver.returncode == 0, said
+        soon_gone(processes)
         (folder,) = (path for path in runs.iterdir() if path.is_dir())
         assert files(folder) == files(plain)
         assert lines(runs) == planned, "no question is answered twice"
@@ -342,12 +359,14 @@ def test_an_interrupt_keeps_all_that_was_answered(number: signal.Signals, tmp_pa
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         wait_for(lambda: lines(runs) > 20, driver)
+        processes = below(driver.pid)
         if number == signal.SIGINT:
             os.killpg(driver.pid, number)  # as a terminal does it
         else:
             driver.send_signal(number)
         said, _ = driver.communicate(timeout=60)
         assert driver.returncode == 128 + number, said
+        soon_gone(processes)
         assert lines(runs) == len(server.requests), "answers in flight are kept, too"
         folder = audit(tmp_path / "home", runs, *flags)
         assert (
@@ -355,6 +374,48 @@ def test_an_interrupt_keeps_all_that_was_answered(number: signal.Signals, tmp_pa
             == len(server.requests)
             == json.loads((folder / "manifest.json").read_text())["planned_calls"]
         )
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("begun", ["gcs_server", "ray::"])
+def test_an_interrupt_while_the_cluster_starts_is_heeded_soon(begun: str, tmp_path: Path) -> None:
+    driver = subprocess.Popen(
+        command(tmp_path / "runs", *ON_RAY), env=environment(tmp_path / "home"),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    wait_for(lambda: any(begun in said for said in below(driver.pid).values()), driver)
+    driver.send_signal(signal.SIGTERM)
+    said, _ = driver.communicate(timeout=15)
+    assert driver.returncode == 128 + signal.SIGTERM and "Traceback" not in said, said
+
+
+ANOTHER = """
+import sys
+
+if "default_worker" in sys.argv[0]:  # a process of Ray
+    def rank(query, documents):
+        return documents
+else:
+    def rank(query, documents):
+        return documents[::-1]
+"""
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_process_that_has_another_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "another.py").write_text(ANOTHER)
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    found = subprocess.run(
+        command(tmp_path / "runs", "-m", "python:another:rank", *ON_RAY),
+        env=environment(tmp_path / "home", {"PYTHONPATH": paths}),
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert found.returncode == 2 and "has another model: python another rank" in found.stderr, found.stderr
+    assert not list((tmp_path / "runs").glob("*/journal.jsonl"))
 
 
 def wait_for(condition: Any, driver: subprocess.Popen[str]) -> None:
