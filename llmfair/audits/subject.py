@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from llmfair.settings import Asking, AuditSettings, seconds
 from llmfair.settings.asking import wished
 
 THINKING_TOKENS = 4096
+DEEPEST = 100
+"""Levels of a value in a request's body."""
 CAPABILITY_HINTS = {
     "constrain": "a model in this process or a vLLM server can; without it unparseable answers are counted",
     "margins": "read the answers' text with --answers text",
@@ -250,7 +253,9 @@ def _plain(value: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    """What the JSON says. Raises ValueError for none, and for NaN and ∞, which have no form in a request."""
+    """What the JSON says. Raises ValueError for none, for NaN and ∞, which have no form in a request, and a deep one."""
+    if max(accumulate((letter in "[{") - (letter in "]}") for letter in text), default=0) > DEEPEST:
+        raise ValueError("nested too deeply")
     value = json.loads(text)
     json.dumps(value, allow_nan=False)
     return value

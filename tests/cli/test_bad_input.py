@@ -95,6 +95,7 @@ LINES: list[tuple[str, str]] = [
     (f"{SMALL_LINE} -m fake:oracle -m fake:random -o x", "several runs"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=b", "not JSON"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=1e999", "not JSON"),
+    (f"{SMALL_LINE} {NOWHERE} --extra a={'[' * 600}{']' * 600}", "not JSON"),
     (f"{SMALL_LINE} {NOWHERE} --extra foo", "a value of --extra is not k=v."),
     (f"{SMALL_LINE} {NOWHERE} --template-arg x", "a value of --template-arg is not k=v."),
     (f"{SMALL_LINE} --temperature nan", "--temperature"),
