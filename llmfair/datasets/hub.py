@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ def hub_table(name: str, given: Given) -> Table:
     if not source:
         raise UsageError(f"'{name}' names no dataset.", "hf:ORG/NAME, or hf:ORG/NAME:split")
 
-    def rows(problems: Problems) -> Iterator[Row]:
+    def rows(problems: Problems, wanted: Collection[str]) -> Iterator[Row]:
         yield from enumerate(_split(name, source, split), start=1)
 
     return Table(name, Path(name), rows, given, Path(ATTRIBUTES))

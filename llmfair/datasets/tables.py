@@ -6,7 +6,8 @@ Rows of a query are its list, in their order. Every mistake is named by file, li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,14 @@ HINT = (
 class Table(OwnData):
     """A dataset of rows. `where` names it in errors; `declared_in` is the file that declares attributes.
 
-    Without that file they are those that are built in.
+    Without that file they are those that are built in. `rows` is told which columns are looked at.
     """
 
     def __init__(
         self,
         name: str,
         where: Path,
-        rows: Callable[[Problems], Iterator[Row]],
+        rows: Callable[[Problems, Collection[str]], Iterator[Row]],
         given: Given,
         declared_in: Path,
     ) -> None:
@@ -50,8 +51,9 @@ class Table(OwnData):
     def read(self) -> Content:
         declared = self.must_declare or self.declared_in.is_file()
         known = read_attributes(self.declared_in if declared else shipped_attributes())
-        reading = _Reading(Path(self.where), known, _renamed(self.columns, known), f"{self.declared_in}")
-        for number, row in self.rows(reading.problems):
+        columns = _renamed(self.columns, known)
+        reading = _Reading(Path(self.where), known, columns, f"{self.declared_in}")
+        for number, row in self.rows(reading.problems, {*columns.values()}):
             reading.take(number, row)
         return reading.content()
 
@@ -60,7 +62,7 @@ def table_of(path: Path, given: Given) -> Table:
     """A file as a dataset, by the ending of its name."""
     read = FORMS[str(form_of(path))]
     name = path.name.removesuffix(".gz").rpartition(".")[0]
-    return Table(name, path, lambda problems: read(path, problems), given, path.parent / ATTRIBUTES)
+    return Table(name, path, partial(read, path), given, path.parent / ATTRIBUTES)
 
 
 def _renamed(columns: str | None, known: Mapping[str, Attribute]) -> dict[str, str]:

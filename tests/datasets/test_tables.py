@@ -368,6 +368,57 @@ def test_columns_that_say_nothing_are_refused() -> None:
     refuses("no.toml: cannot be read", "listwise", "-d", "mine.csv", "--attributes", "no.toml")
 
 
+@without_pyarrow
+def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = rows_of()
+    table = pa.Table.from_pylist(rows)
+    for kind, value in ((pa.date32(), 10**8), (pa.timestamp("us"), 2**62), (pa.duration("s"), 2**62)):
+        column = pa.array([value] * len(rows), pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+        pq.write_table(table.append_column("when", column), "mine.parquet")
+        shown = ran("datasets", "show", "mine.parquet").out
+        assert shown.splitlines()[0] == "mine · 48 documents · 6 queries"
+        refuses(
+            "mine.parquet: when: holds what cannot be read",
+            "datasets",
+            "show",
+            "mine.parquet",
+            "--columns",
+            "query=when",
+        )
+    pq.write_table(
+        table.append_column("long", pa.array(["x" * (4 << 20)] * len(rows))),
+        "mine.parquet",
+        use_dictionary=False,
+        compression="gzip",
+    )
+    ran("datasets", "show", "mine.parquet")
+    refuses(
+        "mine.parquet: unpacks to more than 100 times its size",
+        "datasets",
+        "show",
+        "mine.parquet",
+        "--columns",
+        "text=long",
+    )
+    pq.write_table(pa.table({"other": [1, 2]}), "mine.parquet")
+    refuses("mine.parquet:1: query_id: there is no such column (other)", "datasets", "show", "mine.parquet")
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "mine.parquet")
+    refuses("mine.parquet: a: names two columns", "datasets", "show", "mine.parquet")
+
+
+@without_pyarrow
+def test_rows_of_a_parquet_file_that_are_too_long_are_refused() -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [row | {"text": random.Random(n).randbytes(10 << 20).hex()} for n, row in enumerate(rows_of()[:2])]
+    pq.write_table(pa.Table.from_pylist(rows), "mine.parquet", compression="zstd")
+    refuses("mine.parquet: its rows have more than 16 MB", "datasets", "show", "mine.parquet")
+
+
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", pytest.param("parquet", marks=without_pyarrow)])
 def test_a_hundred_malformed_files_are_one_sentence_each(form: str) -> None:
     """Bytes cut out, doubled and changed at random: read as they stand, or refused, never a traceback."""
