@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import partial
 from io import BufferedReader
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,9 +29,16 @@ DOTTED = re.compile(
     rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
 )
 LONGEST_LINE = 16 << 20
+DEEPEST = 100
+"""Levels of JSON that a user gives as a flag."""
 GZIP = b"\x1f\x8b"
 FREELY, TIMES = 4 << 20, 100
 """A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
+
+
+def is_deep(text: str) -> bool:
+    """Whether JSON is nested deeper than what is made of it follows; brackets within its texts count, too."""
+    return max(accumulate((letter in "[{") - (letter in "]}") for letter in text), default=0) > DEEPEST
 
 
 def opened(path: Path | str) -> BufferedReader:

@@ -17,6 +17,8 @@ from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
+from llmfair.inputs import is_deep
+
 HIDDEN = "***"
 LEAST_QUOTED, LEAST = 4, 8
 """Characters of a value that is looked for in a server's words about an error, and in anything else."""
@@ -94,9 +96,9 @@ def _named(word: str) -> tuple[str, str]:
 
 
 def _read(value: str) -> Any:
-    """A value as JSON, or as it stands."""
+    """A value as JSON, or as it stands, as one too deep for a request does."""
     try:
-        return json.loads(value)
+        return value if is_deep(value) else json.loads(value)
     except (ValueError, RecursionError):
         return value
 

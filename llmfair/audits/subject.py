@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,13 @@ from llmfair.backends.scored import SCORES, is_scorer
 from llmfair.backends.server import Server
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
+from llmfair.inputs import is_deep
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.records import Attribute, Document, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
 from llmfair.settings.asking import wished
 
 THINKING_TOKENS = 4096
-DEEPEST = 100
-"""Levels of a value in a request's body."""
 CAPABILITY_HINTS = {
     "constrain": "a model in this process or a vLLM server can; without it unparseable answers are counted",
     "margins": "read the answers' text with --answers text",
@@ -253,8 +251,8 @@ def _plain(value: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    """What the JSON says. Raises ValueError for none, for NaN and ∞, which have no form in a request, and a deep one."""
-    if max(accumulate((letter in "[{") - (letter in "]}") for letter in text), default=0) > DEEPEST:
+    """What the JSON says. Raises ValueError for none, for NaN and ∞, which requests have no form for, and a deep one."""
+    if is_deep(text):
         raise ValueError("nested too deeply")
     value = json.loads(text)
     json.dumps(value, allow_nan=False)
