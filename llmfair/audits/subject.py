@@ -251,7 +251,7 @@ def _plain(value: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    """What the JSON says. Raises ValueError for none, for NaN and ∞, which requests have no form for, and a deep one."""
+    """What the JSON says. Raises ValueError for none, for NaN and ∞, which requests cannot hold, and for a deep one."""
     if is_deep(text):
         raise ValueError("nested too deeply")
     value = json.loads(text)
