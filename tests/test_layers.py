@@ -34,6 +34,7 @@ BASICS = {
     "rights",
     "many",
     "whole",
+    "unchanged",
 }
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
@@ -54,11 +55,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "locks": {"errors"},
     "manifest": {"errors", "jsonfiles", "former"},
     "former": set(),
-    "secrets": set(),
+    "secrets": {"inputs"},
     "rights": set(),
     "records": {"jsonbytes"},
     "many": {"records"},
     "whole": set(),
+    "unchanged": {"inputs", "jsonbytes", "whole"},
     "verdicts": {"records"},
     "steps": {"records"},
     "errors": set(),

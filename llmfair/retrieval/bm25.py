@@ -41,11 +41,11 @@ class Tantivy:
 
     @staticmethod
     def filler(index: str, url: str | None, analyzer: Analyzer) -> Fill:
-        """Makes the index on this disk. Raises UsageError for what is of a server."""
+        """Makes the index on this disk, in place of another one. Raises UsageError for what is of a server."""
         _of_no_server(index, url)
 
         def fill(folder: Path, documents: Iterable[Document], *, source: str) -> None:
-            stored(folder / analyzer.name, documents, source, analyzer)
+            stored(folder / analyzer.name, documents, source, analyzer, replaces=True)
 
         return fill
 

@@ -7,7 +7,6 @@ an index is never read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,12 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmfair import inputs, locks
+from llmfair import locks
 from llmfair.errors import RunConflict, UsageError, line_of
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import MadeIndex
 from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
+from llmfair.unchanged import told, touched
 from llmfair.whole import write_whole
 
 if TYPE_CHECKING:
@@ -43,19 +43,21 @@ def stored(
     source: str,
     analyzer: Analyzer,
     commit_every: int | None = None,
+    replaces: bool = False,
 ) -> TantivyEngine:
     """The engine of the index at this path, which is made when there is none, or a damaged one.
 
     `source` is the SHA-256 of what the documents are; they themselves, whose ids are distinct, are looked at only where
-    an index is to be made, and come in the same order each time. Several processes may share a path. Raises RunConflict
-    for an index of something else, UsageError when none can be made.
+    an index is to be made, and come in the same order each time. Several processes may share a path. An index of
+    something else is replaced when the new one is whole, if it may be (`replaces`). Raises RunConflict for one that may
+    not, UsageError when none can be made.
     """
     made_of = _made_of(source, analyzer)
     plan = {"schema": SCHEMA, **made_of}
     try:
         with _locked(path):
             manifest = _manifest(path)
-            if not _is_whole(path, manifest):
+            if (replaces and _other(manifest, made_of)) or not _is_whole(path, manifest):
                 _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
             else:
                 _refuse_other(path, manifest, made_of)
@@ -104,14 +106,21 @@ def _refuse_other(
     path: Path, manifest: Mapping[str, Any], made_of: Mapping[str, str], command: str = ""
 ) -> None:
     """Raises RunConflict for an index that was made of something else, or by another version of tantivy."""
-    other = {name: manifest.get(name) for name in made_of if manifest.get(name) != made_of[name]}
+    other = _other(manifest, made_of)
     if not other:
         return
-    said = ", ".join(f"{name} is {_short(was)}, not {_short(made_of[name])}" for name, was in other.items())
+    said = ", ".join(
+        f"{name} is {_short(manifest.get(name))}, not {_short(wanted)}" for name, wanted in other.items()
+    )
     raise RunConflict(
         f"the index {path} is another one: {said}.",
         f"remove it, then {command}" if command else "another folder, or remove it",
     )
+
+
+def _other(manifest: Mapping[str, Any], made_of: Mapping[str, str]) -> dict[str, str]:
+    """In what an index would have to be made of something else."""
+    return {name: wanted for name, wanted in made_of.items() if manifest.get(name) != wanted}
 
 
 def _short(value: object) -> str:
@@ -146,7 +155,7 @@ def _build(
     beside, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
     shutil.rmtree(damaged, ignore_errors=True)
     filled(_begun(beside, plan, analyzer), documents, commit_every, WRITER_BYTES)
-    _write_manifest(beside, {**plan, "files": {file.name: _told(file) for file in _files(beside)}})
+    _write_manifest(beside, {**plan, "files": {file.name: told(file) for file in _files(beside)}})
     if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
         path.rename(damaged)
     beside.rename(path)
@@ -191,27 +200,12 @@ def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
             return False
         if {file.name for file in _files(path)} != set(expected):
             return False
-        touched = {name for name, told in expected.items() if _stat(path / name) != told[:2]}
-        found = {name: _told(path / name) for name in touched}
-        if any(found[name][2] != expected[name][2] for name in touched):
-            return False
-        if touched:  # a copy, which is not read whole again the next time
+        if now := touched(path, expected):  # a copy, which is not read whole again the next time
             with suppress(OSError):
-                _write_manifest(path, {**manifest, "files": {**expected, **found}})
+                _write_manifest(path, {**manifest, "files": {**expected, **now}})
         return True
-    except (OSError, LookupError, TypeError):  # a manifest of another form
+    except (OSError, ValueError):  # gone, another, or of a manifest of another form
         return False
-
-
-def _told(file: Path) -> list[Any]:
-    """Size, bytes; time of the last change, ns; SHA-256."""
-    with inputs.opened(file) as content:
-        return [*_stat(file), hashlib.file_digest(content, "sha256").hexdigest()]
-
-
-def _stat(file: Path) -> list[int]:
-    found = file.stat()
-    return [found.st_size, found.st_mtime_ns]
 
 
 def _files(path: Path) -> list[Path]:

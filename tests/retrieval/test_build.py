@@ -127,6 +127,15 @@ def test_an_index_of_something_else_is_refused_by_name() -> None:
     assert stored(PATH, documents(0), "a" * 64, ENGLISH).count() == 30
 
 
+def test_an_index_of_something_else_may_be_replaced_when_the_new_one_is_whole() -> None:
+    before = found(stored(PATH, documents(30), "a" * 64, ENGLISH))
+    with pytest.raises(BrokenStreamError):
+        stored(PATH, documents(60, fail_at=50), "b" * 64, STANDARD, replaces=True)
+    assert found(stored(PATH, documents(0), "a" * 64, ENGLISH)) == before
+    assert stored(PATH, documents(60), "b" * 64, STANDARD, replaces=True).count() == 60
+    assert stored(PATH, documents(0), "b" * 64, STANDARD, replaces=True).count() == 60
+
+
 PROGRAM = """
 from tests.retrieval.test_build import ENGLISH, PATH, documents, stored
 stored(PATH, documents(20_000), "a" * 64, ENGLISH, commit_every=500)
