@@ -1,7 +1,9 @@
 """Fetching a TREC Fair collection: download, distil, remove; every step starts where the one before was left.
 
 Three steps, each noted in `fetch.json` when it is done: topics and relevance, groups (metadata), pages (titles from
-the corpus). Addresses, sizes and checksums are those of ir_datasets.
+the corpus). What was fetched before stays as it is until a step has read all its sources; from then on, before the
+first file is replaced, that step and those after it are noted as not done. Addresses, sizes and checksums are those of
+ir_datasets.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ import hashlib
 import json
 import shutil
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import llmfair
-from llmfair import secrets
+from llmfair import secrets, unchanged
 from llmfair.datasets import distill
 from llmfair.datasets.alone import alone_in, disk_full
 from llmfair.datasets.distill import Sought
@@ -24,7 +27,14 @@ from llmfair.datasets.download import DownloadProgress, Origin, Silent, download
 from llmfair.datasets.keywords import keywords_of
 from llmfair.datasets.origins import given_copy, place_of, published
 from llmfair.datasets.relevant_pages import keep_arrays
-from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_folder, is_indexed
+from llmfair.datasets.trec_fair import (
+    COLLECTIONS,
+    Collection,
+    fetch_record,
+    index_folder,
+    is_indexed,
+    is_unchanged,
+)
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonbytes import encode
 from llmfair.many import Fill
@@ -35,6 +45,12 @@ Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]
 """Which pages are indexed: those that are relevant to some topic, or all."""
 STEPS: tuple[Step, ...] = ("topics", "metadata", "pages")
+FILES: Mapping[Step, Sequence[str]] = {
+    "topics": ("topics.json", "relevance.npy"),
+    "metadata": ("groups.jsonl.gz", distill.EVERY_GROUP),
+    "pages": ("pages.jsonl.gz",),
+}
+"""What each step leaves in the folder of its collection, beside arrays of the pages."""
 KEPT_BYTES = 200_000_000  # what stays: about 1.5 million titles, groups and 2 million judgements
 BYTES_PER_WORD = 15_000_000  # and per word of text kept of each page
 INDEX_BYTES = {
@@ -42,6 +58,8 @@ INDEX_BYTES = {
     "full": 6_000_000_000,
 }  # an index, with the titles and groups of its pages
 CORPUS = {2021: "2021/docs", 2022: "2022/docs"}
+SMALL = 100_000_000
+"""Bytes of a copy that is compared with what was read of it, however old it looks."""
 METADATA = {2021: "2021/metadata", 2022: "2022/metadata"}
 
 
@@ -138,16 +156,17 @@ def _check(collection: Collection, options: FetchOptions) -> None:
 
 
 def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], options: FetchOptions) -> bool:
-    """Whether a step was finished, with the copies that are asked for now (if any are)."""
-    if step not in record:
+    """Whether a step was finished, with the copies that are asked for now (if any are), and is as it was left."""
+    if step not in record or not is_unchanged(collection.folder, FILES[step]):
         return False
     asked = {
         "topics": (options.topics,),
         "metadata": (options.metadata,),
         "pages": (options.corpus, options.titles),
     }[step]
-    used = [secrets.written(source["from"]) for source in record[step]["sources"]]
-    same = all(given is None or secrets.written(place_of(given)) in used for given in asked)
+    used = {secrets.written(source["from"]): source for source in record[step]["sources"]}
+    noted = (collection.folder / "fetch.json").stat().st_mtime_ns
+    same = all(given is None or _is_read(place_of(given), used, noted) for given in asked)
     match step:
         case "pages":
             indexed = options.indexed is None or (
@@ -157,6 +176,24 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
         case "metadata":
             return same and (options.index != "full" or record[step].get("full", False))
     return same
+
+
+def _is_read(place: str, used: Mapping[str, Mapping[str, Any]], noted: int) -> bool:
+    """Whether this copy was read as it is now: by its size, and its md5 where it is small or newer than the note."""
+    source, path = used.get(secrets.written(place)), Path(place)
+    if source is None or "://" in place or not path.is_file():
+        return source is not None
+    found = path.stat()
+    if source.get("bytes") != found.st_size:
+        return False
+    if found.st_size > SMALL and found.st_mtime_ns < noted:
+        return True
+    return _md5(path) == source.get("md5")
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
 def _indexed(pages: Mapping[str, Any]) -> dict[str, str]:
@@ -204,31 +241,41 @@ def fetch(
 def _run(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None) -> dict[str, Any]:
     done = fetch_record(plan.collection)
     record: dict[str, Any] = {step: done[step] for step in STEPS if step in done and step not in plan.origins}
+    replacing = partial(_note, plan.collection, record)
     for step, origins in plan.origins.items():
         for origin in origins:
             if step == "topics" or not plan.options.stream:
                 download(origin, progress)
         match step:
             case "topics":
-                counts = _keep_topics(plan, origins, progress)
+                counts = _keep_topics(plan, origins, progress, replacing)
             case "metadata":
-                counts = _keep_groups(plan, origins, progress)
+                counts = _keep_groups(plan, origins, progress, replacing)
             case "pages":
-                counts = _keep_pages(plan, origins, progress, fill)
+                counts = _keep_pages(plan, origins, progress, replacing, fill)
+        unchanged.note(plan.collection.folder, FILES[step])
         record[step] = {"sources": [_source(origin) for origin in origins], **counts}
         _note(plan.collection, record)
-        if step == "pages" and plan.options.index is not None:
-            _remove_other_index(plan.collection, plan.options.index)
+        if step == "pages" and (indexed := plan.options.indexed):
+            _remove_other_indexes(plan.collection, indexed)
         for origin in origins:
             if origin.temporary and not plan.options.keep_downloads:
                 origin.path.unlink(missing_ok=True)
     return fetch_record(plan.collection)
 
 
-def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
+def _lines(origin: Origin, progress: DownloadProgress, replacing: Callable[[], None]) -> Iterator[bytes]:
+    """The lines of a source; what is kept of them is written after the last one, when `replacing` was said."""
+    yield from read_lines(origin, progress)
+    replacing()
+
+
+def _keep_topics(
+    plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress, replacing: Callable[[], None]
+) -> dict[str, Any]:
     folder = plan.collection.folder
     if plan.options.topics:
-        rows = distill.topic_rows(read_lines(origins[0], progress), origins[0].place)
+        rows = distill.topic_rows(_lines(origins[0], progress, replacing), origins[0].place)
         relevant = ((topic.query_id, str(page)) for topic, pages in rows for page in pages)
         return distill.keep_topics(folder, [topic for topic, _ in rows], relevant)
     import ir_datasets
@@ -236,6 +283,7 @@ def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadP
     for origin in origins:
         for _ in read_lines(origin, progress):
             pass  # for its md5; ir_datasets reads the rows
+    replacing()
     dataset = ir_datasets.load(plan.collection.name)
     queries = (
         Query(query.query_id, query.text, keywords_of(getattr(query, "keywords", ())))
@@ -245,18 +293,24 @@ def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadP
     return distill.keep_topics(folder, queries, judged)
 
 
-def _keep_groups(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
+def _keep_groups(
+    plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress, replacing: Callable[[], None]
+) -> dict[str, Any]:
     folder, (origin,) = plan.collection.folder, origins
-    lines = read_lines(origin, progress)
+    lines = _lines(origin, progress, replacing)
     wanted, full = distill.wanted_pages(folder), plan.options.index == "full"
     return distill.keep_groups(folder, wanted, lines, origin.place, plan.collection.labels, full)
 
 
 def _keep_pages(
-    plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress, fill: Fill | None
+    plan: FetchPlan,
+    origins: Sequence[Origin],
+    progress: DownloadProgress,
+    replacing: Callable[[], None],
+    fill: Fill | None,
 ) -> dict[str, Any]:
     folder, (origin,), options = plan.collection.folder, origins, plan.options
-    wanted, lines = distill.wanted_pages(folder), read_lines(origin, progress)
+    wanted, lines = distill.wanted_pages(folder), _lines(origin, progress, replacing)
     index: dict[str, Any] | None = None
     if options.titles:
         counts = distill.keep_titles(folder, wanted, lines, origin.place)
@@ -284,19 +338,24 @@ def _keep_pages(
     return {**counts, "text_words": options.text_words, "sha256": sha256}
 
 
-def _remove_other_index(collection: Collection, scope: Scope) -> None:
-    """A collection is searched in one way: the record speaks of one index."""
-    for other in INDEX_BYTES:
-        if other != scope:
-            shutil.rmtree(index_folder(collection, other), ignore_errors=True)
+def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) -> None:
+    """A collection is searched in one way: the record speaks of one index, of one analyzer."""
+    for scope in INDEX_BYTES:
+        folder = index_folder(collection, scope)
+        if scope != indexed["scope"]:
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        kept = indexed["analyzer"] if indexed["engine"] == "tantivy" else None
+        for other in folder.glob("*/"):
+            if other.name.partition(".")[0] != kept:  # or what is left of one that was begun
+                shutil.rmtree(other, ignore_errors=True)
 
 
 def _source_of(origin: Origin, scope: Scope, wanted: array[int]) -> str:
     """SHA-256 of what is indexed: of which corpus, and which of its pages."""
     corpus = origin.md5 or secrets.written(origin.url or "")
     if origin.here and not origin.md5:
-        with origin.path.open("rb") as file:
-            corpus = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+        corpus = _md5(origin.path)
     pages = hashlib.sha256(wanted.tobytes()).hexdigest() if scope == "pool" else "all"
     return hashlib.sha256(encode([corpus, pages])).hexdigest()
 

@@ -3,7 +3,7 @@
 A folder of `ids.npy` (int64, ascending), `codes.npy` (each page's number among the combinations of groups, an integer
 as small as they allow), `starts.npy` (int64, where its line begins), `titled.npy` (bool, whether its title is known),
 `texts.jsonl` (lines `["title", "text"]`, in the order of the corpus) and `groups.json` (the combinations, each with the
-first page that has it).
+first page that has it); `files.json` tells them from files that were altered since (`unchanged.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import inputs
+from llmfair import inputs, unchanged
 from llmfair.datasets.page_values import PageValues, place_of
 from llmfair.errors import UsageError, line_of
 from llmfair.jsonbytes import decode, encode
@@ -32,6 +32,7 @@ from llmfair.whole import whole, write_whole
 
 KIND = "@ "
 """No page id begins so: `@ 3` is a document of the combination of groups of that number, and of nothing else."""
+FILES = ("ids.npy", "codes.npy", "starts.npy", "titled.npy", "texts.jsonl", "groups.json")
 SIDES = (Side.UNPROTECTED, Side.PROTECTED)
 
 
@@ -126,6 +127,7 @@ def written(folder: Path) -> Iterator[PageWriter]:
     folder.mkdir(parents=True, exist_ok=True)
     with whole(folder / "texts.jsonl") as texts:
         yield PageWriter(texts)
+    unchanged.note(folder, FILES)
 
 
 def damaged(path: Path, why: Exception) -> UsageError:
@@ -151,12 +153,13 @@ def mapped(path: Path) -> NDArray[Any]:
 class PageStore(ManyDocuments):
     """The pages of a folder: what is not looked at stays on disk.
 
-    Raises OSError or ValueError for a folder that is gone or damaged; a line of it that is damaged is found when it is
-    looked at, a UsageError.
+    Raises OSError or ValueError for a folder that is gone, damaged or altered; a damaged line of one of which nobody
+    told how it was made is found when it is looked at, a UsageError.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        unchanged.check(folder)
         self.ids, self._starts, self.codes = (
             mapped(folder / f"{name}.npy") for name in ("ids", "starts", "codes")
         )
@@ -230,9 +233,9 @@ class PageStore(ManyDocuments):
             for first, groups in zip(self._firsts, self.combinations, strict=True)
         ]
 
-    def kinds(self, page_ids: NDArray[np.int64]) -> dict[str, int]:
+    def kinds(self, page_ids: NDArray[np.int64], command: str) -> dict[str, int]:
         """How many of these pages have each combination of groups, by its document's id. Raises UsageError."""
-        counts = self.counts(self.places(page_ids))
+        counts = self.counts(self.places(page_ids, command))
         return {f"{KIND}{code}": count for code, count in enumerate(counts) if count}
 
     def counts(self, places: NDArray[np.intp]) -> list[int]:
@@ -243,14 +246,11 @@ class PageStore(ManyDocuments):
         counts: list[int] = np.bincount(codes, minlength=known).tolist()
         return counts
 
-    def places(self, page_ids: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Where these pages stand. Raises UsageError where one is missing."""
+    def places(self, page_ids: NDArray[np.int64], command: str) -> NDArray[np.intp]:
+        """Where these pages stand. Raises UsageError where one is missing, with the command that fetches them all."""
         places = np.searchsorted(self.ids, page_ids)
         if len(places) and (places.max() == len(self.ids) or np.any(self.ids[places] != page_ids)):
-            raise UsageError(
-                f"{self.folder} lacks relevant pages of the topics beside it.",
-                "llmfair datasets fetch, again",
-            )
+            raise UsageError(f"{self.folder} lacks relevant pages of the topics beside it.", command)
         return places
 
     def on(self, attribute: Attribute) -> dict[Side | None, NDArray[np.bool_]]:

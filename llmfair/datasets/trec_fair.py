@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair import unchanged
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.fetched_json import Record, Topic, read_fetched
@@ -61,6 +62,11 @@ class Collection:
     def fetch_command(self) -> str:
         topics = "" if self.topic_files else " --topics FILE"
         return f"llmfair datasets fetch {self.short_name}{topics}"
+
+    def command_of(self, record: Mapping[str, Any]) -> str:
+        """What fetched it, by its record, and fetches it again."""
+        indexed = record.get("pages", {}).get("index")
+        return self.fetch_command if indexed is None else self.index_command(indexed)
 
     def index_command(self, indexed: Mapping[str, Any]) -> str:
         """What makes such an index."""
@@ -174,7 +180,8 @@ class TrecFair:
     @property
     def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
         """By topic, how many of its relevant pages have each combination of groups, by its document's id."""
-        return {query_id: self.documents.kinds(pages) for query_id, pages in self._relevance.items()}
+        again = self._again
+        return {query_id: self.documents.kinds(pages, again) for query_id, pages in self._relevance.items()}
 
     def describe_searched(self) -> dict[str, Any]:
         """Facts of a collection that is searched, of which no page has to be looked at."""
@@ -227,25 +234,47 @@ class TrecFair:
 
     @cached_property
     def _relevance(self) -> dict[str, NDArray[np.int64]]:
-        ids = judgements(self._fetched("topics", "relevance.npy"))
-        parts = np.split(ids, np.cumsum([row["relevant"] for row in self._topic_rows]))
-        return {row["query_id"]: part for row, part in zip(self._topic_rows, parts, strict=False)}
+        path = self._fetched("topics", "relevance.npy")
+        ids, rows = judgements(path), self._topic_rows
+        ends = np.cumsum([row["relevant"] for row in rows], dtype=np.int64)
+        if any(row["relevant"] < 0 for row in rows) or (ends[-1] if rows else 0) != len(ids):
+            raise UsageError(
+                f"{path} has {len(ids):,} judgements, and topics.json beside it counts others.", self._again
+            )
+        return {row["query_id"]: part for row, part in zip(rows, np.split(ids, ends[:-1]), strict=True)}
 
     @cached_property
     def _relevant_places(self) -> dict[str, NDArray[np.intp]]:
         """By topic, where its relevant pages stand among all of them; ascending."""
-        return {query_id: self._pages.places(pages) for query_id, pages in self._relevance.items()}
+        again = self._again
+        return {query_id: self._pages.places(pages, again) for query_id, pages in self._relevance.items()}
 
     @cached_property
     def _pages(self) -> PageStore:
         path = self._fetched("pages", "pages.jsonl.gz")
         return relevant_pages(path, fetch_record(self.collection)["pages"]["sha256"])
 
+    @property
+    def _again(self) -> str:
+        """The way out where files that were fetched do not fit together."""
+        record = self.collection.folder / "fetch.json"
+        return f"remove {record}, then {self.collection.command_of(fetch_record(self.collection))}"
+
     def _fetched(self, step: str, file: str) -> Path:
-        """A file of the collection's folder, if the step of the fetch that writes it is done."""
+        """A file of the collection's folder, if the step of the fetch that writes it is done.
+
+        Raises UsageError where it is not, and for a file that is not the one that was fetched.
+        """
         collection = self.collection
         record = fetch_record(collection)
         if step in record:
+            try:
+                unchanged.check(collection.folder, [file])
+            except (OSError, ValueError) as error:
+                raise UsageError(
+                    f"{collection.folder / file} cannot be used: {line_of(error)}.",
+                    f"{collection.command_of(record)}    fetches it again",
+                ) from None
             return collection.folder / file
         state = "not fetched completely" if record else "never fetched"
         topics = "" if collection.topic_files else "; the file of topics is published by NIST"
@@ -261,12 +290,23 @@ def index_folder(collection: Collection, scope: str) -> Path:
     return collection.folder / f"index-{scope}"
 
 
+def is_unchanged(folder: Path, names: Iterable[str] | None = None) -> bool:
+    """Whether these files of a folder, or all, are what they were when they were made."""
+    try:
+        unchanged.check(folder, names)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def is_indexed(collection: Collection) -> bool:
     """Whether the index that the record speaks of is there; of one on a server, its pages."""
     indexed = fetch_record(collection)["pages"]["index"]
     folder = index_folder(collection, indexed["scope"])
     on_disk = indexed["engine"] != "tantivy" or (folder / indexed["analyzer"]).is_dir()
-    return on_disk and (indexed["scope"] == "pool" or (folder / "texts.jsonl").is_file())
+    return on_disk and (
+        indexed["scope"] == "pool" or ((folder / "texts.jsonl").is_file() and is_unchanged(folder))
+    )
 
 
 def fetch_record(collection: Collection) -> dict[str, Any]:

@@ -55,7 +55,9 @@ def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
     for absent in ("5", "03", "501", "-3", "x", "", "3 "):
         assert absent not in store and store.get(absent) is None
     assert {tuple(one.groups.get("g", ())) for one in of_each_kind(store)} == {(), ("a",), ("a", "b")}
-    counts = {store[name].groups.get("g", ()): n for name, n in store.kinds(np.array([3, 4, 500])).items()}
+    counts = {
+        store[name].groups.get("g", ()): n for name, n in store.kinds(np.array([3, 4, 500]), "").items()
+    }
     assert counts == {("a",): 1, (): 2}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.page_store import GroupsOf, PageStore, written
 from llmfair.errors import UsageError, warn
+from llmfair.unchanged import TABLE
 from tests.cli.command import llmfair, ran, refuses
 from tests.datasets.indexed_sources import NAME, made
 
@@ -30,7 +33,10 @@ def arrays() -> Path:
 
 
 def contents() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in arrays().iterdir()}
+    """What the arrays hold; the table beside them, which has their times, tells of each."""
+    found = {path.name: path.read_bytes() for path in arrays().iterdir()}
+    assert {*json.loads(found.pop(TABLE))} == {*found}
+    return found
 
 
 def shown() -> Any:
@@ -118,6 +124,7 @@ def test_damaged_judgements_are_said(fetched: None, harm: str) -> None:
 
 def test_a_damaged_line_of_a_page_is_said(fetched: None) -> None:
     texts = arrays() / "texts.jsonl"
+    (arrays() / TABLE).unlink()  # as an earlier version left it
     texts.write_bytes(texts.read_bytes().replace(b'["Page', b'{"Page'))
     found = refuses("cannot be read", *SHOW)
     assert f"remove {arrays()}" in found.err
@@ -141,6 +148,93 @@ def test_damaged_pages_of_an_index_are_said_with_the_command_that_makes_them(
         (index / name).write_bytes(whole[index / name])
 
 
+ALTERED: dict[str, Callable[[bytes], bytes]] = {
+    "codes.npy": lambda content: content[:128] + content[128:228][::-1] + content[228:],
+    "texts.jsonl": lambda content: content.replace(b"Page 1", b"Page 2"),
+    "starts.npy": lambda content: content[:128] + content[136:144] + content[128:136] + content[144:],
+    TABLE: lambda content: b"[1]",
+}
+"""Other files that can be read just as well."""
+
+
+def one_bit(content: bytes) -> bytes:
+    return content[:-8] + bytes([content[-8] ^ 1]) + content[-7:]
+
+
+def altered(path: Path) -> None:
+    before = path.read_bytes()
+    path.write_bytes(ALTERED.get(path.name, one_bit)(before))
+    assert path.read_bytes() != before
+
+
+@pytest.mark.parametrize("name", ALTERED)
+def test_altered_arrays_are_made_anew_and_said(fetched: None, name: str) -> None:
+    before, kept = shown().json, contents()
+    altered(arrays() / name)
+    found = shown()
+    assert f"{name} is " in found.err and "made anew" in found.err
+    assert found.json == before and contents() == kept and "made anew" not in shown().err
+
+
+@pytest.mark.parametrize("name", ALTERED)
+def test_altered_pages_of_an_index_are_refused_until_they_are_fetched_again(
+    tmp_path: Path, name: str
+) -> None:
+    fetch = ("datasets", "fetch", NAME, "--yes", *made(200).copies(tmp_path), "--index", "full", "--json")
+    ran(*fetch)
+    ran("refine", "-d", f"{NAME}/gender", "-n", "1", "-q", "--no-report", "-o", "run")
+    altered(folder() / "index-full" / name)
+    found = refuses(f"{name} is ", "runs", "check", "run")
+    assert f"llmfair datasets fetch {NAME} --topics FILE --index full    makes them" in found.err
+    assert not ran(*fetch).json["already_fetched"]
+    ran("runs", "check", "run")
+
+
+@pytest.mark.parametrize("name", ["topics.json", "relevance.npy", "pages.jsonl.gz"])
+def test_altered_files_of_a_fetch_are_refused_until_they_are_fetched_again(tmp_path: Path, name: str) -> None:
+    fetch = ("datasets", "fetch", NAME, "--yes", *made(200).copies(tmp_path), "--json")
+    ran(*fetch)
+    before = shown().json
+    altered(folder() / name)
+    shutil.rmtree(cache_folder() / "lists")
+    found = refuses(f"{name} is another file than the one that was made", *SHOW)
+    assert f"llmfair datasets fetch {NAME} --topics FILE    fetches it again" in found.err
+    assert not ran(*fetch).json["already_fetched"]
+    assert shown().json == before
+
+
+def test_a_copy_of_a_collection_is_as_good_and_read_whole_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = ("datasets", "fetch", NAME, "--yes", *made(300).copies(tmp_path), "--index", "full", "--json")
+    ran(*fetch)
+    before = shown().json
+    for path in folder().rglob("*"):
+        os.utime(path, (1, 1))
+    assert shown().json == before and ran(*fetch).json["already_fetched"]
+    monkeypatch.delattr("llmfair.unchanged.told")
+    assert shown().json == before and ran(*fetch).json["already_fetched"]
+    for path in folder().rglob(TABLE):  # as an earlier version left it
+        path.unlink()
+        os.utime(path.parent / "groups.json", (2, 2)) if path.parent != folder() else None
+    assert shown().json == before and ran(*fetch).json["already_fetched"]
+
+
+def test_judgements_that_do_not_fit_their_topics_are_refused(fetched: None) -> None:
+    path = folder() / "topics.json"
+    (folder() / TABLE).unlink()
+    topics = json.loads(path.read_bytes())
+    for change in (1, -1, -10_000):
+        first = topics[0] | {"relevant": topics[0]["relevant"] + change}
+        path.write_text(json.dumps([first, *topics[1:]]))
+        found = refuses("judgements, and topics.json beside it counts others", *SHOW)
+        assert f"remove {folder() / 'fetch.json'}, then llmfair datasets fetch {NAME} --topics" in found.err
+    np.save(folder() / "relevance.npy", np.load(folder() / "relevance.npy") + 1)
+    path.write_text(json.dumps(topics))
+    found = refuses("lacks relevant pages of the topics beside it", *SHOW)
+    assert f"then llmfair datasets fetch {NAME} --topics FILE" in found.err
+
+
 def test_an_index_of_relevant_pages_has_no_pages_of_its_own(tmp_path: Path) -> None:
     ran("datasets", "fetch", NAME, "--yes", *made(60).copies(tmp_path), "--index", "pool")
     assert [path.name for path in (folder() / "index-pool").iterdir() if path.suffix != ".lock"] == [
@@ -155,5 +249,6 @@ def test_pages_whose_groups_are_of_another_collection_are_said_to_be_damaged(tmp
             pages.add(int(page_id), "Title", "")
         pages.save(tmp_path, GroupsOf(ids, np.array([0, 1], dtype=np.int32), [{}, {"gender": ["female"]}]))
     np.save(tmp_path / "codes.npy", np.array([0, 99], dtype=np.uint8))
+    (tmp_path / TABLE).unlink()  # as an earlier version left it
     with pytest.raises(UsageError, match=r"is damaged: a page has groups that groups\.json lacks"):
-        PageStore(tmp_path).kinds(ids)
+        PageStore(tmp_path).kinds(ids, "")

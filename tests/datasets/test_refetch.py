@@ -1,0 +1,150 @@
+"""A collection that is fetched again: from corrected copies, otherwise indexed, broken off; what was there works on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.engines import engine_of
+from llmfair.datasets import distill, fetch
+from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
+from llmfair.datasets.collection import Collection
+from llmfair.whole import whole, write_whole
+from tests.cli.command import Outcome, llmfair, ran, refusal, refuses
+from tests.datasets.indexed_sources import NAME, Made, made
+
+GENDER = f"{NAME}/gender"
+REFINE = ("refine", "-d", GENDER, "--max-iterations", "1", "-q", "--no-report")
+COMMAND = f"llmfair datasets fetch {NAME} --topics FILE"
+
+
+def folder() -> Path:
+    return cache_folder() / "datasets" / "trec-fair-2022-eval"
+
+
+def fetched(place: Path, given: Made, *flags: str) -> Any:
+    return ran(*command(place, given, *flags)).json
+
+
+def command(place: Path, given: Made, *flags: str) -> tuple[str, ...]:
+    place.mkdir(exist_ok=True)
+    return ("datasets", "fetch", NAME, "--yes", "--json", *given.copies(place), *flags)
+
+
+def corrected(given: Made) -> Made:
+    """Other judgements: a third of them are withdrawn."""
+    return Made(given.texts, [pages[::3] + pages[1::3] for pages in given.relevant])
+
+
+def judged() -> list[list[int]]:
+    source: DocumentSource = load_dataset(GENDER)
+    return [[int(page) for page in source.relevant(topic.query_id)] for topic in source.topics]
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], name: str) -> Outcome:
+    """What is left when the command ends as a file is about to be written."""
+
+    def stop(path: Path, *_: Any, **__: Any) -> Any:
+        if path.name == name:
+            raise KeyboardInterrupt
+        return (write_whole if path.suffix == ".json" else whole)(path, *_, **__)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(distill, "whole", stop)
+        patch.setattr(distill, "write_whole", stop)
+        return llmfair(*arguments)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["", "by an earlier version"])
+@pytest.mark.parametrize("name", ["topics.json", "relevance.npy", "groups.jsonl.gz", "pages.jsonl.gz"])
+def test_a_fetch_that_ends_between_two_files_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, known: bool
+) -> None:
+    given = made(200)
+    fetched(tmp_path / "a", given, "--index", "pool")
+    if not known:
+        for table in folder().rglob("files.json"):
+            table.unlink()
+    again = command(tmp_path / "b", corrected(given), "--index", "pool")
+    assert interrupted(monkeypatch, again, name).code == 130
+    found = refuses("was not fetched completely", *REFINE)
+    assert COMMAND in found.err
+    assert ran(*again).json["pages"]["index"]["documents"] == len(
+        {page for pages in corrected(given).relevant for page in pages}
+    )
+    assert judged() == [sorted(pages) for pages in corrected(given).relevant]
+
+
+@pytest.mark.parametrize("flag", ["--topics", "--metadata", "--corpus"])
+def test_a_broken_copy_takes_nothing_away(tmp_path: Path, flag: str) -> None:
+    fetched(tmp_path / "a", made(200), "--index", "pool")
+    ran(*REFINE, "-o", "run")
+    record = (folder() / "fetch.json").read_bytes()
+    broken = tmp_path / "broken"
+    broken.write_text('{"id": 1, "page_id": 1, "title": "T", "rel_docs": [1]}\n[1]\n')
+    flags = [*made(200).copies(tmp_path / "a")]
+    flags[flags.index(flag) + 1] = str(broken)
+    refusal(llmfair("datasets", "fetch", NAME, "--yes", *flags), "broken:2: not a JSON object")
+    assert (folder() / "fetch.json").read_bytes() == record
+    ran("runs", "check", "run")
+
+
+@pytest.mark.parametrize("scope", ["pool", "full"])
+@pytest.mark.parametrize("what", ["topics", "corpus"])
+def test_corrected_copies_are_indexed_in_place_of_those_before(tmp_path: Path, scope: str, what: str) -> None:
+    given = made(120)
+    fetched(tmp_path / "a", given, "--index", scope)
+    other = corrected(given) if what == "topics" else Made(made(120, words=50).texts, given.relevant)
+    record = fetched(tmp_path / "b", other, "--index", scope)
+    assert not record["already_fetched"]
+    ran(*REFINE, "-o", "run")
+    engine = engine_of(Collection(load_dataset(GENDER)))
+    pool = {page for pages in other.relevant for page in pages}
+    searched = [page for page in other.texts if scope == "full" or page in pool]
+    assert engine.count() == len(searched)
+    said = {str(page) for page in searched if "w7" in other.texts[page].split()}
+    assert {hit.doc_id for hit in engine.search("w7", 300)} == said
+    assert judged() == [sorted(pages) for pages in other.relevant]
+
+
+def test_an_index_of_another_analyzer_is_replaced(tmp_path: Path) -> None:
+    given = made(60)
+    for scope in ("pool", "full"):
+        fetched(tmp_path, given, "--index", scope)
+        (folder() / f"index-{scope}" / "english.tmp").mkdir()
+        fetched(tmp_path, given, "--index", scope, "--analyzer", "standard")
+        places = [path.name for path in (folder() / f"index-{scope}").iterdir() if path.is_dir()]
+        assert places == ["standard"]
+        ran(*REFINE, "--analyzer", "standard", "-o", scope)
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("of", ["topics", "metadata", "docs"])
+def test_other_content_of_the_same_path_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str, small: bool
+) -> None:
+    fetched(tmp_path, made(100))
+    if not small:
+        monkeypatch.setattr(fetch, "SMALL", 0)
+    assert fetched(tmp_path, made(100))["already_fetched"]  # written anew, and the same
+    place = next(path for path in tmp_path.iterdir() if path.name.endswith(of))
+    content = place.read_bytes()
+    if of == "topics":
+        place.write_bytes(content.replace(b"w1 w2", b"w1 w9"))  # of the same size
+    else:
+        place.write_bytes(content + content)
+    flags = json.loads((folder() / "fetch.json").read_text())
+    paths = [flags[step]["sources"][0]["from"] for step in ("topics", "metadata", "pages")]
+    again = [
+        word for pair in zip(("--topics", "--metadata", "--corpus"), paths, strict=True) for word in pair
+    ]
+    record = ran("datasets", "fetch", NAME, "--yes", "--json", *again).json
+    assert not record["already_fetched"]
+    if of == "topics":
+        assert [topic.text for topic in load_dataset(GENDER).topics][1] == "w1 w9"
+    else:
+        assert record["metadata" if of == "metadata" else "pages"]["duplicate_lines"] > 50
+    assert ran("datasets", "fetch", NAME, "--yes", "--json", *again).json["already_fetched"]
