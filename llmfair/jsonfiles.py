@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,8 +18,6 @@ SCHEMA = 1
 AGAIN = "the command that began the run writes it again"
 MOST_BYTES = 64 << 20
 """Of a document, some thousand times what runs write: one of millions of empty lists takes twelve times its size."""
-HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""How half of a surrogate pair is written, which is no character and can be written nowhere."""
 
 
 def json_text(content: Mapping[str, Any]) -> str:
@@ -34,16 +31,15 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
 
     try:
         return convert(document, of)
+    except UnicodeEncodeError as error:  # of half a character where a name or a number should be
+        raise UsageError(f"{where}: holds {error.object[:40]!r}, which is no text.", hint) from None
     except (ValidationError, ValueError) as error:
         raise UsageError(f"{where}: {error}.", hint) from None
 
 
 def loaded(text: str) -> Any:
-    """What a JSON text says. Raises ValueError, of numbers that are not finite and halves of characters too."""
-    document = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-    if HALF.search(text):
-        json.dumps(document, ensure_ascii=False).encode("utf-8")
-    return document
+    """What a JSON text says. Raises ValueError, of a number that is not finite too."""
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
 
 
 def _refuse(constant: str) -> NoReturn:
