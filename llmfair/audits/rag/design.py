@@ -15,7 +15,7 @@ from llmfair.audits.design import Design, Stage
 from llmfair.audits.rag.attribution import cited, without_markers
 from llmfair.audits.rag.judging import BARE, STAGE, Judge, pairs_of, probe_of
 from llmfair.audits.rag.policies import GOLD, Floats, Policies, conditions_of
-from llmfair.audits.rag.results import RagFacts
+from llmfair.audits.rag.results import RagFactors, RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.metrics.texts import utility
@@ -207,7 +207,10 @@ class RagDesign(Design[Read | Judged]):
             preset=settings.preset_name(),
             queries=len(self.queries),
             conditions=[condition.name for condition in self.conditions],
-            factors={one.name: one.factors for one in self.conditions},
+            factors={
+                one.name: RagFactors(retriever=one.factors["retriever"], alpha=one.factors["alpha"])
+                for one in self.conditions
+            },
             calls=self.calls,
             seed=settings.seed,
             k=settings.k,

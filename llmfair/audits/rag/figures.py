@@ -112,6 +112,8 @@ def _slots(results: RagResults) -> Iterator[Plot]:
             for condition, of in (results.design.factors or {}).items()
             if of["retriever"] == retriever and of["alpha"] != DETERMINISTIC
         }
+        if not drawn:
+            continue
         least = min(drawn)
         found = [(slot, value_of(rows.get((drawn[least], str(slot))))) for slot in _slots_of(results)]
         points: list[tuple[float, Value]] = [(slot, value) for slot, value in found if value is not None]

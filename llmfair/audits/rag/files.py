@@ -7,7 +7,10 @@ lists are drawn from; `outputs.csv` what was answered beside each list. `gains.t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as Names
+from math import inf
+from pathlib import Path
 
 import numpy as np
 
@@ -15,14 +18,17 @@ from llmfair.audits.condition import Condition
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.observing import Credited, answered_queries, credited_outputs, kept_queries, observed
 from llmfair.audits.rag.policies import GOLD, Floats, Policies
-from llmfair.audits.rag.results import RagResults
-from llmfair.csvfiles import number, read_csv
+from llmfair.audits.rag.results import RagFacts, RagResults
+from llmfair.audits.scoring.remeasured import check_settings
+from llmfair.csvfiles import AGAIN, number, read_csv
+from llmfair.errors import UsageError
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
+from llmfair.metrics.texts import GREATEST
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
 from llmfair.rundir import Contents, RunDir, csv_lines
-from llmfair.trec import Problems, read_qrels
+from llmfair.trec import Problems, read_qrels, read_run
 
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
 OUTPUT_COLUMNS = ("query_id", "doc_ids", "output", "finish", "utility", "credited")
@@ -113,18 +119,24 @@ def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrie
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line.
 
     Of a run that has asked about no list there is what its retrievers show, and where it has labels what of it is
-    useful; it has no `gold` without.
+    useful; it has no `gold` without. Files that tell of fewer queries than the results do are refused.
     """
     design = results.design
+    check_settings(run, results, ("k", "samples", "seed"))
     conditions = [Condition(name, (design.factors or {})[name]) for name in design.conditions]
-    scores = _read_scores(run)
-    labels = _read_labels(run) if (run.path / QRELS).stat().st_size else None
-    outputs: dict[str, dict[Shown, Credited]] = {}
-    for query_id, shown, output in read_csv(run.path / OUTPUTS, "an output", _read_output):
-        outputs.setdefault(query_id, {})[shown] = output
+    retrievers = {one.factors["retriever"] for one in conditions} - {GOLD}
+    scores = _read_scores(run.path / SCORES, retrievers)
+    qrels = run.path / QRELS
+    labels = None if qrels.is_file() and not qrels.stat().st_size else _read_labels(qrels, scores)
+    if labels is None:
+        for retriever in retrievers:
+            _check_ranked(run.path / f"rankings/{retriever}.run", scores)
+    outputs = _read_outputs(run.path / OUTPUTS, design)
 
     def observed_of(
-        which: Sequence[Condition], given: Callable[[str], Mapping[Shown, Credited] | None]
+        which: Sequence[Condition],
+        queries: Mapping[str, int],
+        given: Callable[[str], Mapping[Shown, Credited] | None],
     ) -> dict[str, list[Retrieved]]:
         found: dict[str, list[Retrieved]] = {one.name: [] for one in which}
         for query_id, (doc_ids, scored) in scores.items():
@@ -135,48 +147,117 @@ def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrie
             of_query = observed(policies, which, useful, given(query_id), design.uncredited)
             for name, one in of_query.items():
                 found[name].append(one)
+        for name, of in found.items():
+            if len(of) != queries[name]:
+                raise UsageError(
+                    f"{run.path}: {SCORES}, {QRELS} and {OUTPUTS} tell of {len(of)} of the run's {queries[name]} "
+                    f"queries under {name}.",
+                    AGAIN,
+                )
         return found
 
-    if labels is not None and any(
-        (found := observed_of(conditions, lambda query: outputs.get(query, {}))).values()
-    ):
-        return found
+    dropped = sum(results.collection.dropped.values())
+    asked = {name: results.chains[name].ranked - dropped for name in design.conditions}
+    if any(asked.values()):
+        return observed_of(conditions, asked, lambda query: outputs.get(query, {}))
     told = [one for one in conditions if labels is not None or one.name != GOLD]
-    return observed_of(told, lambda query: None)
+    shown = design.queries if labels is None else results.collection.kept
+    return observed_of(told, dict.fromkeys(design.conditions, shown), lambda query: None)
 
 
-def _read_labels(run: RunDir) -> dict[str, frozenset[str]]:
-    """The useful items by query."""
+def _read_labels(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> dict[str, frozenset[str]]:
+    """The useful items by query. Raises UsageError, of a query with other items than those that have scores, too."""
     problems = Problems()
-    judged = read_qrels(run.path / QRELS, problems)
-    problems.raise_any("the command that made the run writes its files anew, without a call")
+    judged = read_qrels(path, problems)
+    problems.raise_any(AGAIN)
+    _check_items(path, judged, scores)
     return {
         query_id: frozenset(doc_id for doc_id, (grade, _) in of.items() if grade >= 1)
         for query_id, of in judged.items()
     }
 
 
-def _read_scores(run: RunDir) -> dict[str, tuple[tuple[str, ...], dict[str, Floats]]]:
-    """Of every query its items, and their scores by retriever."""
-    ids: dict[str, dict[str, None]] = {}
-    found: dict[str, dict[str, list[float]]] = {}
-    for retriever, query_id, doc_id, score in read_csv(
-        run.path / SCORES,
-        "a score",
-        lambda row: (row["retriever"], row["query_id"], row["doc_id"], number(row["score"])),
-    ):
-        ids.setdefault(query_id, {})[doc_id] = None
-        found.setdefault(query_id, {}).setdefault(retriever, []).append(score)
-    return {
-        query_id: (tuple(ids[query_id]), {retriever: np.array(scores) for retriever, scores in of.items()})
-        for query_id, of in found.items()
-    }
+def _check_ranked(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> None:
+    """Raises UsageError for a retriever's order of other items than those that have scores."""
+    problems = Problems()
+    rankings = read_run(path, problems).rankings
+    problems.raise_any(AGAIN)
+    _check_items(path, {query_id: ranking.doc_ids for query_id, ranking in rankings.items()}, scores)
+
+
+def _check_items(
+    path: Path, items: Mapping[str, Iterable[str]], scores: Mapping[str, tuple[Shown, object]]
+) -> None:
+    for query_id, doc_ids in items.items():
+        if {*doc_ids} != {*scores.get(query_id, ((), None))[0]}:
+            raise UsageError(f"{path}: query '{query_id}' has other items than in {SCORES}.", AGAIN)
+
+
+def _read_scores(path: Path, retrievers: Names[str]) -> dict[str, tuple[Shown, dict[str, Floats]]]:
+    """Of every query its items, and their scores by retriever, each of which has to have all. Raises UsageError."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+
+    def read_score(row: dict[str, str]) -> None:
+        of = found.setdefault(row["query_id"], {}).setdefault(row["retriever"], {})
+        if row["doc_id"] in of:
+            raise ValueError(f"item '{row['doc_id']}' has two of {row['retriever']}")
+        of[row["doc_id"]] = number(row["score"])
+
+    read_csv(path, "a score", read_score)
+    scores = {}
+    for query_id, of in found.items():
+        doc_ids = tuple(next(iter(of.values())))  # their order is what ties and draws go by
+        if of.keys() != retrievers:
+            raise UsageError(
+                f"{path}: query '{query_id}' has scores of {', '.join(of)}, and the run's retrievers are "
+                f"{', '.join(sorted(retrievers))}.",
+                AGAIN,
+            )
+        for retriever, one in of.items():
+            if one.keys() != {*doc_ids}:
+                raise UsageError(
+                    f"{path}: query '{query_id}' has {len(one)} items with a score of {retriever}, and "
+                    f"{len(doc_ids)} with one of {next(iter(of))}.",
+                    AGAIN,
+                )
+        scores[query_id] = (
+            doc_ids,
+            {retriever: np.array([one[doc_id] for doc_id in doc_ids]) for retriever, one in of.items()},
+        )
+    return scores
+
+
+def _read_outputs(path: Path, design: RagFacts) -> dict[str, dict[Shown, Credited]]:
+    """The outputs by query and what was shown. Raises UsageError for one that is there twice, or no such utility.
+
+    Where lists have one item, it was asked about for labels, too, with the same output: the list's comes second.
+    """
+    found: dict[str, dict[Shown, Credited]] = {}
+    labels = set[tuple[str, Shown]]()
+    most = GREATEST.get(design.utility, inf)
+
+    def read_output(row: dict[str, str]) -> None:
+        query_id, shown, output = _read_output(row)
+        of = found.setdefault(query_id, {})
+        if not 0 <= output.utility <= most:
+            raise ValueError(f"utility {output.utility:g} is not from 0 to {most:g}")
+        if shown in of:
+            again = (query_id, shown) in labels or of[shown].text != output.text
+            if len(shown) != design.k or design.k > 1 or again:
+                raise ValueError(f"'{' '.join(shown)}' of query '{query_id}' is there twice")
+            labels.add((query_id, shown))
+        of[shown] = output
+
+    read_csv(path, "an output", read_output)
+    return found
 
 
 def _read_output(row: dict[str, str]) -> tuple[str, Shown, Credited]:
+    shown = tuple(row["doc_ids"].split())
     credited, supported = (
         None if items == NOBODY else frozenset(items.split())
         for items in (row["credited"], row.get(SUPPORTED, NOBODY))
     )
-    output = Credited(row["output"], number(row["utility"]), credited, supported)
-    return row["query_id"], tuple(row["doc_ids"].split()), output
+    if stray := {*(credited or ()), *(supported or ())} - {*shown}:
+        raise ValueError(f"'{min(stray)}' is credited, but was not shown")
+    return row["query_id"], shown, Credited(row["output"], number(row["utility"]), credited, supported)

@@ -88,7 +88,9 @@ def observed(
         for one in conditions
         if one.factors["alpha"] == DETERMINISTIC and (first := next(iter(drawn[one.name]))) in known
     }
-    ceiling = max((output.utility for output in known.values()), default=None)
+    # of its lists: a run folder has what was said beside single items, too
+    utilities = (known[shown].utility for lists in drawn.values() for shown in lists if shown in known)
+    ceiling = max(utilities, default=None)
     return {
         one.name: Retrieved(
             query_id=policies.query_id,

@@ -21,7 +21,7 @@ DETERMINISTIC, GOLD = "deterministic", "gold"
 GOLD_ALPHA = 8.0
 
 
-def conditions_of(retrievers: Sequence[str], alphas: Sequence[float]) -> list[Condition]:
+def conditions_of(retrievers: Sequence[str], alphas: Sequence[float | str]) -> list[Condition]:
     """For each retriever its one list by score and its draws by alpha; then draws by usefulness itself, `gold`."""
     found = []
     for retriever in retrievers:

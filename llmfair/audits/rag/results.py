@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
+from llmfair.audits.condition import Condition
+from llmfair.audits.rag.settings import LARGEST_ALPHA, LARGEST_K, MOST_SAMPLES
 from llmfair.results import (
     AnswerCounts,
     Count,
@@ -21,14 +23,27 @@ from llmfair.results import (
     after,
     left_out_without,
 )
+from llmfair.settings import MOST_SEED
+
+
+class RagFactors(TypedDict):
+    """Who scores the items of a condition, and how closely its lists follow the scores."""
+
+    retriever: str
+    alpha: Annotated[float, Meta(ge=0, le=LARGEST_ALPHA)] | Literal["deterministic"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RagFacts(DesignFacts):
-    """What was asked."""
+    """What was asked; numbers have the bounds of their flags. Raises ValueError for a condition of other factors."""
 
-    k: Annotated[int, Meta(ge=1, description="Items that the generator is shown.")]
-    samples: Annotated[int, Meta(ge=1, description="Lists drawn per query and condition.")]
+    factors: Annotated[
+        Mapping[str, RagFactors] | None,
+        Meta(description="What varies between conditions, by condition."),
+    ] = left_out_without("factors")
+    seed: Annotated[int, Meta(ge=0, le=MOST_SEED)]
+    k: Annotated[int, Meta(ge=1, le=LARGEST_K, description="Items that the generator is shown.")]
+    samples: Annotated[int, Meta(ge=1, le=MOST_SAMPLES, description="Lists drawn per query and condition.")]
     useful: Annotated[str, Meta(description="How useful items are told: gain, qrels, or a file of labels.")]
     utility: str
     attribution: str
@@ -36,6 +51,17 @@ class RagFacts(DesignFacts):
         str | None, Meta(description="Why answers are credited to nothing, where that is so by design.")
     ] = left_out_without("uncredited")
     margin: float
+
+    def __post_init__(self) -> None:
+        from llmfair.audits.rag.policies import GOLD, conditions_of
+
+        factors = self.factors or {}
+        retrievers = dict.fromkeys(of["retriever"] for of in factors.values() if of["retriever"] != GOLD)
+        alphas = dict.fromkeys(of["alpha"] for of in factors.values())
+        known = {one.name: one for one in conditions_of([*retrievers], [*alphas])}
+        for name, of in factors.items():
+            if known.get(name) != Condition(name, of):
+                raise ValueError(f"Condition '{name}' is not called after its `factors`")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,4 +212,8 @@ class RagResults(Results):
         return self.calls_made
 
     def of_conditions(self) -> Mapping[str, Names[str]]:
-        return {**super().of_conditions(), "answers": self.answers}
+        return {
+            **super().of_conditions(),
+            "answers": self.answers,
+            "design.factors": self.design.factors or {},
+        }

@@ -57,15 +57,18 @@ def scores_of(
 
     Those that take a model are kept on this machine: whatever asks for the same ones again loads none.
     """
+    from msgspec import MsgspecError
+    from msgspec.json import decode
+
     if not retriever.costly:
         return _scored(retriever, dataset, queries)
     of_what = f"{retriever.identity} {questions_sha256(dataset, queries)}"
     path = cache_folder() / "scores" / f"{sha256(of_what.encode()).hexdigest()[:32]}.json"
     sizes = {query.query_id: len(dataset.candidates(query).documents) for query in queries}
-    with suppress(OSError, ValueError, AttributeError, TypeError):
-        kept = {query_id: np.array(of, float) for query_id, of in json.loads(path.read_bytes()).items()}
-        if {query_id: of.size for query_id, of in kept.items()} == sizes:
-            return kept
+    with suppress(OSError, ValueError, MsgspecError):  # none are kept, or they are damaged
+        kept = decode(path.read_bytes(), type=dict[str, list[float]])  # of which none is infinite
+        if {query_id: len(of) for query_id, of in kept.items()} == sizes:
+            return {query_id: np.array(of) for query_id, of in kept.items()}
     found = _scored(retriever, dataset, queries)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})], shared=True)

@@ -12,6 +12,7 @@ from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, PromptSettings, setting
 
 LARGEST_ALPHA = 1000.0
+LARGEST_K, MOST_SAMPLES = 1_000, 10_000
 CITED = "cited"
 
 
@@ -57,7 +58,7 @@ class RagSettings(PromptSettings, AuditSettings):
         "How closely lists follow the scores, comma-separated: 0 is uniform, large ones the one best list.",
         "Data",
     )
-    k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",), least=1, most=1_000)
+    k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",), least=1, most=LARGEST_K)
     pool: int = setting(
         100,
         "Of a corpus that all questions share: items per question, those that the first retriever finds.",
@@ -66,7 +67,9 @@ class RagSettings(PromptSettings, AuditSettings):
         least=1,
         most=100_000,
     )
-    samples: int = setting(20, "Lists drawn per query, retriever and alpha.", "Data", least=1, most=10_000)
+    samples: int = setting(
+        20, "Lists drawn per query, retriever and alpha.", "Data", least=1, most=MOST_SAMPLES
+    )
     useful: str = setting(
         "gain",
         "Which items are useful: those that alone improve the answer (gain), those judged relevant (qrels), or those "

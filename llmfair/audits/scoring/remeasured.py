@@ -10,6 +10,7 @@ from typing import Any
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import AGAIN
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Observation
 from llmfair.metrics.columns import Column, measure_all
@@ -90,6 +91,19 @@ def facts_of(
         "family": {"size": family, "contrasted": None},
         **incomplete(run.read_manifest(), results),
     }
+
+
+def check_settings(run: RunDir, results: Results, names: Sequence[str]) -> None:
+    """Raises UsageError where results say otherwise than the manifest how it was asked: nobody knows which is true."""
+    asked = run.read_manifest().settings
+    for name in names:
+        found = plain(getattr(results.design, name))
+        if (named := asked.get(name, found)) != found:
+            raise UsageError(
+                f"{run.results}: `design.{name}` is {str(found)[:40]}, but {run.manifest.name} has "
+                f"{str(named)[:40]} at `settings.{name}`.",
+                AGAIN,
+            )
 
 
 def measures_of(

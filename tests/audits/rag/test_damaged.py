@@ -1,0 +1,169 @@
+"""Files of a run folder of `llmfair rag` that somebody or something damaged: no figure of another query or list."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.condition import Condition
+from llmfair.audits.rag.observing import Credited, observed
+from llmfair.audits.rag.policies import DETERMINISTIC, Policies
+from llmfair.audits.rag.retrieving import scores_of
+from llmfair.datasets.answers import load_answers
+from llmfair.datasets.base import cache_folder
+from llmfair.rankers.base import ScoringRanker
+from llmfair.records import Candidates
+from tests.audits.rag.test_rag import ran
+from tests.cli.command import llmfair, refuses, table
+
+Lines = list[str]
+MADE = ("-n", "2", "--samples", "3", "--alpha", "1,8", "--retriever", "bm25", "--retriever", "bm25-okapi")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Where the run lies once a test has made it."""
+    return {"folder": tmp_path_factory.mktemp("rag") / "run"}
+
+
+@pytest.fixture
+def run(made: dict[str, Path]) -> Iterator[Path]:
+    if not made["folder"].exists():
+        ran(*MADE, "-o", made["folder"])
+    yield shutil.copytree(made["folder"], Path("run"))
+
+
+def edited(path: Path, change: Callable[[Lines], Lines]) -> None:
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+
+
+def values(folder: str) -> dict[tuple[str, ...], str]:
+    names = ("query_id", "measure", "condition", "group")
+    return {tuple(row[name] for name in names): row["value"] for row in table(Path(folder, "per_query.csv"))}
+
+
+def test_scores_belong_to_items_by_their_ids(run: Path) -> None:
+    """The second retriever's lines the other way round are the same scores."""
+    path = run / "scores.csv"
+    edited(path, lambda lines: [line for line in lines if "okapi" not in line] + [line for line in lines if "okapi" in line][::-1])  # fmt: skip
+    found = llmfair("score", "run", "-o", "again", "--no-report")
+    assert found.code == 0, found.err
+    assert values("again") == values("run")
+
+
+def swapped(lines: Lines) -> Lines:
+    return [*lines[:1], *lines[20:0:-1], *lines[21:]]
+
+
+def worth(utility: str) -> Callable[[Lines], Lines]:
+    return lambda lines: [
+        *lines[:-1],
+        ",".join([*lines[-1].split(",")[:4], utility, lines[-1].split(",")[5]]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("scores.csv", lambda lines: [*lines, lines[-1]], "scores.csv:82: is not a score: item 'recipes-20' has two of bm25-okapi"),
+        ("scores.csv", lambda lines: lines[:-5], "scores.csv: query 'recipes' has 15 items with a score of bm25-okapi, and 20 with one of bm25"),
+        ("scores.csv", lambda lines: lines[:41], "scores.csv: query 'films' has scores of bm25, and the run's retrievers are bm25, bm25-okapi"),
+        ("scores.csv", lambda lines: [one for one in lines if ",films," not in one], "qrels.txt: query 'films' has other items than in scores.csv"),
+        ("scores.csv", swapped, "of the run's 2 queries under bm25"),
+        ("qrels.txt", lambda lines: lines[1:], "qrels.txt: query 'films' has other items than in scores.csv"),
+        ("qrels.txt", lambda lines: [], "0 of the run's 2 queries under bm25"),
+        ("outputs.csv", lambda lines: lines[:-2], "1 of the run's 2 queries under bm25"),
+        ("outputs.csv", lambda lines: lines[:1], "0 of the run's 2 queries under bm25"),
+        ("outputs.csv", lambda lines: [*lines, lines[-1]], "of query 'recipes' is there twice"),
+        ("outputs.csv", worth("7.5"), "utility 7.5 is not from 0 to 1"),
+        ("outputs.csv", worth("-3"), "utility -3 is not from 0 to 1"),
+        ("outputs.csv", lambda lines: [*lines[:-1], f"{lines[-1].rstrip()} x\n"], "'x' is credited, but was not shown"),
+    ],
+)  # fmt: skip
+def test_lines_that_are_lost_or_contradict_others_are_named(
+    run: Path, file: str, change: Callable[[Lines], Lines], says: str
+) -> None:
+    edited(run / file, change)
+    refuses(says, "score", "run")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("factors",), {}, "Condition 'bm25-deterministic' is missing in `design.factors`"),
+        (("factors", "bm25-1"), {}, "missing required field `retriever`"),
+        (("factors", "bm25-1", "alpha"), 2.0, "Condition 'bm25-1' is not called after its `factors`"),
+        (("factors", "bm25-1", "alpha"), "x", "$.design.factors"),
+        (("factors", "bm25-1", "retriever"), "okapi", "Condition 'bm25-1' is not called after its `factors`"),
+        (("samples",), 10**8, "Expected `int` <= 10000 - at `$.design.samples`"),
+        (("samples",), 4, "`design.samples` is 4, but manifest.json has 3 at `settings.samples`"),
+        (("k",), 10**6, "Expected `int` <= 1000 - at `$.design.k`"),
+        (("k",), 4, "`design.k` is 4, but manifest.json has 5 at `settings.k`"),
+        (("seed",), 2**70, "$.design.seed"),
+        (("seed",), 1, "`design.seed` is 1, but manifest.json has 0 at `settings.seed`"),
+    ],
+)
+def test_what_results_say_of_the_design_is_held_against_flags_and_manifest(
+    run: Path, path: tuple[str, ...], value: Any, says: str
+) -> None:
+    document = json.loads((run / "results.json").read_text())
+    holder = document["design"]
+    for name in path[:-1]:
+        holder = holder[name]
+    holder[path[-1]] = value
+    (run / "results.json").write_text(json.dumps(document))
+    refuses(f"results.json: {says}" if says.startswith(("`", "Cond", "Exp")) else says, "score", "run")
+
+
+def test_of_lists_of_one_item_the_label_s_output_may_stand_there_too() -> None:
+    ran("-n", "2", "-k", "1", "--alpha", "1", "-o", "run")
+    found = llmfair("score", "run", "-o", "again", "--no-report")
+    assert found.code == 0, found.err
+    assert values("again") == values("run")
+    edited(Path("run/outputs.csv"), lambda lines: [*lines, lines[-1]])
+    refuses("is there twice", "score", "run")
+
+
+def test_what_was_found_before_anything_was_asked_has_all_its_items() -> None:
+    ran("-n", "2", "--stop-after", "retrieval", "-o", "run")
+    assert llmfair("score", "run").code == 0
+    edited(Path("run/scores.csv"), lambda lines: lines[:-5])
+    refuses("rankings/bm25.run: query 'recipes' has other items than in scores.csv", "score", "run")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[" * 100_000, "[]", "Infinity", "1e999", '"1"', "null", "true", "[1]", "1, 1"]
+)
+def test_kept_scores_that_are_damaged_are_made_anew(text: str) -> None:
+    dataset = load_answers("rag-sample")
+    queries = dataset.queries[:1]
+    size = len(dataset.candidates(queries[0]).documents)
+
+    class Costly(ScoringRanker):
+        identity, costly = "a model", True
+
+        def scores(self, candidates: Candidates) -> list[float]:
+            return [*map(float, range(size))]
+
+    expected = [*map(float, range(size))]
+    assert scores_of(Costly(), dataset, queries)[queries[0].query_id].tolist() == expected
+    (path,) = (cache_folder() / "scores").iterdir()
+    path.write_text(path.read_text().replace("[0.0", f"[{text}"))
+    assert scores_of(Costly(), dataset, queries)[queries[0].query_id].tolist() == expected
+    Costly.scores = None  # type: ignore[assignment,method-assign]
+    assert scores_of(Costly(), dataset, queries)[queries[0].query_id].tolist() == expected
+
+
+def test_the_best_of_a_query_is_the_best_of_its_lists() -> None:
+    """A run folder has outputs beside single items, too, which no list is held against."""
+    import numpy as np
+
+    policies = Policies("q", ("a", "b", "c"), {"r": np.array([3.0, 2.0, 1.0])}, 2, 1, 0)
+    outputs = {("a", "b"): Credited("x", 0.5, None), ("a",): Credited("y", 1.0, None)}
+    one = Condition("r-deterministic", {"retriever": "r", "alpha": DETERMINISTIC})
+    assert observed(policies, [one], frozenset("ab"), outputs)[one.name].ceiling == 0.5
