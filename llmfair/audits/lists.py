@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,13 +26,15 @@ from llmfair.datasets.keywords import searched
 from llmfair.datasets.own import Given, OwnData
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
+from llmfair.jsonfiles import typed
+from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.base import Groups
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.crossfit import POOL
-from llmfair.records import Attribute, Candidates, Query, Side
+from llmfair.records import Attribute, Candidates, MixedPolicy, Query, Side
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import Engine
-from llmfair.rundir import folder_name
+from llmfair.rundir import RunDir, folder_name
 from llmfair.settings import ListSettings, PromptSettings
 
 P = TypeVar("P", bound=PromptSettings)
@@ -170,6 +172,23 @@ def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Que
         if isinstance(dataset, Collection)
         else fingerprint(dataset, queries, attribute.name),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListsAsked:
+    """What a manifest's settings say of lists, as far as it is read again; ValueError for sides without words."""
+
+    attribute: Attribute
+    mixed: MixedPolicy = "drop"
+
+    def __post_init__(self) -> None:
+        if self.attribute.protected and self.attribute.words.keys() != {*Side}:
+            raise ValueError("a side of `attribute` has no word")
+
+
+def asked_of_lists(run: RunDir, settings: Mapping[str, Any]) -> ListsAsked:
+    """The same, of the settings of a run. Raises UsageError naming the file and the field."""
+    return typed(settings, ListsAsked, f"{run.manifest}: settings", RUNS_HINT)
 
 
 def earlier_lists_identity(dataset: Dataset, queries: Sequence[Query]) -> dict[str, Any]:

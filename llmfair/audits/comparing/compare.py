@@ -17,7 +17,7 @@ from llmfair.audits.commands import settings_of
 from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
 from llmfair.audits.comparing.compare_verdict import gravest
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
-from llmfair.audits.lists import earlier_lists_identity
+from llmfair.audits.lists import asked_of_lists, earlier_lists_identity
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.jsonfiles import SCHEMA
@@ -188,7 +188,8 @@ def _told(key: str, run: ComparedRun) -> str:
     """One of these settings in words."""
     value = run.setting(key)
     if key == "attribute" and isinstance(value, dict):
-        return f"{value['name']}, {'+'.join(value['protected'])} against {'+'.join(value['unprotected'])}"
+        of = asked_of_lists(run.run, run.settings).attribute
+        return f"{of.name}, {'+'.join(of.protected)} against {'+'.join(of.unprotected)}"
     if key == LISTS:
         return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
     return str(value)

@@ -10,10 +10,11 @@ from typing import Any
 
 from llmfair import former
 from llmfair.audits.kind import results_of
+from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.listwise.lists import CandidatesLine
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.relevant import RELEVANT, read_relevant
-from llmfair.audits.scoring.remeasured import Announce, incomplete, named
+from llmfair.audits.scoring.remeasured import Announce, check_settings, incomplete, named
 from llmfair.audits.scoring.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
@@ -106,13 +107,14 @@ def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
-    asked = manifest.settings
-    if settings.mixed not in ("drop", asked["mixed"]):
+    asked = asked_of_lists(run, manifest.settings)
+    if settings.mixed not in ("drop", asked.mixed):
         raise UsageError(
-            f"{path} was audited with --mixed {asked['mixed']}, which its lists and groups follow.",
+            f"{path} was audited with --mixed {asked.mixed}, which its lists and groups follow.",
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
+    check_settings(run, results, ("seed",))
     conditions = results.design.conditions
     paths = sorted(
         (path / "rankings").glob("*.run"),
@@ -129,7 +131,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
             )
         raise UsageError(f"{path} has no rankings.", way_out)
     known = declared(settings)
-    own = _attribute(asked["attribute"])
+    own = asked.attribute
     like = known.get(own.name)
     if like is None or like != replace(own, backgrounds=like.backgrounds):
         known[own.name] = own  # declared by the dataset, in a way of its own
@@ -137,7 +139,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     lists = _lists(path / "candidates.jsonl")
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or own.name, asked["mixed"])
+    attribute = attribute_of(judgements, settings.attribute or own.name, asked.mixed)
     columns = {**named(run, results), "attribute": attribute.name}
     scores = own_scores(path)
     files = {former.condition(file.stem): scored(read_file(file, announce), scores) for file in paths}
@@ -147,13 +149,13 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         columns,
         _conditions(files),
         against,
-        seed=asked["seed"],
+        seed=results.design.seed,
         found=results,
         incomplete=incomplete(manifest, results),
     )
     if results.design.prompt_sha256 is None:
         return rankings  # it forgets the order it is given
-    return replace(rankings, initial=asked["initial"])
+    return replace(rankings, initial=str(manifest.settings.get("initial")))
 
 
 def _check_whole(path: Path, results: ListwiseResults, files: Mapping[str, RunFile]) -> None:
@@ -167,17 +169,6 @@ def _check_whole(path: Path, results: ListwiseResults, files: Mapping[str, RunFi
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
-
-
-def _attribute(row: Mapping[str, Any]) -> Attribute:
-    """The attribute as a manifest has it."""
-    return Attribute(
-        row["name"],
-        protected=tuple(row["protected"]),
-        unprotected=tuple(row["unprotected"]),
-        other=tuple(row["other"]),
-        words={side: row["words"][side] for side in Side},
-    )
 
 
 def _lists(path: Path) -> dict[str, list[str]]:

@@ -6,8 +6,9 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.making import concluded_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
-from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, check_settings, facts_of, measures_of
 from llmfair.audits.summary import Inference
+from llmfair.csvfiles import AGAIN
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.rundir import RunDir
@@ -19,23 +20,31 @@ from llmfair.verdicts import PairVerdict
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
     """A folder of pairs: the figures of its audit, unless others are asked for. Raises UsageError."""
     results = results_of(run)
-    asked = run.read_manifest().settings
+    design = results.design
+    check_settings(run, results, ("seed", "conditions", "repeats"))
     if settings.attribute not in (None, results.attribute):
         raise UsageError(
             f"{run.path} asked about pairs by {results.attribute}, not by {settings.attribute}.",
             f"llmfair pairwise -a {settings.attribute} asks about those",
         )
     announce(run.path / "verdicts.csv")
-    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in asked["conditions"]}
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in design.conditions}
     for verdict in read_verdicts(run.path / "verdicts.csv"):
         by_stratum.setdefault(verdict.stratum, []).append(verdict)
+    for stratum, verdicts in by_stratum.items():
+        pairs = results.chains[stratum].ranked if stratum in results.chains else 0
+        if len(verdicts) != pairs:
+            raise UsageError(
+                f"{run.path / 'verdicts.csv'} has {len(verdicts)} of the run's {pairs} verdicts on {stratum} pairs.",
+                AGAIN,
+            )
     decided = {stratum: one.decision and Decision(one.decision) for stratum, one in results.stopping.items()}
-    measures, shown = measures_of(settings, results, JudgedPairs, [concluded_of(results.design.weights)])
+    measures, shown = measures_of(settings, results, JudgedPairs, [concluded_of(design.weights)])
     how = HowAsked(
-        Inference(level=settings.level, seed=asked["seed"]),
+        Inference(level=settings.level, seed=design.seed),
         band_of(settings.band),
-        asked["repeats"],
-        asked["constrain"],
+        design.repeats,
+        design.constrained,
         decided or None,
         results.max_invalid,
     )

@@ -36,7 +36,17 @@ def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[
 
 def read_verdicts(path: Path) -> list[PairVerdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
-    return read_csv(path, "a verdict", _verdict)
+    known = set[tuple[object, ...]]()
+
+    def verdict(row: dict[str, str]) -> PairVerdict:
+        found = _verdict(row)
+        asked = found.query_id, found.stratum, found.number, found.draw
+        if asked in known:
+            raise ValueError("it is there twice")
+        known.add(asked)
+        return found
+
+    return read_csv(path, "a verdict", verdict)
 
 
 def _verdict(row: dict[str, str]) -> PairVerdict:
@@ -44,13 +54,19 @@ def _verdict(row: dict[str, str]) -> PairVerdict:
     return PairVerdict(
         query_id=intern(row["query_id"]),
         stratum=strata[row["condition"]],
-        number=int(row["pair"]),
-        draw=int(row["draw"]),
+        number=_count(row["pair"]),
+        draw=_count(row["draw"]),
         protected=intern(row["protected_doc_id"]),
         unprotected=intern(row["unprotected_doc_id"]),
         first=_answer(row, "first"),
         second=_answer(row, "second"),
     )
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"'{text[:20]}' is no number of pairs or draws")
+    return int(text)
 
 
 def _answer(row: dict[str, str], order: str) -> PairAnswer:

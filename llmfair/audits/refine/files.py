@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from llmfair.audits.lists import ListsAsked, asked_of_lists
 from llmfair.audits.refine.design import FAIR_QR, REFINED, RefineDesign
 from llmfair.audits.refine.observing import Pages
 from llmfair.audits.refine.results import RefineFacts, RefineResults
@@ -25,7 +25,7 @@ from llmfair.many import of_each_kind
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.rankers.fair_qr import Refined, refined_text
-from llmfair.records import Attribute, Candidates, Ranking, Side
+from llmfair.records import Attribute, Candidates, Ranking
 from llmfair.rundir import RunDir
 from llmfair.trec import Problems, groups_lines, qrels_lines, read_run, run_lines, scores_lines
 
@@ -126,7 +126,7 @@ def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Jud
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
     if not results.iterations:  # no query found a page
         return {condition: [] for condition in results.design.conditions}
-    attribute = _attribute(run.read_manifest().settings, results.design)
+    attribute = _attribute(asked_of_lists(run, run.read_manifest().settings), results.design)
     known = {**read_attributes(shipped_attributes()), attribute.name: attribute}
     qrels = run.path / QRELS  # of a run without judgements there is none
     judgements = of_files(qrels if qrels.is_file() else None, run.path / GROUPS, known, undeclared=True)
@@ -149,17 +149,12 @@ def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Jud
     return found
 
 
-def _attribute(settings: Mapping[str, Any], design: RefineFacts) -> Attribute:
+def _attribute(asked: ListsAsked, design: RefineFacts) -> Attribute:
     """The attribute as manifest and results have it."""
-    row = settings["attribute"]
-    return Attribute(
-        row["name"],
-        protected=tuple(row["protected"]),
-        unprotected=tuple(row["unprotected"]),
-        other=tuple(row["other"]),
-        words={side: row["words"][side] for side in Side},
-        mixed=settings["mixed"],
-        backgrounds=shipped_backgrounds(row["name"])
+    return replace(
+        asked.attribute,
+        mixed=asked.mixed,
+        backgrounds=shipped_backgrounds(asked.attribute.name)
         if design.backgrounds is None
         else tuple(design.backgrounds),
     )

@@ -39,7 +39,7 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
         measures=declared(results.measures),
         titles=texts.titles,
         queries=texts.queries,
-        evidence=drawn_answers(run, manifest, evidence),
+        evidence=drawn_answers(run, manifest, evidence, results.design.seed),
     )
 
 
@@ -75,9 +75,8 @@ def _declaration(measure: Measure) -> Declaration:
     )
 
 
-def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[Evidence]:
+def drawn_answers(run: RunDir, manifest: Manifest, count: int, seed: int = 0) -> list[Evidence]:
     """Answers with their chats: unparseable ones first, then the others, each in an order of the run's seed."""
-    seed = int(manifest.settings.get("seed", 0))
 
     def place(answer: Evidence) -> tuple[bool, int, str]:
         return answer.ended == "ok", crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
