@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ GENERATORS: Mapping[str, str] = {
 LABELS = ("relevance_label", "delta")
 """The column that says of what use an item is: 0 or 1, or the gain of showing it alone."""
 HINT = "is it of this task, generator and query set?"
+RETRIEVAL = 'a file of {"query_id": [["doc_id", score], …]}'
 _LABELS_HINT = "header qid, pid, relevance_label (0 or 1) or delta (a gain), separated by tabs"
 
 
@@ -109,18 +111,28 @@ def _scores_of_run(path: Path, problems: Problems) -> Iterator[tuple[int, str, s
 
 
 def _scores_of_json(path: Path) -> Iterator[tuple[int, str, str, Any]]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for query_id, times in Counter(name for name, _ in pairs).items():
+            if times > 1:
+                raise UsageError(f"{path}: query '{query_id[:40]}' is there {times} times.", RETRIEVAL)
+        return dict(pairs)
+
     try:
-        rankings = json.loads(inputs.content(path).decode("utf-8-sig"))
+        rankings = json.loads(inputs.content(path).decode("utf-8-sig"), object_pairs_hook=once)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path}: is not JSON: {error}.", 'a file of {"query_id": [["doc_id", score], …]}'
-        ) from None
-    try:
-        for query_id, ranking in rankings.items():
-            for doc_id, score in ranking:
-                yield 0, query_id, str(doc_id), score
-    except (AttributeError, TypeError, ValueError):
-        raise UsageError(f"{path}: is no retrieval file.", '{"query_id": [["doc_id", score], …]}') from None
+        raise UsageError(f"{path}: is not JSON: {error}.", RETRIEVAL) from None
+    if not isinstance(rankings, dict):
+        raise UsageError(f"{path}: is no retrieval file.", RETRIEVAL)
+    for query_id, ranking in rankings.items():
+        for one in ranking if isinstance(ranking, list) else [ranking]:
+            doc_id, score = one if isinstance(one, list) and len(one) == 2 else (None, one)
+            if isinstance(doc_id, bool) or not isinstance(doc_id, str | int):
+                raise UsageError(
+                    f"{path}: is no retrieval file: query '{query_id[:40]}' has more than pairs of an item and "
+                    "its score.",
+                    RETRIEVAL,
+                )
+            yield 0, query_id, str(doc_id), score
 
 
 def _add(

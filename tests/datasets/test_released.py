@@ -105,6 +105,11 @@ def test_a_query_without_scores_and_what_is_no_retrieval_file_are_refused(tmp_pa
     for text, message in (
         ("[1]", "no retrieval file"),
         ('{"a": [1]}', "no retrieval file"),
+        ('{"a": 1}', "no retrieval file"),
+        ('{"a": [[null, 1]]}', "no retrieval file"),
+        ('{"a": {"bc": 1}}', "no retrieval file"),
+        ('{"011": [], "012": [], "011": []}', "query '011' is there 2 times"),
+        ("[" * 100_000, "not JSON"),
         ("{", "not JSON"),
     ):
         with pytest.raises(UsageError, match=message):

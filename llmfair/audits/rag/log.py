@@ -5,8 +5,8 @@
 
 `shown` is what matters: how often items are shown is their exposure, which is estimated without the bias of few
 requests. All else may be absent: `items` (what could have been shown; else what ever was), `useful`, an `output` with
-its `gold` (one text or several; compared as --utility exact-match does, unless the line says its `utility`), and the
-items that an output is credited to (`cited`).
+its `gold` (one text or several; compared as --utility exact-match does, unless the line says its `utility`, from 0 to
+the 4 of ratings), and the items that an output is credited to (`cited`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from llmfair.datasets.questions import ITEM
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved, ShownList
-from llmfair.metrics.texts import cleaned, utility
+from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.settings import ScoreSettings
 from llmfair.trec import Problems
 
 SHOWN = "EE-D,EE-D(of=samples)"
 USEFUL, ANSWERED, CITED = "EE-R", "EU", "EAR(by=cited),EAE-D(by=cited)"
 UTILITY = "exact-match"
+MOST_UTILITY = max(GREATEST.values())
 HINT = 'a line: {"query_id": "q1", "shown": ["d1", "d2"], "output": "…", "gold": "…", "cited": ["d2"]}'
 
 
@@ -69,6 +70,12 @@ def read_log(path: Path) -> list[Retrieved]:
             wrong.append(("shown", f"'{next(one for one in shown if shown.count(one) > 1)}' comes twice"))
         if stray := {*map(str, row.cited or ())} - {*shown}:
             wrong.append(("cited", f"'{min(stray)}' was not shown"))
+        items = {*map(str, row.items)}
+        for name, named in (("shown", shown), ("useful", map(str, row.useful or ()))):
+            if items and (strange := {*named} - items):
+                wrong.append((name, f"'{min(strange)[:40]}' is none of the items"))
+        if row.utility is not None and not 0 <= row.utility <= MOST_UTILITY:
+            wrong.append(("utility", f"{row.utility:g} is not from 0 to {MOST_UTILITY:g}"))
         for name, text in wrong:
             problems.add(path, number, name, text)
         by_query.setdefault(str(row.query_id), []).append(row)
