@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -246,11 +247,10 @@ def _shares_of(path: str, text: str) -> Mapping[str, float]:
     """The shares that the text of a file has. Raises ValueError for one that is no JSON, UsageError."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        named = dict(pairs)
-        for name in named:
-            if sum(other == name for other, _ in pairs) > 1:
+        for name, times in Counter(name for name, _ in pairs).items():
+            if times > 1:
                 raise UsageError(f"{path}: '{name}' has two shares.", SHARES_HINT)
-        return named
+        return dict(pairs)
 
     shares = json.loads(text, object_pairs_hook=once)
     numbers = shares.values() if isinstance(shares, dict) else ()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from llmfair import inputs
 from llmfair.audits.subject import backend_args
 from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import read_lines
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Document, Query
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.folder import AdapterDir
-from llmfair.tuning.pairs import PairGroup, TrainingPair
+from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
 from llmfair.tuning.results import MergeResults
 
 PROBES = 200
@@ -82,6 +81,27 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     )
 
 
+@dataclass(frozen=True)
+class _Item:
+    """An item of a pair."""
+
+    doc_id: str
+    title: str
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A line of pairs.jsonl, as far as it is read here."""
+
+    part: str
+    pair_id: str
+    query_id: str
+    query: str
+    stratum: Stratum
+    a: _Item
+    b: _Item
+
+
 def _spread(pairs: Sequence[TrainingPair]) -> PairGroup:
     """Up to `PROBES` of them at even distances, and so of all queries and relevance strata."""
     most = min(PROBES, len(pairs))
@@ -95,18 +115,16 @@ def _test_pairs(folder: Path) -> list[TrainingPair]:
     above = AdapterDir(whole.parent)
     path = above.pairs if above.rejected == whole else AdapterDir(whole).pairs
     try:
-        with inputs.opened(path) as file:
-            rows = [json.loads(line) for line in file]
         return [
             TrainingPair(
-                row["pair_id"],
-                Query(row["query_id"], row["query"]),
-                row["stratum"],
-                Document(row["a"]["doc_id"], row["a"]["title"]),
-                Document(row["b"]["doc_id"], row["b"]["title"]),
+                row.pair_id,
+                Query(row.query_id, row.query),
+                row.stratum,
+                Document(row.a.doc_id, row.a.title),
+                Document(row.b.doc_id, row.b.title),
             )
-            for row in rows
-            if row["part"] == "test"
+            for row in read_lines(path, _Pair)
+            if row.part == "test"
         ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None
+    except UsageError as damaged:
+        raise UsageError(damaged.message, "train the adapter again") from None

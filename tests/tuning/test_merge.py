@@ -161,6 +161,31 @@ def test_a_base_is_named_as_audits_name_it_and_what_probes_show_is_told(
     assert merged(texts, tmp_path / "two").titles_alone is True
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 100_000, "pairs.jsonl: cannot be read"),
+        ('{"part": "test"', "pairs.jsonl: cannot be read"),
+        ({"pair_id": None}, "pairs.jsonl:1: Expected `str`, got `null` - at `$.pair_id`"),
+        ({"stratum": "strange"}, "pairs.jsonl:1: Invalid enum value 'strange'"),
+        (
+            {"a": {"doc_id": {}, "title": "x"}},
+            "pairs.jsonl:1: Expected `str`, got `object` - at `$.a.doc_id`",
+        ),
+        ({"b": {"doc_id": "x"}}, "pairs.jsonl:1: Object missing required field `title` - at `$.b`"),
+    ],
+)
+def test_a_line_of_pairs_that_is_none_is_named(
+    finished: Path, tmp_path: Path, line: str | dict[str, Any], says: str
+) -> None:
+    whole = (finished / "pairs.jsonl").read_text().split("\n")[0]
+    text = line if isinstance(line, str) else json.dumps({**json.loads(whole), **line})
+    (tmp_path / "pairs.jsonl").write_text(text + "\n")
+    with pytest.raises(UsageError) as raised:
+        merging._test_pairs(tmp_path)
+    assert says in raised.value.message and raised.value.hint == "train the adapter again"
+
+
 def test_the_nearest_of_a_rejected_training_is_merged_by_its_own_folder(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from llmfair import inputs
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.condition import Condition
@@ -83,11 +84,18 @@ class RefineDesign(Design[Ended]):
         return int(self.objective.cutoff or 0)
 
     @cached_property
+    def _target_text(self) -> str | None:
+        """What the target's file says, read once; None of a target that is a name."""
+        path = Path(self.aimed_at)
+        return inputs.text(path, inputs.MOST_BY_HAND) if path.is_file() else None
+
+    @cached_property
     def targets(self) -> Mapping[str, Mapping[str, float]]:
         """The share that each group of a page should have, of every topic that has a target.
 
         Raises UsageError for a file that is none.
         """
+        _ = self._target_text  # what names the run is what it aims at, should the file change meanwhile
         found = {query.query_id: self._target(query) for query in self.queries}
         return {query_id: of for query_id, of in found.items() if not isinstance(of, Undefined)}
 
@@ -290,13 +298,13 @@ class RefineDesign(Design[Ended]):
         return {} if self.dataset.too_many else super().cells()
 
     def identity(self) -> dict[str, Any]:
-        aimed_at = Path(self.aimed_at)
+        target = self._target_text
         return {
             **super().identity(),
             "engine": self.engine.identity,
             **({"reranker": self.reranker.identity} if self.reranker else {}),
             **({"baselines": self._baselines_identity()} if self.baselines else {}),
-            **({"target": aimed_at.read_text("utf-8")} if aimed_at.is_file() else {}),
+            **({} if target is None else {"target": target}),
         }
 
     def _baselines_identity(self) -> dict[str, Any]:
