@@ -104,3 +104,5 @@ def field(row: Mapping[str, Any], key: str, of: Any, name: str, number: int) -> 
     except ValidationError as error:
         place, what = said(error)
         raise UsageError(f"{name}:{number}: {key}{place}: {what}.", HINT) from None
+    except UnicodeEncodeError:  # half of a character where a list or a number should be
+        raise UsageError(f"{name}:{number}: {key}: is no text.", HINT) from None

@@ -15,6 +15,7 @@ TOPIC, PAGE = topic_2022(84, "T", [307, 339]), metadata_2022(307, ["male"], ["Eu
 DEEP = b'{"x": ' + b"[" * 100_000
 ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", TOPIC | {"rel_docs": "123"}, "rel_docs: expected `array`, got `str`"),
+    ("--topics", TOPIC | {"rel_docs": "\ud800"}, "rel_docs: is no text"),
     ("--topics", TOPIC | {"rel_docs": [1.9, True, 2]}, "rel_docs[0]: expected `int | str`, got `float`"),
     ("--topics", TOPIC | {"rel_docs": [2, True]}, "rel_docs[1]: expected `int | str`, got `bool`"),
     ("--topics", TOPIC | {"rel_docs": [2**64]}, "rel_docs[0]: expected `int` <= 9223372036854775807"),
