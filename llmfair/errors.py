@@ -16,16 +16,25 @@ LlmfairError                     exit 1   one sentence and a hint
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Iterable
 from functools import cache as once
 from typing import ClassVar
+
+LONG_WORD = re.compile(r"(?<!\S)(\S{200})\S{200,}(\S{100})(?!\S)")
+LONG_LINE = re.compile(r"^(.{1500}).+(.{500})$", re.MULTILINE)
 
 
 def line_of(error: BaseException) -> str:
     """The first line of a library's error that says something."""
     lines = (line.strip() for line in str(error).splitlines())
     return next(filter(None, lines), type(error).__name__).rstrip(".")
+
+
+def shortened(text: str) -> str:
+    """A text with what is too long to be looked at, be it a word or a line, cut in its middle: both ends say where."""
+    return LONG_LINE.sub(r"\1 … \2", LONG_WORD.sub(r"\1…\2", text))
 
 
 class LlmfairError(Exception):
@@ -107,4 +116,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 @once
 def warn(text: str) -> None:
     """Says at once, and only once, what is no error."""
-    print(f"Warning: {text}", file=sys.stderr)
+    print(shortened(f"Warning: {text}"), file=sys.stderr)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import secrets
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.errors import LlmfairError, UsageError, shortened
 from llmfair.printable import in_json, visible
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def failure(error: LlmfairError) -> dict[str, Any]:
         "exit_code": error.exit_code,
         "error": {
             "class": type(error).__name__,
-            "message": secrets.said(error.message),
+            "message": shortened(secrets.said(error.message)),
             "hint": secrets.said(error.hint),
         },
     }
@@ -92,12 +92,17 @@ def fail(error: LlmfairError) -> int:
     if output.as_json:
         with suppress(LlmfairError, OSError):  # a full disk, which may be the very error
             print_json(failure(error))
-    print(secrets.said(f"Error: {error.message}"), file=sys.stderr)
+    say_message(error)
     if error.hint:
         print(secrets.said(f"  {error.hint}"), file=sys.stderr)
     if output.verbose:
         print(secrets.said("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     return error.exit_code
+
+
+def say_message(error: LlmfairError) -> None:
+    """An error's sentence, of which others may follow."""
+    print(shortened(secrets.said(f"Error: {error.message}")), file=sys.stderr)
 
 
 class Terminated(KeyboardInterrupt):
@@ -129,7 +134,7 @@ def warn(text: str) -> None:
     """One line on stderr, said once."""
     if text not in output.warned:
         output.warned.add(text)
-        print(secrets.said(f"Warning: {text}"), file=sys.stderr)
+        print(shortened(secrets.said(f"Warning: {text}")), file=sys.stderr)
 
 
 def say(text: str = "") -> None:

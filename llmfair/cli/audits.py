@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
@@ -132,7 +131,7 @@ def _audit_all(
     gravest = max(errors, key=lambda error: error.exit_code, default=None)
     for error in errors:
         if error is not gravest:
-            print(f"Error: {error.message}", file=sys.stderr)
+            terminal.say_message(error)
     return gravest
 
 

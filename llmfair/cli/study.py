@@ -46,7 +46,7 @@ def _of(kind: Kind, named: Study) -> Callable[..., None]:
         found, gravest = told(kind, named, tried, settings)
         for one in tried:
             if one.error is not None and one.error is not gravest:
-                print(f"Error: {one.error.message}", file=sys.stderr)
+                terminal.say_message(one.error)
         report = None
         if settings.output is not None and settings.report:
             report = write_report(RunDir(settings.output), settings.open)
