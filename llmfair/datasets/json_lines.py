@@ -26,7 +26,7 @@ def objects(path: Path, of: type[T], problems: Problems) -> Iterator[tuple[int, 
             problems.add(path, number, "", f"not a JSON object: {error}")
 
 
-def said(error: ValueError) -> tuple[str, str]:
+def said(error: Exception) -> tuple[str, str]:
     """The field that msgspec names in an error, and what is wrong with it."""
     what, _, where = str(error).partition(" - at `$")
     field = where.strip(".`")

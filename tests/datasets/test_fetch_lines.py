@@ -54,7 +54,7 @@ def test_one_wrong_line_of_a_file_is_named(
         "--titles": "1\tPage",
     }
     del right["--corpus" if flag == "--titles" else "--titles"]
-    given = []
+    given: list[str | Path] = []
     for name, line in right.items():
         path = tmp_path / name.strip("-")
         first = line.encode() + b"\n" if isinstance(line, str) else lines([line], pack=False)
