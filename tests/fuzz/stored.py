@@ -1,5 +1,7 @@
 """What a machine keeps between commands, harmed: fetched collections with their index, drawn lists, the answer cache.
 
+Beside it the files of which a collection is fetched.
+
 A case of the answer cache does not come again to the byte: the file has the times of its answers.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from llmfair import inputs
 from tests.cli.command import ran
 from tests.datasets.indexed_sources import NAME, made
 from tests.folders import balanced, write_folder
@@ -23,6 +26,7 @@ LISTED = tuple(word for word in LISTS if word != "--no-cache")
 COLLECTION = f"{NAME}/gender"
 FEW = ("--candidates", "4", "--relevant", "2", "--min-relevant", "1")
 KEPT = "cache"
+SOURCES = {"--topics": "topics.jsonl", "--metadata": "metadata.jsonl", "--corpus": "corpus.jsonl"}
 
 
 def _commands(base: Path) -> Mapping[str, tuple[tuple[str, ...], ...]]:
@@ -48,6 +52,9 @@ def prepare(folder: Path) -> None:
         copies = made(200).copies(folder)
         (folder / "copies.txt").write_text("\n".join(copies))
         ran("datasets", "fetch", NAME, "--yes", "--index", "full", *copies)
+        (folder / "sources").mkdir()
+        for flag, path in zip(copies[::2], copies[1::2], strict=True):
+            (folder / "sources" / SOURCES[flag]).write_bytes(b"".join(inputs.lines(path)))
         ran("listwise", "-d", COLLECTION, *FEW, *LISTS, "-o", "drawn")
         write_folder(folder / "data", balanced(2, 4, 4))
         with Server() as server:
@@ -67,18 +74,34 @@ def _kept_in(folder: Path) -> Iterator[None]:
 
 
 def case(rng: random.Random, folder: Path, base: Path) -> Case:
+    if rng.random() < 0.25:
+        return _fetched(rng, folder, base)
     copy(base, folder, [KEPT])
     commands = _commands(base)
     part = rng.choice(("datasets", "datasets", "answers.sqlite"))
     place = folder / KEPT / part
     files = sorted(path for path in place.rglob("*") if path.is_file()) or [place]
     path = rng.choice(files)
-    if rng.random() < 0.25 and path.stat().st_size:
-        change = rng.choice(OWN)
-        path.write_bytes(change(rng, path.read_bytes()))
-        how = change.__name__
-    else:
-        how = harm(rng, path)
+    how = _harmed(rng, path)
     command = rng.choice(commands[part])
     kind = f"{path.relative_to(folder / KEPT)}: {how}: {' '.join(command[:2])}"
     return Case(command, kind, environment={"LLMFAIR_CACHE_DIR": KEPT})
+
+
+def _fetched(rng: random.Random, folder: Path, base: Path) -> Case:
+    """A collection that is fetched of files one of which is harmed."""
+    copy(base, folder, ["sources"])
+    name = rng.choice([*SOURCES.values()])
+    how = _harmed(rng, folder / "sources" / name)
+    given = [word for flag, file in SOURCES.items() for word in (flag, f"sources/{file}")]
+    kept = rng.choice(((), ("--text-words", "5"), ("--index", "pool"), ("--index", "full")))
+    command = ("datasets", "fetch", NAME, "--yes", *given, *kept)
+    return Case(command, f"{name}: {how}: datasets fetch", environment={"LLMFAIR_CACHE_DIR": "fresh"})
+
+
+def _harmed(rng: random.Random, path: Path) -> str:
+    if rng.random() < 0.25 and path.stat().st_size:
+        change = rng.choice(OWN)
+        path.write_bytes(change(rng, path.read_bytes()))
+        return change.__name__
+    return harm(rng, path)
