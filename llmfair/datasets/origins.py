@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -53,4 +54,5 @@ def downloads() -> Path:
 
 
 def place_of(given: str) -> str:
-    return given if "://" in given else str(Path(given).expanduser().resolve())
+    """The address, or the file behind all links; behind a circle of them none is."""
+    return given if "://" in given else os.path.realpath(Path(given).expanduser())

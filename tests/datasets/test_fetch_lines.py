@@ -66,3 +66,11 @@ def test_one_wrong_line_of_a_file_is_named(
         llmfair("datasets", "fetch", "trec-fair/2022/eval", "--yes", *given, *words),
         f"{tmp_path / flag.strip('-')}:2: {text}",
     )
+
+
+def test_a_file_that_links_to_itself_is_none(tmp_path: Path) -> None:
+    (tmp_path / "topics").symlink_to("topics")
+    refusal(
+        llmfair("datasets", "fetch", "trec-fair/2022/eval", "--yes", "--topics", tmp_path / "topics"),
+        f"{tmp_path / 'topics'}: there is no such file.",
+    )
