@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import os
 import re
 import stat
@@ -63,6 +64,12 @@ def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
             return found
     shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
+
+
+def sha256(path: Path | str) -> str:
+    """That of a file of any size. Raises OSError."""
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text(path: Path | str, most: int = MOST_WHOLE) -> str:

@@ -18,6 +18,8 @@ from llmfair.inputs import LONGEST_LINE
 from llmfair.records import ANY_GROUP, Attribute, Qrels, Ranking
 
 SHOWN_PROBLEMS = 5
+MOST_PROBLEMS = 10_000
+"""After so many a file is read no further: it is no slip."""
 RESERVED_QUERY = "all"
 QRELS = ("query_id", "0", "doc_id", "relevance")
 RUN = ("query_id", "Q0", "doc_id", "rank", "score", "tag")
@@ -46,7 +48,8 @@ class Problems:
         if not self.count:
             return
         more = self.count - len(self.first)
-        raise UsageError("\n".join([*self.first, *([f"and {more} more"] if more else [])]), hint)
+        unread = "; the rest is not read" if self.count > MOST_PROBLEMS else ""
+        raise UsageError("\n".join([*self.first, *([f"and {more} more{unread}"] if more else [])]), hint)
 
 
 def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
@@ -54,6 +57,8 @@ def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
         for number, raw in enumerate(inputs.lines(path), 1):
+            if problems.count > MOST_PROBLEMS:
+                return
             if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):
                 yield number, raw
             else:

@@ -143,6 +143,7 @@ def test_files_that_cannot_be_read() -> None:
 def test_rubbish_is_counted_and_the_first_five_shown() -> None:
     shown = refusal(b"rubbish\n" * 1000).splitlines()
     assert len(shown) == 6 and shown[-1] == "and 995 more"
+    assert refusal(b"rubbish\n" * 50_000).splitlines()[-1] == "and 9996 more; the rest is not read"
 
 
 def test_qrels_may_be_packed_too() -> None:

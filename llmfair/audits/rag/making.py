@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +161,7 @@ def _known(
         query_id: frozenset(doc_id for doc_id, useful in told.get(query_id, {}).items() if useful)
         for query_id in items
     }
-    return {"known": known, "labels": sha256(inputs.content(path)).hexdigest()}
+    return {"known": known, "labels": inputs.sha256(path)}
 
 
 def _named_by(measures: str, by: str) -> str:

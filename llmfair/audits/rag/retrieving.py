@@ -27,7 +27,7 @@ class Retrieved(ScoringRanker):
     """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
 
     def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
-        self.identity = f"file {sha256(inputs.content(path)).hexdigest()}"
+        self.identity = f"file {inputs.sha256(path)}"
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         needed = [query.query_id for query in queries]
         self._scores = read_retrieval(path, lists, needed, whole=not dataset.shared)
