@@ -183,7 +183,7 @@ class ListsAsked:
 
     def __post_init__(self) -> None:
         if self.attribute.protected and self.attribute.words.keys() != {*Side}:
-            raise ValueError("a side of `attribute` has no word")
+            raise ValueError("no word for a group of `attribute`")
 
 
 def asked_of_lists(run: RunDir, settings: Mapping[str, Any]) -> ListsAsked:

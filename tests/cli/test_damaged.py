@@ -106,9 +106,11 @@ def test_a_stage_lies_in_the_folder(name: str) -> None:
 )
 def test_a_file_of_gigabytes_takes_little_memory(file: str) -> None:
     hurt("listwise", "results.json", lambda document: document)
-    os.truncate(Path("hurt", file), 700 << 20)
+    os.truncate(Path("hurt", file), 600 << 20)
     tracemalloc.start()
-    told_in_a_sentence(file)
+    for command in (("runs", "list", "--runs-dir", "."), ("runs", "check", "hurt")):
+        found = llmfair(*command)
+        assert found.code in (0, 1, 2) and "unexpected" not in found.err, found.err
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 300 << 20
