@@ -37,7 +37,7 @@ class AnswerLine:
     logprobs: Mapping[str, float | None] | None = None
     model: str | None = None
     fingerprint: str | None = None
-    seconds: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+    seconds: Annotated[float, Meta(ge=-1e12, le=1e12)] | None = None
     server: str | None = None
 
 
