@@ -75,7 +75,9 @@ def test_a_field_of_another_shape(kind: str, file: str, harm: str) -> None:
         told_in_a_sentence(file)
 
 
-@pytest.mark.parametrize("value", ["\ud800", float("nan"), float("inf"), 10**400])
+@pytest.mark.parametrize(
+    "value", ["\ud800", float("nan"), float("inf"), 10**400], ids=["half a character", "nan", "inf", "large"]
+)
 def test_a_value_that_json_has_no_form_for(value: object) -> None:
     for file, harmed in (
         ("results.json", lambda found: {**found, "rows": [{**row, "value": value} for row in found["rows"]]}),
