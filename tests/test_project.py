@@ -107,6 +107,7 @@ SMALL = "listwise -d 'my folder' --conditions neutral --no-repeat --orders 1 --p
 PREFERS = "fake:biased,listwise=-4,malformed=0"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("model", "code"), [("fake:oracle", 0), (PREFERS, 4)])
 def test_the_action_s_exit_code_is_the_gate_s(model: str, code: int) -> None:
     write_folder(Path("my folder"), balanced(12, 10, 10))
@@ -128,6 +129,7 @@ def test_the_action_takes_what_the_page_gives_it() -> None:
     assert install == {"shell": "bash", "run": 'pip install "$GITHUB_ACTION_PATH"'}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("model", "code", "said"),
     [

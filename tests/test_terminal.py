@@ -28,6 +28,7 @@ def console(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", CALLS)
 def test_the_first_contact(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLMFAIR_REPORT")

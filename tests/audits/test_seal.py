@@ -121,6 +121,7 @@ CHANGES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("change", CHANGES)
 def test_after_a_change_all_is_made_anew(change: str) -> None:
     ran(*LISTS, "-o", "run")

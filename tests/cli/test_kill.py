@@ -49,12 +49,12 @@ every_audit = pytest.mark.parametrize(
 @pytest.mark.parametrize(
     ("audited", "endings"),
     [
-        (LISTWISE, ENDINGS),
+        (LISTWISE, [KILL, INT]),
         (PAIRWISE, [CLOSED]),
         (SEQUENTIAL, [KILL]),
-        (RAG, [KILL, TERM]),
-        (JUDGED, [KILL, INT]),
-        (REFINE, [KILL, HUP]),
+        (RAG, [TERM]),
+        (JUDGED, [KILL]),
+        (REFINE, [HUP]),
     ],
     ids=["listwise", "pairwise", "sequential", "rag", "judged", "refine"],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from llmfair import registry
 from tests.cli.command import llmfair, ran
 
@@ -24,6 +26,7 @@ def test_measures_are_listed_with_their_parameters() -> None:
     assert "of=answers|ranking" in ran("measures", "list").out
 
 
+@pytest.mark.whole
 def test_strategies_are_planned_side_by_side() -> None:
     asked = (
         "listwise",

@@ -202,6 +202,7 @@ def expected(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "form", [pytest.param(one, marks=without_pyarrow) if "parquet" in one else one for one in FORMS]
 )

@@ -487,6 +487,7 @@ def test_an_audit_of_the_sample(attribute: str, groups: int) -> None:
         assert found["KL@20", condition, ""] is not None
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("attribute", "groups"), [("gender", 4), ("location", 7)])
 def test_an_audit_of_real_topics(attribute: str, groups: int) -> None:
     write_joined(Path("joined"))

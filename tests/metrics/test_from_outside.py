@@ -52,6 +52,7 @@ def asked(*arguments: str) -> Outcome:
     return Outcome(running.returncode, out, err)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("installed")
 def test_they_are_measured_gated_and_refused_for_lists() -> None:
     found = asked(

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from llmfair.cli.app import command
 from llmfair.documents import schema
 from llmfair.results import PlainResults
 from tests.batch_server import BatchServer
+from tests.outside.command import llmfair
 from tests.outside.numbers import NumbersKind
 from tests.servers import Reply
 
@@ -45,34 +48,30 @@ CALLS = 8 * 40 * 2
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package on the path of new processes, as pip leaves it."""
     info = tmp_path / "site" / "numbers-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(POINTS)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(info.parent), str(ROOT), *sys.path]))
-
-
-def llmfair(*arguments: str, code: int = 0) -> str:
-    """The standard output of a command that ends with this code."""
-    command = [sys.executable, "-m", "llmfair", *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == code, found.stderr
-    return found.stdout
+    with llmfair.running():
+        yield
 
 
 def numbers(*arguments: str, code: int = 0) -> Any:
     return json.loads(llmfair("numbers", "-m", "counter:x", *arguments, "--json", code=code))
 
 
+@cache
+def _schema() -> Any:
+    command = [sys.executable, "-c", "import json, llmfair; print(json.dumps(llmfair.schema()))"]
+    return json.loads(subprocess.check_output(command))
+
+
 def valid(*documents: Any) -> set[str]:
     """Every document is one that the generated schema describes, with this kind's own definitions; which they are."""
-    schema = json.loads(
-        subprocess.check_output(
-            [sys.executable, "-c", "import json, llmfair; print(json.dumps(llmfair.schema()))"]
-        )
-    )
+    schema = _schema()
     assert {"numbers", "plan_numbers", "study_tops"} <= schema["$defs"].keys()
     found = set()
     for document in documents:
@@ -160,6 +159,7 @@ def test_classes_of_one_name_are_told_apart_in_the_schema(monkeypatch: pytest.Mo
     assert found["pairwise"]["title"] == before["pairwise"]["title"]
 
 
+@pytest.mark.whole
 def test_help_plan_dry_run_and_the_prompt() -> None:
     assert "numbers" in llmfair("--help") and "The mean number that a model gives" in llmfair("--help")
     shown = llmfair("numbers", "--help")
@@ -172,6 +172,7 @@ def test_help_plan_dry_run_and_the_prompt() -> None:
     assert not Path("runs").exists()
 
 
+@pytest.mark.whole
 def test_run_again_look_score_compare_and_report() -> None:
     first = numbers("-o", "one")
     assert first["status"] == "complete" and first["task"] == "numbers"
@@ -222,7 +223,8 @@ def test_run_again_look_score_compare_and_report() -> None:
 
 @pytest.mark.whole
 def test_simulated_models_answer_with_the_effects_that_are_injected(tmp_path: Path) -> None:
-    refused = json.loads(llmfair("numbers", "-m", "fake:biased", "--json", code=2))
+    with llmfair.running():
+        refused = json.loads(llmfair("numbers", "-m", "fake:biased", "--json", code=2))
     assert refused["error"]["message"] == "fake:biased does not answer such questions."
     points = tmp_path / "site" / "numbers-1.0.dist-info" / "entry_points.txt"
     points.write_text(f"{POINTS}[llmfair.simulated]\nnumbers = tests.outside.rated:Rated\n")
@@ -252,6 +254,7 @@ def test_gates() -> None:
     assert "no condition 'plane'" in numbers("--require", "MeanRatio:plane>=1", code=2)["error"]["message"]
 
 
+@pytest.mark.whole
 def test_killed_it_goes_on_and_ends_with_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers("-o", "whole")
     monkeypatch.setenv("SLOW_COUNTER", "0.02")
@@ -294,6 +297,7 @@ def test_a_budget_is_kept_and_half_a_run_is_told() -> None:
     assert json.loads(Path("half/results.json").read_text())["status"] == "complete"
 
 
+@pytest.mark.whole
 def test_over_http_answers_are_shared_and_batches_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     code = (

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from llmfair.audits.outside import check_kind
-from tests.outside.test_numbers import CALLS, installed, llmfair, numbers, valid  # noqa: F401
+from tests.outside.command import llmfair
+from tests.outside.test_numbers import CALLS, installed, numbers, valid  # noqa: F401
 from tests.outside.tops import NUMBERS, StudiedKind, TopsStudy
 
 pytestmark = pytest.mark.whole

@@ -56,6 +56,7 @@ def test_it_is_planned_run_resumed_and_scored(name: str) -> None:
     ran("score", "run")
 
 
+@pytest.mark.whole
 def test_several_strategies_are_runs_of_their_own_side_by_side() -> None:
     asked = ("listwise", *MODEL, *SMALL, "--strategy", "windows", "--strategy", "setwise:c=3")
     found = llmfair(*asked, "--json").json
@@ -80,6 +81,7 @@ def test_designs_that_reach_alike_do_not_compare_by_exposure() -> None:
     assert "since exposure ratios of different designs do not compare" in " ".join(told.split())
 
 
+@pytest.mark.whole
 def test_the_api_takes_a_strategy_by_name() -> None:
     result = api.audit_listwise(
         model="fake:biased,malformed=0", strategy="setwise:c=5", limit=5, conditions="neutral"

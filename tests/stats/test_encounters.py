@@ -77,6 +77,7 @@ def test_errors_of_44_queries_of_200(windows: Windows, orders: int, icc: float, 
     assert query_sd([shape] * 44, orders, icc) / sqrt(44) == pytest.approx(measured, rel=0.2)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("alike", [0.0, 1.0])
 @pytest.mark.parametrize(("windows", "orders"), [(covering(60, 20, 10), 3), (partition(60, 20), 1)])
 def test_errors_of_simulated_audits(windows: Windows, orders: int, alike: float) -> None:

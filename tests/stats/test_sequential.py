@@ -278,6 +278,7 @@ def test_pairs_saved_over_200_audits(odds: float, saved: float) -> None:
     assert tally(fixed, asked).pairs == CAP
 
 
+@pytest.mark.whole
 def test_queries_that_differ_make_no_disparity() -> None:
     # at the band's end itself; the e-value alone takes these queries for all
     asked = list(audits(Model(1.25, queries=8, query_sd=0.6), runs=25))

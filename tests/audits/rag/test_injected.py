@@ -21,6 +21,7 @@ def data() -> tuple[str, ...]:
     return ("-d", str(path), "--useful", str(labels), "-k", "3", "--alpha", "0", "-o", "run")
 
 
+@pytest.mark.whole
 def test_the_share_of_answers_that_are_read(data: tuple[str, ...]) -> None:
     """Beside useful items alone every answer that is read is right."""
     ran(*data, "-m", "fake:reader,follow=0.7")
@@ -29,6 +30,7 @@ def test_the_share_of_answers_that_are_read(data: tuple[str, ...]) -> None:
     assert float(row["high"]) - float(row["low"]) < 0.15
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_the_weight_of_the_first_slot(data: tuple[str, ...], share: float) -> None:
     """Lists in any order: of the answers read from the first item alone, one bears its own label always, and another's

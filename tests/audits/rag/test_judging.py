@@ -55,6 +55,7 @@ def test_a_simulated_judge_finds_what_labels_say() -> None:
     assert told["calls_made"] == told["design"]["calls"] == outputs + len(asked)
 
 
+@pytest.mark.whole
 def test_a_judged_run_is_resumed_and_replayed_without_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--attribution", "fake:reader")
     attributed("whole", *flags)

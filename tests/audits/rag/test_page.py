@@ -122,6 +122,7 @@ def generators() -> tuple[str, str]:
     return "one", "two"
 
 
+@pytest.mark.whole
 def test_several_generators_stand_side_by_side(generators: tuple[str, str]) -> None:
     found = llmfair("report", *generators, "--format", "md")
     assert found.code == 0, found.err

@@ -203,6 +203,7 @@ def test_bad_settings_are_one_sentence(given: tuple[str, ...], says: str) -> Non
         assert found.code == 2 and not Path("runs").exists()
 
 
+@pytest.mark.whole
 def test_no_change_in_a_few_queries_is_no_evidence_that_utility_is_kept() -> None:
     """All items say the same, so that no list is better: of 6 queries that is too little, whatever the interval says."""
     found = ran(

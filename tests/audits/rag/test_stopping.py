@@ -28,6 +28,7 @@ def told(folder: Path, name: str = "results") -> Any:
     return json.loads((folder / f"{name}.json").read_text())
 
 
+@pytest.mark.whole
 def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_folder() -> None:
     ran(*FLAGS, "-o", "whole")
     counts, disparities = [], []
