@@ -126,7 +126,7 @@ def require(*packages: str) -> None:
 def read_config(folder: Path, name: str) -> dict[str, Any]:
     """A model's `config.json`. Raises UsageError."""
     try:
-        found = json.loads(inputs.text(folder / "config.json"))
+        found = json.loads(inputs.text(folder / "config.json", inputs.MOST_RECORDED))
     except FileNotFoundError:
         raise UsageError(
             f"{name} holds no model: it has no config.json.", "name a folder that save_pretrained wrote"
@@ -154,7 +154,7 @@ def folder_fingerprint(folder: Path) -> str:
                     file.seek(start)
                     digest.update(file.read(SAMPLE_BYTES))
         elif path.suffix in (".json", ".jinja", ".model", ".txt"):
-            digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+            digest.update(f"{path.name}\0".encode() + bytes.fromhex(inputs.sha256(path)))
     return digest.hexdigest()
 
 
@@ -162,7 +162,7 @@ def files_sha256(paths: Iterable[Path]) -> str:
     """SHA-256 over the names and whole contents of these files."""
     digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+        digest.update(f"{path.name}\0".encode() + bytes.fromhex(inputs.sha256(path)))
     return digest.hexdigest()
 
 

@@ -22,6 +22,9 @@ from typing import Any, BinaryIO
 
 MOST_WHOLE = 4 << 30
 """Bytes of a file that is read as a whole, such as one JSON document."""
+MOST_RECORDED = 64 << 20
+"""Bytes of a document that programs write beside data and answers; millions of empty lists take twelve times their
+size."""
 MOST_BY_HAND = 1 << 20
 """Bytes of a file that people write: settings, prompts, attributes, shares."""
 MOST_PARTS = 64
@@ -29,7 +32,7 @@ MOST_PARTS = 64
 DOTTED = re.compile(
     rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
 )
-LONGEST_LINE = 16 << 20
+LONGEST_LINE, END = 16 << 20, 1 << 16
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
 GZIP = b"\x1f\x8b"
@@ -64,6 +67,18 @@ def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
             return found
     shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
+
+
+def document(path: Path | str) -> bytes:
+    """All of a file that holds one JSON document. Raises OSError, of one that breaks off before it is held, too."""
+    with opened(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - END))
+        if size > END and file.read().rstrip()[-1:] not in (b"]", b"}"):
+            raise OSError(
+                errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
+            )
+    return content(path)
 
 
 def sha256(path: Path | str) -> str:

@@ -16,8 +16,6 @@ T = TypeVar("T")
 SCHEMA = 1
 """The version of all documents."""
 AGAIN = "the command that began the run writes it again"
-MOST_BYTES = 64 << 20
-"""Of a document, some thousand times what runs write: one of millions of empty lists takes twelve times its size."""
 
 
 def json_text(content: Mapping[str, Any]) -> str:
@@ -55,7 +53,7 @@ def _finite(text: str) -> float:
 def read_json(path: Path, hint: str = AGAIN) -> Any:
     """What a JSON file says. Raises UsageError."""
     try:
-        return loaded(inputs.text(path, MOST_BYTES))
+        return loaded(inputs.text(path, inputs.MOST_RECORDED))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", hint) from None
 

@@ -72,7 +72,7 @@ def check(folder: Path, names: Iterable[str] | None = None) -> None:
 
 def _known(folder: Path) -> dict[str, Any]:
     try:
-        known = decode(inputs.content(folder / TABLE))
+        known = decode(inputs.content(folder / TABLE, inputs.MOST_RECORDED))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):

@@ -52,6 +52,25 @@ def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
         inputs.content(tmp_path / "sparse")
 
 
+def test_a_document_that_breaks_off_is_told_by_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    for whole in (
+        b'{"a": [' + b"1, " * inputs.END + b"2]}\n ",
+        b"[" + b"0," * inputs.END + b"0]",
+        b"",
+        b"[1",
+    ):
+        path.write_bytes(whole)
+        assert inputs.document(path) == whole, "what is short is left to a parser, which says more"
+    path.write_bytes(whole := b"[" + b"0," * inputs.END)
+    with pytest.raises(OSError, match="the JSON has no end"):
+        inputs.document(path)
+    path.write_bytes(whole + b"0]")
+    os.truncate(path, 1 << 40)
+    with pytest.raises(OSError, match="the JSON has no end"):
+        inputs.document(path)
+
+
 def test_a_small_file_takes_no_more_room_than_it_has(tmp_path: Path) -> None:
     (tmp_path / "small").write_text("{}")
     tracemalloc.start()

@@ -86,7 +86,7 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
         text = settings.queries
         if text.startswith("@"):
             try:
-                text = inputs.text(text[1:]).removeprefix("\ufeff").replace("\n", ",")
+                text = inputs.text(text[1:], inputs.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
             except (OSError, ValueError) as error:
                 raise UsageError(
                     f"--queries {settings.queries}: cannot be read: {error}", "one id a line"

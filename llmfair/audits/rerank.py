@@ -7,6 +7,7 @@ file, with the scores of the ranker that made it, which the file has only as ran
 from __future__ import annotations
 
 import gzip
+import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -222,7 +223,7 @@ def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:
     for output in outputs:
         if outputs.count(output) > 1:
             raise UsageError(f"several runs would be written to {output}.", "rerank them one by one")
-        if any(output.resolve() == run.resolve() for run in runs):
+        if any(os.path.realpath(output) == os.path.realpath(run) for run in runs):
             raise UsageError(f"{output} is read, so it cannot be written.", "choose another --output")
     return outputs
 

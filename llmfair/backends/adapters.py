@@ -53,7 +53,7 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
     """The adapter of a folder. Raises UsageError for a folder without one, or one of another model."""
     path = folder / "adapter_config.json"
     try:
-        settings = json.loads(inputs.text(path))
+        settings = json.loads(inputs.text(path, inputs.MOST_RECORDED))
         base = str(settings["base_model_name_or_path"])
         digest = files_sha256([path, folder / "adapter_model.safetensors"])
         manifest = _checked_manifest(folder, digest)
@@ -81,7 +81,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any] | None:
     """What was written down when an adapter was trained; None for a folder without it. Raises UsageError."""
     path = folder / MANIFEST
     try:
-        found = json.loads(inputs.text(path))
+        found = json.loads(inputs.text(path, inputs.MOST_RECORDED))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

@@ -57,7 +57,7 @@ def read_fetched(path: Path, of: Any) -> Any:
     import msgspec
 
     try:
-        document = msgspec.json.decode(inputs.content(path))
+        document = msgspec.json.decode(inputs.document(path))
         msgspec.convert(document, of)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from None

@@ -16,7 +16,7 @@ from llmfair.datasets.base import cache_folder
 from llmfair.datasets.files import identifier
 from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError
-from llmfair.inputs import content
+from llmfair.inputs import document
 from llmfair.records import LABEL, Document, Query
 from llmfair.registry import register
 from llmfair.trec import RESERVED_QUERY, Problems
@@ -257,7 +257,7 @@ def _decoded(path: Path, of: type[T]) -> T:
     from msgspec.json import decode
 
     try:
-        return decode(content(path).removeprefix(b"\xef\xbb\xbf"), type=of)
+        return decode(document(path).removeprefix(b"\xef\xbb\xbf"), type=of)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
     except ValidationError as error:

@@ -169,7 +169,7 @@ class PageStore(ManyDocuments):
         with inputs.opened(folder / "texts.jsonl") as file:
             self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(self.ids) else b""
         try:
-            rows = decode(inputs.content(folder / "groups.json"))
+            rows = decode(inputs.content(folder / "groups.json", inputs.MOST_RECORDED))
             self._firsts = [str(first) for first, _ in rows]
             self.combinations = [{name: tuple(of) for name, of in groups.items()} for _, groups in rows]
         except (TypeError, AttributeError) as error:

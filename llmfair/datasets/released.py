@@ -118,7 +118,7 @@ def _scores_of_json(path: Path) -> Iterator[tuple[int, str, str, Any]]:
         return dict(pairs)
 
     try:
-        rankings = json.loads(inputs.content(path).decode("utf-8-sig"), object_pairs_hook=once)
+        rankings = json.loads(inputs.document(path).decode("utf-8-sig"), object_pairs_hook=once)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not JSON: {error}.", RETRIEVAL) from None
     if not isinstance(rankings, dict):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import unchanged
+from llmfair import inputs, unchanged
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.fetched_json import Record, Topic, read_fetched
@@ -141,7 +141,7 @@ class TrecFair:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the record of the fetch, which names every source and result by its own sum."""
-        record = self._fetched("pages", "fetch.json").read_bytes()
+        record = inputs.content(self._fetched("pages", "fetch.json"), inputs.MOST_RECORDED)
         return hashlib.sha256(self.name.encode() + record).hexdigest()
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmfair import locks
+from llmfair import inputs, locks
 from llmfair.errors import RunConflict, UsageError, line_of
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
@@ -182,7 +182,7 @@ def _opened(path: Path) -> tantivy.Index:
 def _manifest(path: Path) -> dict[str, Any]:
     """What the manifest says; nothing without one."""
     with suppress(OSError, ValueError, RecursionError):
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = json.loads(inputs.content(path / MANIFEST, inputs.MOST_RECORDED))
         if isinstance(manifest, dict):
             return manifest
     return {}

@@ -232,6 +232,7 @@ def test_a_broken_run_among_others_leaves_nothing_half_done() -> None:
 def test_what_does_not_go_together_is_said() -> None:
     Path("none.tsv").write_text("m1\tgender\tmale\nf9\tgender\tfemale\nzz\tgender\t@UNKNOWN\n")
     Path("unknown.run").write_text("q3 Q0 zz 1 7 mine\n")
+    Path("circle.run").symlink_to("circle.run")
     folder = Path("folder")
     folder.mkdir()
     (folder / "my.run").write_text(RUN)
@@ -249,6 +250,7 @@ def test_what_does_not_go_together_is_said() -> None:
         ("mmr reads what queries and documents say", ("my.run", "--with", "mmr", *WITH[2:], "-o", "new.run")),
         ("ranks none of the queries of sample", ("my.run", "--with", "mmr", "-d", "sample", "-o", "new.run")),
         ("missing.run: cannot be read", ("missing.run", *WITH, "-o", "new.run")),
+        ("circle.run: cannot be read", ("circle.run", *WITH, "-o", "new.run")),
         ("folder is a folder", ("folder", *WITH, "-o", "new.run")),
         ("my.run is read, so it cannot be written", ("my.run", *WITH, "-o", "./my.run")),
         ("several runs would be written to new/my.run", ("my.run", "folder/my.run", *WITH, "-o", "new")),

@@ -17,9 +17,9 @@ from tests.fuzz.running import Case, Ended, faults, of_cases, wrong_with
 
 SEED = int(os.environ.get("LLMFAIR_FUZZ_SEED", "0"))
 CASES: dict[str, tuple[int, int]] = {
-    "flags": (110, 1_750),
-    "inputs": (110, 1_750),
-    "runs": (80, 1_500),
+    "flags": (125, 1_750),
+    "inputs": (100, 1_750),
+    "runs": (50, 1_500),
     "stored": (25, 1_000),
 }
 """How many cases of a generator run by default, and how many with -m slow."""

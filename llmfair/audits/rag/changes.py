@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.audits.comparing.changes import ChangeRow, ComparedRun, changes_by_query
 from llmfair.audits.rag.files import QRELS
 from llmfair.audits.rag.outcome import CHANGE
@@ -57,12 +58,12 @@ def _of_labels(measure: Measure) -> bool:
 
 def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
     """Whether the two find other items useful, or nobody can tell any more."""
-    one, two = (_text(run.run.path / QRELS) for run in (base, other))
+    one, two = (_digest(run.run.path / QRELS) for run in (base, other))
     return one != two or one is None
 
 
-def _text(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+def _digest(path: Path) -> str | None:
+    return inputs.sha256(path) if path.is_file() else None
 
 
 def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
