@@ -35,6 +35,7 @@ BASICS = {
     "many",
     "whole",
     "unchanged",
+    "cluster",
 }
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
@@ -60,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": {"jsonbytes"},
     "many": {"records"},
     "whole": set(),
+    "cluster": {"errors"},
     "unchanged": {"inputs", "jsonbytes", "whole"},
     "verdicts": {"records"},
     "steps": {"records"},

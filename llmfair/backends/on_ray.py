@@ -8,35 +8,26 @@ again, of the others. Keys come from the environment of each node.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import itertools
-import logging
 import os
-import signal
-import socket
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from llmfair import registry
 from llmfair.backends.base import Backend, BackendOptions, RateLimited, Transient
-from llmfair.errors import BackendError, LlmfairError, MissingExtra, Unavailable, UsageError, line_of
+from llmfair.cluster import LOGS, SAME, START_SECONDS, joined, library, no_place
+from llmfair.errors import BackendError, LlmfairError, Unavailable, UsageError, line_of
 from llmfair.records import Completion, Request
 
-INSTALL = "pip install 'llmfair[ray]'"
-LOCAL = "local"
 MOST_DEATHS = 3
 """How often a process is started again without an answer in between, and a question asked again whose process died."""
 AHEAD = 4
 """Questions that a query's own process may hold above the average before others take its next ones."""
-CLOSE_SECONDS, CONNECT_SECONDS = 3.0, 5.0
-START_SECONDS = 300.0
-"""Until a process has a place in the cluster, which may be full."""
-LOGS = "Ray's logs on its node say why; the same command continues"
+CLOSE_SECONDS = 3.0
 
 Numbered = tuple[int, Completion | Exception]
 
@@ -162,13 +153,13 @@ class OnRay:
 
     def ready(self) -> None:
         """Whether Ray is installed. Raises MissingExtra."""
-        _ray()
+        library()
 
     async def open(self) -> None:
         """Joins the cluster and starts all processes. Raises UsageError, MissingExtra and what the backend does."""
-        ray = _ray()
+        ray = library()
         self._changed = asyncio.Event()
-        await _joined(ray, self._address)
+        await asyncio.wrap_future(joined(self._address))
         resources = ray.cluster_resources()
         if not resources.get("GPU"):
             self._gpus = 0
@@ -219,7 +210,7 @@ class OnRay:
 
     async def _start(self, process: _Process) -> Mapping[str, Any]:
         """Starts a process and what answers in it; the backend's facts. Raises what the backend does."""
-        ray = _ray()
+        ray = library()
         # else each would hold a core for good, and those beyond the cores would wait for ever
         remote = ray.remote(Answering).options(num_gpus=self._gpus, num_cpus=0, scheduling_strategy="SPREAD")
         process.actor = remote.remote(self._prefix, self._name, self._options, str(Path.cwd()))
@@ -232,24 +223,21 @@ class OnRay:
         except TimeoutError:
             ray.kill(process.actor)
             process.deaths = MOST_DEATHS  # the next would wait as long
-            raise BackendError(
-                f"a process of the Ray cluster has had no place for {START_SECONDS:.0f} s.",
-                "ray status says what is taken; fewer --ray-workers, or more nodes",
-            ) from None
+            raise no_place(START_SECONDS) from None
         if isinstance(opened, LlmfairError):
             raise opened
         identity, facts = opened
         if identity != self.identity:
             raise UsageError(
                 f"a process of the Ray cluster has another model: {identity}, not {self.identity}.",
-                "every node needs what this one has: files, the ranker's code, OPENAI_BASE_URL",
+                SAME,
             )
         process.standing = True
         return facts
 
     async def _receive(self, process: _Process) -> None:
         """Takes a process's answers, and starts another in its place when it has died; ends when that is no use."""
-        ray = _ray()
+        ray = library()
         while process.deaths <= MOST_DEATHS:
             try:
                 if not process.standing:
@@ -267,90 +255,8 @@ class OnRay:
 
     async def _end(self, process: _Process) -> None:
         """Ends a process, whose engine may have processes of its own."""
-        ray = _ray()
+        ray = library()
         actor, process.actor, process.standing = process.actor, None, False
         with suppress(ray.exceptions.RayError, TimeoutError):
             await asyncio.wait_for(actor.close.remote(), CLOSE_SECONDS)
         ray.kill(actor)
-
-
-def _ray() -> Any:
-    """The library. Raises MissingExtra."""
-    # else it tells of deaths on stdout, where the result stands
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError:
-        raise MissingExtra("--engine ray needs Ray.", INSTALL) from None
-    return ray
-
-
-async def _joined(ray: Any, address: str | None) -> None:
-    """Joins a cluster, unless this process is in one. Raises UsageError where there is none.
-
-    In a thread that the end of the process does not wait for, and that goes on until then: with the thread that started
-    it a cluster is killed, and its agents notice up to a minute later, where Ray itself would have ended them before.
-    """
-    loop = asyncio.get_running_loop()
-    joined: asyncio.Future[None] = loop.create_future()
-
-    def settle(error: BaseException | None) -> None:
-        if not joined.done():
-            joined.set_result(None) if error is None else joined.set_exception(error)
-
-    def run() -> None:
-        error = None
-        try:
-            with _joining:
-                _join(ray, address)
-        except BaseException as raised:
-            error = raised
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, error)
-        if error is None:
-            threading.Event().wait()
-
-    if not ray.is_initialized():
-        threading.Thread(target=run, name="llmfair-ray", daemon=True).start()
-        await joined
-
-
-_joining = threading.Lock()
-
-
-def _join(ray: Any, address: str | None) -> None:
-    if ray.is_initialized():  # by one that was given up
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it is told to its makers
-    where = address or os.environ.get("RAY_ADDRESS") or "auto"
-    host, colon, port = where.rpartition(":")
-    try:
-        if colon and "/" not in host:  # Ray itself would try for minutes
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-        with _own_sigterm():
-            ray.init(
-                address=where,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                include_dashboard=None if where != LOCAL else False,
-            )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            "no Ray cluster runs here that lets this command in."
-            if where == "auto"
-            else f"there is no Ray cluster at {where}: {line_of(error)}.",
-            "ray start --head, whose ~/.ray/auth_token has to be on every node, or --ray-address local for one of "
-            "this run's own",
-        ) from None
-
-
-@contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Puts back the process's handler of SIGTERM: Ray's would print a trace and abort. Any thread may do this so."""
-    kept, libc = ctypes.create_string_buffer(512), ctypes.CDLL(None)
-    libc.sigaction(signal.SIGTERM, None, kept)
-    try:
-        yield
-    finally:
-        libc.sigaction(signal.SIGTERM, kept, None)

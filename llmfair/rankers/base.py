@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -92,14 +92,20 @@ class Ranker(ABC):
 class ScoringRanker(Ranker):
     """Orders a list by a score for every candidate.
 
-    `costly`: it takes a model of this machine, so that its scores are worth keeping.
+    `costly`: it takes a model of this machine, so that its scores are worth keeping. `scored_together`: so many items
+    in a row are scored alike to the last digit whatever else is in the list; None: only all of them are.
     """
 
     costly: ClassVar[bool] = False
+    scored_together: int | None = None
 
     @abstractmethod
     def scores(self, candidates: Candidates) -> Sequence[float]:
         """A score for each candidate, in their order; the higher the better."""
+
+    def scores_of_each(self, lists: Iterable[Candidates]) -> Iterator[Sequence[float]]:
+        """The scores of each list."""
+        return map(self.scores, lists)
 
     def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
         """The candidates by falling score and their scores; equal scores keep the order they came in."""

@@ -99,6 +99,7 @@ class Encoder(ScoringRanker):
 
     made_for_texts = True
     costly: ClassVar[bool] = True
+    scored_together = AT_ONCE
 
     def __init__(self, name: str, options: RankerOptions) -> None:
         self.name, self.kind = name, KINDS[name]

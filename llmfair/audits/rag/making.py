@@ -109,7 +109,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         Retrieved,
     )
     asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
-    retrievers = {name: retriever_of(spec, dataset, queries) for name, spec in named.items()}
+    retrievers = {name: retriever_of(spec, dataset, queries, settings) for name, spec in named.items()}
     belong = partial(check_belongs, dataset=dataset.name)
     for spec in settings.retriever:
         if Path(spec).is_file():

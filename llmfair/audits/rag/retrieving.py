@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from llmfair.datasets.base import cache_folder
 from llmfair.datasets.released import read_retrieval
 from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
+from llmfair.rankers.on_ray import OnRay
 from llmfair.rankers.plackett_luce import deterministic
 from llmfair.records import Candidates, Query
+from llmfair.settings.asking import Asking
 from llmfair.whole import write_whole
 
 
@@ -38,13 +41,24 @@ class Retrieved(ScoringRanker):
         return [found.get(doc_id, least) for doc_id in candidates.doc_ids]
 
 
-def retriever_of(name: str, dataset: AnswerDataset, queries: Sequence[Query]) -> ScoringRanker:
+def retriever_of(
+    name: str, dataset: AnswerDataset, queries: Sequence[Query], settings: Asking
+) -> ScoringRanker:
     """A retriever of a query's own items, among which words are counted where it counts any; or what one found.
 
-    Raises UsageError for an unknown name, for a ranker without scores, and what its model raises.
+    One that takes a model scores where models answer: here, or in processes of a Ray cluster. Raises UsageError for an
+    unknown name, for a ranker without scores, and what its model raises.
     """
     if Path(name).is_file():
         return Retrieved(Path(name), dataset, queries)
+    here = _named(name)
+    if settings.on_ray and here.costly:
+        return OnRay(partial(_named, name), here, settings.ray_workers or 1, settings.ray_address)
+    return here
+
+
+def _named(name: str) -> ScoringRanker:
+    """A ranker that scores, as `dense:CHECKPOINT` names it. Raises UsageError, and what its model raises."""
     kind, _, checkpoint = name.partition(":")
     options = RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)
     return scoring(kind, registry.lookup("ranker", kind)(options))
@@ -66,7 +80,7 @@ def scores_of(
     path = cache_folder() / "scores" / f"{sha256(of_what.encode()).hexdigest()[:32]}.json"
     sizes = {query.query_id: len(dataset.candidates(query).documents) for query in queries}
     with suppress(OSError, ValueError, MsgspecError):  # none are kept, or they are damaged
-        kept = decode(path.read_bytes(), type=dict[str, list[float]])  # of which none is infinite
+        kept = decode(inputs.document(path), type=dict[str, list[float]])  # of which none is infinite
         if {query_id: len(of) for query_id, of in kept.items()} == sizes:
             return {query_id: np.array(of) for query_id, of in kept.items()}
     found = _scored(retriever, dataset, queries)
@@ -100,15 +114,18 @@ def pooled(
 
 def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]) -> dict[str, Floats]:
     found = {}
-    for query in queries:
-        candidates = dataset.candidates(query)
-        searched = replace(candidates, query=replace(query, text=dataset.searched(query)))
-        scores = np.asarray(retriever.scores(searched), dtype=np.float64)
+    lists = {query.query_id: dataset.candidates(query) for query in queries}
+    searched = (
+        replace(lists[query.query_id], query=replace(query, text=dataset.searched(query)))
+        for query in queries
+    )
+    for (query_id, candidates), scored in zip(lists.items(), retriever.scores_of_each(searched), strict=True):
+        scores = np.asarray(scored, dtype=np.float64)
         if not np.isfinite(scores).all():
             item = candidates.documents[int(np.argmin(np.isfinite(scores)))].doc_id
             raise UsageError(
-                f"{retriever.identity.split()[0]} has no finite score for item '{item}' of query '{query.query_id}'.",
+                f"{retriever.identity.split()[0]} has no finite score for item '{item}' of query '{query_id}'.",
                 "another --retriever",
             )
-        found[query.query_id] = scores
+        found[query_id] = scores
     return found
