@@ -34,7 +34,7 @@ class Bounds:
 
     @contextmanager
     def longest(self, most: int, into: IO[bytes]) -> Iterator[None]:
-        """Within, a reply may have so many bytes, and one of status 200 goes into this file."""
+        """Within, a reply may have so many bytes, and one of success goes into this file."""
         before, self.most, self.into = self.most, most, into
         try:
             yield
@@ -86,7 +86,7 @@ class _Reading:
 
     def read(self, response: Response, request: Request) -> Response:
         content: IO[bytes] = io.BytesIO()
-        if response.status_code == 200 and self.into is not None:
+        if response.is_success and self.into is not None:
             content = self.into
         headers, length = response.headers.copy(), 0
         packed = headers.pop("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate")
