@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from llmfair.unchanged import TABLE
+
 
 def write_folder(
     path: Path,
@@ -46,3 +48,13 @@ def folder_of(queries: int, protected: int = 20, unprotected: int = 20) -> str:
 
 def write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def content(path: Path) -> bytes:
+    """What a file holds, but for when other files were changed, as the table of a fetched collection has it."""
+    found = path.read_bytes()
+    if path.name != TABLE:
+        return found
+    return json.dumps(
+        {name: [size, digest] for name, (size, _, digest) in json.loads(found).items()}
+    ).encode()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.command import llmfair
+from tests.folders import content
 
 ROOT = Path(__file__).resolve().parents[2]
 ITS_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
@@ -202,7 +203,7 @@ def same_files(long: Long, folder: Path, calm: Path) -> None:
     )
     assert names or not long.same
     for name in names:
-        assert (folder / name).read_bytes() == (calm / name).read_bytes(), name
+        assert content(folder / name) == content(calm / name), name
     assert not left_over(folder)
 
 

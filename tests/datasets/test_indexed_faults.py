@@ -25,6 +25,7 @@ from tests.cli.command import llmfair, ran, refusal
 from tests.datasets.indexed_sources import NAME, made
 from tests.datasets.trec_sources import FileServer, downloads, pointed_at, process_environment
 from tests.disks import SmallDisk
+from tests.folders import content
 from tests.retrieval.test_build import held
 
 META, DOCS = "2022/metadata", "2022/docs"
@@ -63,9 +64,7 @@ def answers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         folder = cache / "datasets" / "trec-fair-2022-train"
         files = [*folder.glob("index-full/*.*"), folder / "pages.jsonl.gz"]
         kept = {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in files
-            if path.suffix != ".lock"
+            path.name: hashlib.sha256(content(path)).hexdigest() for path in files if path.suffix != ".lock"
         }
         return [engine.count(), engine.identity, kept, *(engine.search(query, 20) for query in QUERIES)]
 
