@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from io import BufferedReader
 from itertools import accumulate
@@ -113,6 +113,18 @@ def pieces(file: BinaryIO) -> Iterator[bytes]:
     return iter(partial(file.readline, LONGEST_LINE), b"")
 
 
+def texts(lines: Iterable[bytes], read: Callable[[], int], place: Path | str) -> Iterator[bytes]:
+    """Lines that were unpacked of so many bytes as were `read`. Raises OSError for far more than texts come to."""
+    unpacked, checked = 0, FREELY
+    for line in lines:
+        unpacked += len(line)
+        if unpacked > checked:
+            checked = FREELY + TIMES * read()
+            if unpacked > checked:
+                raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", str(place))
+        yield line
+
+
 def lines(path: Path | str) -> Iterator[bytes]:
     """The lines of a file with their ends, unpacked where its content is gzip's.
 
@@ -122,13 +134,8 @@ def lines(path: Path | str) -> Iterator[bytes]:
     with opened(path) as stored:
         packed = stored.peek(2)[:2] == GZIP
         file = gzip.GzipFile(fileobj=stored) if packed else stored
-        unpacked, checked = 0, FREELY
-        while line := file.readline(LONGEST_LINE):
-            unpacked += len(line)
-            if packed and unpacked > checked:
-                checked = FREELY + TIMES * stored.tell()
-                if unpacked > checked:
-                    raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", str(path))
+        found = iter(partial(file.readline, LONGEST_LINE), b"")
+        for line in texts(found, stored.tell, path) if packed else found:
             yield line
             if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -20,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 import llmfair
 from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.inputs import GZIP, LONGEST_LINE, opened
+from llmfair.inputs import GZIP, LONGEST_LINE, opened, texts
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -245,8 +246,8 @@ class _Measured(io.RawIOBase):
 def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     """The lines of a source file, gzip or plain, from disk or straight from its URL; then its size and md5 in `seen`.
 
-    Raises, before it ends, UsageError for a broken gzip file or an endless line, and LlmfairError when the md5 is not
-    the expected one.
+    Raises, before it ends, UsageError for a broken gzip file, one that unpacks to more than texts do, or an endless
+    line, and LlmfairError when the md5 is not the expected one.
     """
     progress.step(f"{origin.name}: read", origin.path.stat().st_size if origin.here else origin.size)
     with opened(origin.path) if origin.here else io.BytesIO() as file:
@@ -260,7 +261,10 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
         packed = raw.peek(2)[:2] == GZIP
         try:
             unpacked = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20) if packed else raw
-            for number, line in enumerate(iter(partial(unpacked.readline, LONGEST), b""), start=1):
+            lines = iter(partial(unpacked.readline, LONGEST), b"")
+            if packed:
+                lines = texts(lines, lambda: measured.count, origin.place)
+            for number, line in enumerate(lines, start=1):
                 if len(line) == LONGEST and not line.endswith(b"\n"):
                     raise UsageError(
                         f"{origin.place}:{number}: longer than {LONGEST >> 20} MB.", "one JSON object a line"
@@ -272,6 +276,10 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
             raise UsageError(
                 f"{origin.place}: not a complete gzip file: {error}", "get another copy of it"
             ) from None
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise UsageError(f"{origin.place}: {error.strerror}.", "get another copy of it") from None
     found = measured.md5.hexdigest()
     if origin.md5 and found != origin.md5:
         remove = f"remove {origin.path} and " if origin.here else ""

@@ -407,6 +407,7 @@ def test_a_stream_with_a_wrong_md5_leaves_no_result(serve: Serve) -> None:
     ("broken", "text"),
     [
         (gzip.compress(b'{"page_id": 307}\n', mtime=0)[:-9], "not a complete gzip file"),
+        (gzip.compress(b"\n" * (9 << 20), mtime=0), "unpacks to more than 100 times its size"),
         (b'{"page_id": 307, "gender": [}\n', "metadata:1: not a JSON object"),
         (b'{"page_id": 1}\n[307]\n', "metadata:2: not a JSON object"),
         (b'{"page": 307}\n', "metadata:1: page_id: is not a page id"),

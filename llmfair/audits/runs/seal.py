@@ -21,7 +21,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_of
 from llmfair.audits.versions import versions
 from llmfair.datasets.base import Dataset
-from llmfair.inputs import content
+from llmfair.inputs import MOST_BY_HAND, content
 from llmfair.many import ManyDocuments
 from llmfair.rundir import LOCK, REPORT, RunDir, fingerprint
 from llmfair.whole import write_whole
@@ -107,7 +107,7 @@ def unchanged(run: RunDir, inputs: str) -> tuple[bool, bool]:
     One that cannot be read is not.
     """
     try:
-        there, now = content(run.path / SEAL).split(), _seal(run, inputs).encode().split()
+        there, now = content(run.path / SEAL, MOST_BY_HAND).split(), _seal(run, inputs).encode().split()
     except OSError:
         return False, False
     return there[:1] == now[:1], there == now
