@@ -28,6 +28,7 @@ def library() -> Any:
     """Ray itself. Raises MissingExtra."""
     # else it tells of deaths on stdout, where the result stands
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of several, the first is told
     try:
         import ray
         import ray.exceptions

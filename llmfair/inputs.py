@@ -74,7 +74,7 @@ def document(path: Path | str) -> bytes:
     with opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - END))
-        if size > END and file.read().rstrip()[-1:] not in (b"]", b"}"):
+        if size > END and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
             raise OSError(
                 errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
             )

@@ -57,6 +57,7 @@ def test_a_document_that_breaks_off_is_told_by_its_end(tmp_path: Path) -> None:
     for whole in (
         b'{"a": [' + b"1, " * inputs.END + b"2]}\n ",
         b"[" + b"0," * inputs.END + b"0]",
+        b"{}" + b" " * inputs.END * 2,
         b"",
         b"[1",
     ):

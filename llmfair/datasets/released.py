@@ -119,7 +119,9 @@ def _scores_of_json(path: Path) -> Iterator[tuple[int, str, str, Any]]:
 
     try:
         rankings = json.loads(inputs.document(path).decode("utf-8-sig"), object_pairs_hook=once)
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.", RETRIEVAL) from None
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not JSON: {error}.", RETRIEVAL) from None
     if not isinstance(rankings, dict):
         raise UsageError(f"{path}: is no retrieval file.", RETRIEVAL)

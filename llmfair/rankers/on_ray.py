@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from llmfair.rankers.base import ScoringRanker
 from llmfair.records import Candidates
 
 MOST_DEATHS = 3
-"""How often a process is started again, and what it was scoring is scored again."""
+"""How often a process is started again in all, and what it was scoring is scored again."""
 PARTS = 4
 """Of a shared list for each process, so that none waits long for the last one."""
 
@@ -46,11 +47,12 @@ class Scoring:
         except LlmfairError as error:
             return error
 
-    def scores(self, lists: Sequence[Candidates]) -> Scores | LlmfairError:
+    def scores(self, place: int, lists: Sequence[Candidates]) -> tuple[int, Scores | LlmfairError]:
+        """Those of the part at this place."""
         try:
-            return [list(self.ranker.scores(one)) for one in lists]
+            return place, [list(self.ranker.scores(one)) for one in lists]
         except LlmfairError as error:
-            return error
+            return place, error
 
 
 class OnRay(ScoringRanker):
@@ -94,40 +96,46 @@ class OnRay(ScoringRanker):
             for part in parts
         ]
 
-    def _scored(self, parts: Sequence[list[Candidates]]) -> Iterator[Scores]:
-        """The scores of each part, in their order, by as many processes as there are."""
+    def _scored(self, parts: Sequence[list[Candidates]]) -> list[Scores]:
+        """The scores of each part, by as many processes as there are: each takes the next part when it has done one."""
         joined(self._address).result()
         ray = library()
         from ray.util import ActorPool
 
         processes = max(1, min(self._processes, len(parts)))
+        gpus = int(ray.cluster_resources().get("GPU", 0))
         remote = ray.remote(Scoring).options(
-            num_gpus=min(1.0, ray.cluster_resources().get("GPU", 0) / processes),
+            num_gpus=1 / ceil(processes / gpus) if gpus else 0,  # a process's share lies on one of them
             num_cpus=0,  # else each would hold a core for good, and those beyond the cores would wait for ever
             max_restarts=MOST_DEATHS,
             max_task_retries=MOST_DEATHS,
             scheduling_strategy="SPREAD",
         )
         actors = [remote.remote(self._make, str(Path.cwd())) for _ in range(processes)]
+        found: list[Scores] = [[] for _ in parts]
         try:
-            told = ray.get([actor.identity.remote() for actor in actors], timeout=START_SECONDS)
-            for identity in map(_answer, told):
+            try:
+                ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=START_SECONDS)
+            except ray.exceptions.GetTimeoutError:
+                raise no_place(START_SECONDS) from None
+            for identity in map(_answer, ray.get([actor.identity.remote() for actor in actors])):
                 if identity != self.identity:
                     raise UsageError(
                         f"a process of the Ray cluster has another model: {identity}, not {self.identity}.",
                         SAME,
                     )
-            yield from map(
-                _answer, ActorPool(actors).map(lambda actor, part: actor.scores.remote(part), parts)
-            )
-        except TimeoutError:
-            raise no_place(START_SECONDS) from None
+            pool = ActorPool(actors)
+            for place, scores in pool.map_unordered(
+                lambda actor, numbered: actor.scores.remote(*numbered), enumerate(parts)
+            ):
+                found[place] = _answer(scores)
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
             raise BackendError(f"no process of the Ray cluster scores: {line_of(cause)}.", LOGS) from None
         finally:
             for actor in actors:
                 ray.kill(actor)
+        return found
 
 
 def _answer(told: Any) -> Any:

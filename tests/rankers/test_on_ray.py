@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from llmfair import registry
 from llmfair.audits.rag.retrieving import retriever_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.rankers.base import ScoringRanker
@@ -39,6 +40,10 @@ class Ranked(ScoringRanker):
         return [float(one.title) + len(candidates.query.text) for one in candidates.documents]
 
 
+class Costly(Ranked):
+    costly = True
+
+
 def documents(n: int) -> tuple[Document, ...]:
     return tuple(Document(f"d{number}", f"{number}") for number in range(n))
 
@@ -55,7 +60,7 @@ class Here(OnRay):
 
     def _scored(self, parts: Any) -> Any:
         self.parts = parts
-        return ([list(self._make().scores(one)) for one in part] for part in parts)
+        return [[list(self._make().scores(one)) for one in part] for part in parts]
 
 
 @pytest.mark.parametrize("n", [0, 1, TOGETHER, 199, 200, 201, 555])
@@ -82,9 +87,22 @@ def test_lists_of_their_own_are_scored_whole() -> None:
     assert [len(one.documents) for part in here.parts for one in part] == [30, 30]
 
 
-def test_what_takes_no_model_is_scored_here() -> None:
-    settings = RagSettings.make(ray_workers=2)
-    assert isinstance(retriever_of("bm25", None, (), settings), Bm25)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "given", "kind"),
+    [
+        ("bm25", {"ray_workers": 2}, Bm25),
+        ("tests-costly", {"ray_workers": 2}, OnRay),
+        ("tests-costly", {"engine": "ray"}, OnRay),
+        ("tests-costly", {}, Costly),
+    ],
+)
+def test_what_takes_a_model_is_scored_where_models_answer(
+    name: str, given: Any, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.names("ranker")
+    monkeypatch.setitem(registry._found["ranker"], "tests-costly", lambda options: Costly())
+    found = retriever_of(name, None, (), RagSettings.make(**given))  # type: ignore[arg-type]
+    assert type(found) is kind
 
 
 # With Ray: a cluster a command, which takes seconds to start
@@ -166,11 +184,16 @@ class Other(Ranked):
 
 if __name__ == "__main__":
     from mortal import Mortal, Other
+    from llmfair.rankers import on_ray
     from llmfair.errors import LlmfairError
     made = {"Mortal": Mortal, "Other": Other}[os.environ["MADE"]]
     lists = lists_of(*(documents(n) for n in (3, 4, 5, 6)))
+    if "GPUS" in os.environ:
+        import ray
+        ray.init(address="local", num_gpus=int(os.environ["GPUS"]), include_dashboard=False)
+    on_ray.START_SECONDS = 30.0
     try:
-        found = [*OnRay(made, Ranked(), 2, "local").scores_of_each(lists)]
+        found = [*OnRay(made, Ranked(), 3, "local").scores_of_each(lists)]
     except LlmfairError as error:
         print(type(error).__name__, error.message)
     else:
@@ -185,13 +208,14 @@ if __name__ == "__main__":
     ("more", "said"),
     [
         ({"MADE": "Mortal", "DEATHS": "2"}, "True"),
+        ({"MADE": "Mortal", "DEATHS": "0", "GPUS": "2"}, "True"),
         ({"MADE": "Mortal", "DEATHS": "99"}, "BackendError no process of the Ray cluster scores: "),
         (
             {"MADE": "Other", "DEATHS": "0"},
             "UsageError a process of the Ray cluster has another model: another",
         ),
     ],
-    ids=["two deaths", "again and again", "another model"],
+    ids=["two deaths", "three processes share two GPUs", "again and again", "another model"],
 )
 def test_deaths_lose_no_score_and_end(more: Mapping[str, str], said: str, tmp_path: Path) -> None:
     (tmp_path / "mortal.py").write_text(MORTAL)
