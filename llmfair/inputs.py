@@ -32,7 +32,9 @@ MOST_PARTS = 64
 DOTTED = re.compile(
     rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
 )
-LONGEST_LINE, END = 16 << 20, 1 << 16
+LONGEST_LINE = 16 << 20
+LONG, END = 16 << 20, 1 << 16
+"""Bytes of a document of which the end is looked at first, and of that end."""
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
 GZIP = b"\x1f\x8b"
@@ -74,7 +76,7 @@ def document(path: Path | str) -> bytes:
     with opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - END))
-        if size > END and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
+        if size > LONG and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
             raise OSError(
                 errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
             )

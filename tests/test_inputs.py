@@ -55,15 +55,15 @@ def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
 def test_a_document_that_breaks_off_is_told_by_its_end(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     for whole in (
-        b'{"a": [' + b"1, " * inputs.END + b"2]}\n ",
-        b"[" + b"0," * inputs.END + b"0]",
-        b"{}" + b" " * inputs.END * 2,
+        b'{"a": [' + b"1, " * inputs.LONG + b"2]}\n ",
+        b"{}" + b" " * inputs.LONG,
+        b"[" + b"0," * (inputs.LONG // 2 - 1),
         b"",
         b"[1",
     ):
         path.write_bytes(whole)
         assert inputs.document(path) == whole, "what is short is left to a parser, which says more"
-    path.write_bytes(whole := b"[" + b"0," * inputs.END)
+    path.write_bytes(whole := b"[" + b"0," * (inputs.LONG // 2))
     with pytest.raises(OSError, match="the JSON has no end"):
         inputs.document(path)
     path.write_bytes(whole + b"0]")

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import IO, Annotated, Any
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct, defstruct
 
 from llmfair.datasets.keywords import keywords_of
-from llmfair.datasets.page_lines import Keyed, PageId, by_id, field, firsts, id_of, parsed
+from llmfair.datasets.page_lines import Keyed, PageId, by_id, fields_of, firsts, id_of, parsed
 from llmfair.datasets.page_store import GroupsOf, PageWriter, written
 from llmfair.datasets.relevant_pages import judgements, read_pages
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
@@ -37,14 +37,15 @@ Fill = Callable[[Path, Iterable[Document]], None]
 EVERY_GROUP = "groups-full.npz"
 Characters = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]
 """A text without half of a character, which no file of ours holds."""
-TOPIC_FIELDS: Mapping[str, Any] = {
-    "id": int | Annotated[str, Meta(pattern=r"^[^\s\ud800-\udfff]+$")],
-    "title": Characters,
-    "rel_docs": list[PageId],
-    "keywords": list[Characters] | None,
-}
-LABELS = list[Characters] | None
-TEXT = str | None
+
+
+class Topic(Struct):
+    """A line of a topics file."""
+
+    id: int | Annotated[str, Meta(pattern=r"^[^\s\ud800-\udfff]+$")]
+    title: Characters
+    rel_docs: list[PageId]
+    keywords: list[Characters] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,9 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
             row = parsed(line, name, number)
             if isinstance(row.get("keywords"), str):
                 row["keywords"] = [row["keywords"]]
-            query_id, title, pages, words = (
-                field(row, key, of, name, number) for key, of in TOPIC_FIELDS.items()
-            )
-            topic = Query(str(query_id), title, keywords_of(words or ()))
-            rows.append((topic, array("q", map(int, pages))))
+            read = fields_of(row, Topic, name, number)
+            topic = Query(str(read.id), read.title, keywords_of(read.keywords or ()))
+            rows.append((topic, array("q", map(int, read.rel_docs))))
     return rows
 
 
@@ -130,9 +129,10 @@ def keep_groups(
     seen = bytearray(len(wanted))
     ids, codes_of_all = array("q"), array("i")
     keyed = by_id(lines, "page_id", name, counts)
+    labelled = defstruct("Labelled", [(key, list[Characters] | None, None) for key in {*labels.values()}])
     for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
-        row = parsed(line, name, number)
-        raw = {attribute: field(row, key, LABELS, name, number) or () for attribute, key in labels.items()}
+        row = fields_of(parsed(line, name, number), labelled, name, number)
+        raw: dict[str, list[str]] = {attribute: getattr(row, key) or [] for attribute, key in labels.items()}
         groups = tuple(canonical_groups(attribute, found) for attribute, found in raw.items())
         code = combinations.setdefault(groups, len(combinations))
         if place is not None:
@@ -182,10 +182,11 @@ def keep_pages(
     """
     counts: Counter[str] = Counter()
     key_of_text, plain = text_of or NO_TEXT
+    article = defstruct("Article", [(key, str | None, None) for key in ("title", key_of_text)])
 
     def read(number: int, line: bytes) -> tuple[str, str]:
-        row = parsed(line, name, number)
-        title, text = (field(row, key, TEXT, name, number) or "" for key in ("title", key_of_text))
+        row = fields_of(parsed(line, name, number), article, name, number)
+        title, text = (getattr(row, key) or "" for key in ("title", key_of_text))
         return title, plain(text)
 
     keyed = by_id(lines, "id", name, counts)

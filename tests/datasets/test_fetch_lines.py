@@ -24,7 +24,7 @@ ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", TOPIC | {"title": "\ud800"}, "title: expected `str` matching"),
     ("--topics", TOPIC | {"id": True}, "id: expected `int | str`, got `bool`"),
     ("--topics", TOPIC | {"id": "8 4"}, "id: expected `str` matching"),
-    ("--topics", {"id": 84, "title": "T"}, "rel_docs: expected `array`, got `null`"),
+    ("--topics", {"id": 84, "title": "T"}, "rel_docs: is missing"),
     ("--topics", DEEP, "not a JSON object: "),
     ("--metadata", PAGE | {"gender": "female"}, "gender: expected `array | null`, got `str`"),
     ("--metadata", PAGE | {"gender": 5}, "gender: expected `array | null`, got `int`"),
