@@ -94,8 +94,11 @@ def wanted_pages(folder: Path) -> array[int]:
 
 
 def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int]]]:
-    """The topic and the relevant pages of each line of a topics file. Raises UsageError for a malformed line."""
-    rows = []
+    """The topic and the relevant pages of each line of a topics file.
+
+    Raises UsageError for a malformed line, and for a second one of a topic.
+    """
+    rows, known = [], set[str]()
     for number, line in enumerate(lines, start=1):
         if line.strip():
             row = parsed(line, name, number)
@@ -103,6 +106,11 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
                 row["keywords"] = [row["keywords"]]
             read = fields_of(row, Topic, name, number)
             topic = Query(str(read.id), read.title, keywords_of(read.keywords or ()))
+            if topic.query_id in known:
+                raise UsageError(
+                    f"{name}:{number}: id: topic '{topic.query_id}' is there already.", "one line a topic"
+                )
+            known.add(topic.query_id)
             rows.append((topic, array("q", map(int, read.rel_docs))))
     return rows
 
