@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from llmfair.inputs import is_deep
 
-HIDDEN = "***"
+HIDDEN, PROPERTIES = "***", "properties"
 LEAST_QUOTED, LEAST = 4, 8
 """Characters of a value that is looked for in a server's words about an error, and in anything else."""
 
@@ -60,7 +60,7 @@ def is_secret(name: str) -> bool:
 def hidden(value: Any, name: str = "") -> Any:
     """JSON with `***` for every text and number under a secret name, however deep, and for logins in addresses."""
     if isinstance(value, Mapping):
-        return {key: hidden(one, _under(name, key)) for key, one in value.items()}
+        return {key: hidden(one, _under(name, key, one)) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [hidden(one, name) for one in value]
     if is_secret(name) and isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -68,8 +68,13 @@ def hidden(value: Any, name: str = "") -> Any:
     return _address(value) if isinstance(value, str) else value
 
 
-def _under(name: str, key: object) -> str:
-    """The name that decides over what stands under `key`: all that is under a secret one is as secret."""
+def _under(name: str, key: object, value: Any) -> str:
+    """The name that decides over what stands under `key`: all that is under a secret one is as secret.
+
+    What a JSON schema says of a property called `key` is none: requests with different schemas are different.
+    """
+    if name == PROPERTIES and isinstance(value, Mapping):
+        return ""
     return name if is_secret(name) else f"{key}"
 
 
@@ -132,7 +137,7 @@ def _held(value: Any, name: str) -> Iterator[str]:
     """The secrets in JSON under a name: what `hidden` hides."""
     if isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _held(one, _under(name, key))
+            yield from _held(one, _under(name, key, one))
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _held(one, name)

@@ -49,6 +49,13 @@ def test_names() -> None:
         ("api_key=918273645546372819", 'api_key="***"'),
         ('api_key={"value":"sk-1"}', 'api_key={"value": "***"}'),
         (
+            'schema={"properties":{"key":{"type":"string"}}}',
+            'schema={"properties":{"key":{"type":"string"}}}',
+        ),
+        ('x={"properties":{"key":"sk-1"}}', 'x={"properties": {"key": "***"}}'),
+        ('x={"properties":{"a":{"key":"sk-1"}}}', 'x={"properties": {"a": {"key": "***"}}}'),
+        ('key={"properties":{"a":{"b":"sk-1"}}}', 'key={"properties": {"a": {"b": "***"}}}'),
+        (
             'credentials={"user":"u","of":[{"a":"sk-1"},0.5,true]}',
             'credentials={"user": "***", "of": [{"a": "***"}, "***", true]}',
         ),
