@@ -21,7 +21,6 @@ CONNECT_SECONDS = 5.0
 START_SECONDS = 300.0
 """Until a process has a place in the cluster, which may be full."""
 LOGS = "Ray's logs on its node say why; the same command continues"
-SAME = "every node needs what this one has: files, the ranker's code, OPENAI_BASE_URL"
 
 
 def library() -> Any:
@@ -98,6 +97,15 @@ def no_place(seconds: float) -> BackendError:
         f"a process of the Ray cluster has had no place for {seconds:.0f} s.",
         "ray status says what is taken; fewer --ray-workers, or more nodes",
     )
+
+
+def check_same(there: str, here: str) -> None:
+    """Raises UsageError where a process has another model than this one."""
+    if there != here:
+        raise UsageError(
+            f"a process of the Ray cluster has another model: {there}, not {here}.",
+            "every node needs what this one has: files, the ranker's code, OPENAI_BASE_URL",
+        )
 
 
 @contextmanager

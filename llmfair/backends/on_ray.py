@@ -19,7 +19,7 @@ from zlib import crc32
 
 from llmfair import registry
 from llmfair.backends.base import Backend, BackendOptions, RateLimited, Transient
-from llmfair.cluster import LOGS, SAME, START_SECONDS, joined, library, no_place
+from llmfair.cluster import LOGS, START_SECONDS, check_same, joined, library, no_place
 from llmfair.errors import BackendError, LlmfairError, Unavailable, UsageError, line_of
 from llmfair.records import Completion, Request
 
@@ -227,11 +227,7 @@ class OnRay:
         if isinstance(opened, LlmfairError):
             raise opened
         identity, facts = opened
-        if identity != self.identity:
-            raise UsageError(
-                f"a process of the Ray cluster has another model: {identity}, not {self.identity}.",
-                SAME,
-            )
+        check_same(identity, self.identity)
         process.standing = True
         return facts
 

@@ -39,7 +39,7 @@ Characters = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]
 """A text without half of a character, which no file of ours holds."""
 
 
-class Topic(Struct):
+class TopicLine(Struct):
     """A line of a topics file."""
 
     id: int | Annotated[str, Meta(pattern=r"^[^\s\ud800-\udfff]+$")]
@@ -104,7 +104,7 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
             row = parsed(line, name, number)
             if isinstance(row.get("keywords"), str):
                 row["keywords"] = [row["keywords"]]
-            read = fields_of(row, Topic, name, number)
+            read = fields_of(row, TopicLine, name, number)
             topic = Query(str(read.id), read.title, keywords_of(read.keywords or ()))
             if topic.query_id in known:
                 raise UsageError(
@@ -137,7 +137,9 @@ def keep_groups(
     seen = bytearray(len(wanted))
     ids, codes_of_all = array("q"), array("i")
     keyed = by_id(lines, "page_id", name, counts)
-    labelled = defstruct("Labelled", [(key, list[Characters] | None, None) for key in {*labels.values()}])
+    labelled = defstruct(
+        "Labelled", [(key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())]
+    )
     for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
         row = fields_of(parsed(line, name, number), labelled, name, number)
         raw: dict[str, list[str]] = {attribute: getattr(row, key) or [] for attribute, key in labels.items()}

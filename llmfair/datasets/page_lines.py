@@ -108,7 +108,7 @@ def fields_of(row: Mapping[str, Any], of: type[T], name: str, number: int) -> T:
         place, what = said(error)
         raise UsageError(f"{name}:{number}: {place}: {what}.", HINT) from None
     except UnicodeEncodeError:  # half of a character where a list or a number should be
-        key = next(key for key, value in row.items() if not _is_text(value))
+        key = next((key for key, value in row.items() if _is_text(key) and not _is_text(value)), "a name")
         raise UsageError(f"{name}:{number}: {key}: is no text.", HINT) from None
 
 

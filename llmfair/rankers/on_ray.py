@@ -14,8 +14,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from llmfair.cluster import LOGS, SAME, START_SECONDS, joined, library, no_place
-from llmfair.errors import BackendError, LlmfairError, UsageError, line_of
+from llmfair.cluster import LOGS, START_SECONDS, check_same, joined, library, no_place
+from llmfair.errors import BackendError, LlmfairError, line_of
 from llmfair.rankers.base import ScoringRanker
 from llmfair.records import Candidates
 
@@ -71,7 +71,10 @@ class OnRay(ScoringRanker):
         return found
 
     def scores_of_each(self, lists: Iterable[Candidates]) -> Iterator[Sequence[float]]:
-        """Raises UsageError for no cluster or another model, BackendError for processes that die, MissingExtra."""
+        """The scores of each list.
+
+        Raises UsageError for no cluster or another model, BackendError for processes that die, MissingExtra.
+        """
         lists = [*lists]
         parts = self._parts(lists)
         found: list[list[float]] = [[] for _ in lists]
@@ -119,11 +122,7 @@ class OnRay(ScoringRanker):
             except ray.exceptions.GetTimeoutError:
                 raise no_place(START_SECONDS) from None
             for identity in map(_answer, ray.get([actor.identity.remote() for actor in actors])):
-                if identity != self.identity:
-                    raise UsageError(
-                        f"a process of the Ray cluster has another model: {identity}, not {self.identity}.",
-                        SAME,
-                    )
+                check_same(identity, self.identity)
             pool = ActorPool(actors)
             for place, scores in pool.map_unordered(
                 lambda actor, numbered: actor.scores.remote(*numbered), enumerate(parts)

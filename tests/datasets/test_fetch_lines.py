@@ -25,6 +25,7 @@ ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", TOPIC | {"id": True}, "id: expected `int | str`, got `bool`"),
     ("--topics", TOPIC | {"id": "8 4"}, "id: expected `str` matching"),
     ("--topics", {"id": 84, "title": "T"}, "rel_docs: is missing"),
+    ("--topics", {"\ud800": 1} | TOPIC, "a name: is no text"),
     ("--topics", TOPIC | {"id": 1}, "id: topic '1' is there already"),
     ("--topics", DEEP, "not a JSON object: "),
     ("--metadata", PAGE | {"gender": "female"}, "gender: expected `array | null`, got `str`"),
