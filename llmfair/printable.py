@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +25,8 @@ FORMULA = re.compile(r"'*[=+\-@]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.ASCII | re.IGNORECASE)
 OURS = {"@UNKNOWN", "-"}
 """Texts of ours that no spreadsheet computes: a group that is not known, and nothing."""
+UNBROKEN = "\N{NO-BREAK SPACE}"
+FIGURE = re.compile(r" %|\[[^\[\]]{1,30}\]")
 
 
 def visible(text: str) -> str:
@@ -64,6 +67,20 @@ def _as_it_was(cell: str) -> str:
     if "\\" in cell:
         cell = SHOWN.sub(_meant, cell)
     return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
+
+
+def wrapped(
+    text: str, width: int, first: str = "", indent: str = "", *, words: bool = True, hyphens: bool = False
+) -> list[str]:
+    """Lines of at most this width, broken between words; a number stays beside its unit, an interval whole.
+
+    `first`, `indent`: what the first and every other line begins with. `words`: none is broken, however long.
+    """
+    lines = textwrap.wrap(
+        FIGURE.sub(lambda figure: figure[0].replace(" ", UNBROKEN), text), max(width, 2 * len(indent) + 1),
+        initial_indent=first, subsequent_indent=indent, break_long_words=not words, break_on_hyphens=hyphens,
+    )  # fmt: skip
+    return [line.replace(UNBROKEN, " ") for line in lines]
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError, shortened
-from llmfair.printable import in_json, visible
+from llmfair.printable import in_json, visible, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -30,8 +32,8 @@ PLAIN_EVERY = 10.0
 NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
-LEAST_FOLDED = 20
-"""A table's last column is folded to as few characters as this before rows become blocks."""
+LEAST_FOLDED = 24
+"""A word that is longer may be broken where a column has little room."""
 AT_ONCE = 500
 """Rows of a long table that are laid out together, which takes memory; their columns are equally wide."""
 MOST_NOTES = 4
@@ -63,11 +65,12 @@ def console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     forced = {"always": True, "never": None}.get(output.color)
+    plain = output.color == "never" or (output.color == "auto" and bool(os.environ.get("NO_COLOR")))
     stream = sys.stderr if stderr else sys.stdout
     return Console(
         file=getattr(stream, "as_it_is", stream),  # what draws needs escape sequences of its own
         force_terminal=forced,
-        no_color=output.color == "never" or None,
+        color_system=None if plain else "auto",
         highlight=False,
         soft_wrap=True,
     )
@@ -94,7 +97,7 @@ def fail(error: LlmfairError) -> int:
             print_json(failure(error))
     say_message(error)
     if error.hint:
-        print(secrets.said(f"  {error.hint}"), file=sys.stderr)
+        _to_stderr(secrets.said(f"  {error.hint}"))
     if output.verbose:
         print(secrets.said("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     return error.exit_code
@@ -102,7 +105,7 @@ def fail(error: LlmfairError) -> int:
 
 def say_message(error: LlmfairError) -> None:
     """An error's sentence, of which others may follow."""
-    print(shortened(secrets.said(f"Error: {error.message}")), file=sys.stderr)
+    _to_stderr(shortened(secrets.said(f"Error: {error.message}")))
 
 
 class Terminated(KeyboardInterrupt):
@@ -134,13 +137,27 @@ def warn(text: str) -> None:
     """One line on stderr, said once."""
     if text not in output.warned:
         output.warned.add(text)
-        print(shortened(secrets.said(f"Warning: {text}")), file=sys.stderr)
+        _to_stderr(shortened(secrets.said(f"Warning: {text}")))
 
 
 def say(text: str = "") -> None:
     """A line on stderr, unless only results are wanted."""
     if not output.quiet:
-        print(secrets.said(text), file=sys.stderr)
+        _to_stderr(secrets.said(text))
+
+
+def _to_stderr(text: str) -> None:
+    """Lines on stderr; a terminal shows them in its width, indented as they begin."""
+    lines = text.split("\n")
+    if sys.stderr.isatty():
+        width = console(stderr=True).width
+        indents = [line[: len(line) - len(line.lstrip())] for line in lines]
+        lines = [
+            part
+            for line, indent in zip(lines, indents, strict=True)
+            for part in wrapped(line, width, indent=indent) or [""]
+        ]
+    print("\n".join(lines), file=sys.stderr)
 
 
 def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
@@ -158,56 +175,103 @@ def print_json(content: Any) -> None:
     print(in_json(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str)))
 
 
+def draw(text: str = "") -> None:
+    """Prints what the program itself draws; texts from outside in it are `visible` already."""
+    print(text, file=getattr(sys.stdout, "as_it_is", sys.stdout))
+
+
 def print_table(table: Table, report: Path | None = None) -> None:
-    """The table on stdout; on a narrow terminal the last column is folded, on a narrower one a row is a block.
+    """The table on stdout: a terminal shows it in its width, and leaves out rows that repeat others but with -v.
 
     `report`: the page that has all of it, where there is one.
     """
-    from rich.cells import cell_len
-    from rich.table import Table as Grid
     from rich.text import Text
 
     from llmfair.report.lead import WIDTH, lead_lines
     from llmfair.report.tables import with_texts
 
     stdout, table = console(), with_texts(table, visible)
+    for line in lead_lines(table.lead, stdout.width if stdout.is_terminal else WIDTH):
+        draw(line)
     if table.lead:
-        for line in lead_lines(table.lead, stdout.width if stdout.is_terminal else WIDTH):
-            stdout.print(Text(line))
-        stdout.print()
-    if table.title:
-        stdout.print(Text(table.title, style="bold"))
-    if table.sees:
-        stdout.print(Text(table.sees))
+        draw()
+    aside = table.repeated if stdout.is_terminal and not output.verbose else ()
+    stdout.width = stdout.width if stdout.is_terminal else sys.maxsize
+    for text, style in ((table.title, "bold"), (table.sees, "")):
+        for line in wrapped(text, stdout.width):
+            stdout.print(Text(line, style=style))
     if table.above:
-        stdout.print()
-    widths = [max(cell_len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
-    spaces, folded = 2 * len(widths) + 2, [*widths[:-1], min(widths[-1], LEAST_FOLDED)]
-    if not stdout.is_terminal:
-        stdout.width = max(stdout.width, sum(widths) + spaces)  # a file has no width to respect
-    if sum(folded) + spaces > stdout.width:
-        for row in table.rows:
-            for name, cell in zip(table.header, row, strict=True):
-                if cell:
-                    stdout.print(Text(f"  {name}  {cell}" if name else f"  {cell}"))
-            stdout.print()
-    else:
-        fixed = len(table.rows) > AT_ONCE
-        for first in range(0, max(1, len(table.rows)), AT_ONCE):
-            grid = Grid(box=None, padding=(0, 1), pad_edge=True, show_header=not first)
-            for place, name in enumerate(table.header, 1):
-                last = place == len(table.header)
-                width = widths[place - 1] if fixed and not last else None
-                grid.add_column(name, no_wrap=not last, overflow="fold", width=width)
-            for at, cells in enumerate(table.rows[first : first + AT_ONCE], first):
-                marks = ("bold" if (at, place) in table.strong else "" for place in range(len(cells)))
-                grid.add_row(*(Text(cell, style=mark) for cell, mark in zip(cells, marks, strict=True)))
-            with stdout.capture() as drawn:
-                stdout.print(grid)
-            print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
-        print()
+        draw()
+    for grid in _grids(table, [at for at in range(len(table.rows)) if at not in aside], stdout.width):
+        with stdout.capture() as drawn:
+            stdout.print(grid)
+        draw("\n".join(line.rstrip() for line in drawn.get().splitlines()))
     for note in shown_notes(table, report):
-        stdout.print(Text(f"  {note}"))
+        draw("\n".join(wrapped(note, stdout.width, GAP, GAP)))
+
+
+def _grids(table: Table, rows: Sequence[int], width: int) -> Iterator[RenderableType]:
+    """These rows of a table to be drawn: cells are folded where it is narrow, and columns without room follow below."""
+    from rich.cells import cell_len
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    columns = [*zip(table.header, *table.rows, strict=True)]
+    widest = [max(map(cell_len, cells)) for cells in columns]
+    whole = sum(widest) + len(GAP) * len(widest) <= width
+    parts = [dict(enumerate(widest))] if whole else _parts([cells[:AT_ONCE] for cells in columns], width)
+
+    def folded(cell: str, room: int) -> str:
+        return cell if cell_len(cell) <= room else "\n".join(wrapped(cell, room, hyphens=True))
+
+    for part in parts:
+        for first in range(0, max(1, len(rows)), AT_ONCE):
+            grid = Grid(box=None, padding=(0, 1), pad_edge=True, show_header=not first)
+            for place, room in part.items():
+                grid.add_column(folded(table.header[place], room), width=room, overflow="fold")
+            for at in rows[first : first + AT_ONCE]:
+                marks = ("bold" if (at, place) in table.strong else "" for place in part)
+                cells = (folded(table.rows[at][place], room) for place, room in part.items())
+                grid.add_row(*map(Text, cells, marks))
+            yield grid
+        yield ""
+
+
+def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, int]]:
+    """The widths of columns, by their places, table by table: as many as there is room for beside the first one."""
+    end = 1
+    while True:
+        begin, end = end, len(columns)
+        while True:
+            places = [0, *range(begin, end)]
+            room = width - len(GAP) * len(places)
+            widths = _widths([columns[place] for place in places], room)
+            if widths or end <= begin + 1:
+                break
+            end -= 1
+        yield dict(zip(places, widths or [room // len(places)] * len(places), strict=True))
+        if end == len(columns):
+            return
+
+
+def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """How wide columns with so much room are whose cells are folded between words; none where that is too little."""
+    from rich.cells import cell_len
+
+    widest = [max(map(cell_len, cells)) for cells in columns]
+    widths = [*widest]
+    while (excess := sum(widths) - room) > 0:
+        for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
+            words = widths[place] <= LEAST_FOLDED
+            lines = (wrapped(cell, widths[place] - 1, words=words, hyphens=True) for cell in columns[place])
+            narrower = max((cell_len(line) for line in chain.from_iterable(lines)), default=0)
+            if narrower < widths[place]:
+                widths[place] = narrower
+                break
+        else:
+            return []
+    widths[-1] = min(widest[-1], widths[-1] - excess)
+    return widths
 
 
 def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:

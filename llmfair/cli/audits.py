@@ -80,8 +80,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         raise typer.Exit(terminal.fail(error))
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
         terminal.say(
-            f"Simulated; a real model: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini     "
-            "(--dry-run first counts its calls)"
+            f"Simulated; a real model: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini --dry-run"
         )
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import typer
+
+from llmfair.terminal import draw
 
 PANELS = (
     "Fetching", "Sources", "Data", "Model", "Prompt", "Sampling", "Training", "Spending", "Statistics", "Output",
@@ -49,13 +51,13 @@ class AdvancedPanel(str):
 def with_help(command: Any) -> Any:
     """The command and all below it, helped by this module."""
     declaring = typer.Typer(add_completion=False)
-    declaring.command()(_help_all)
-    (help_all,) = typer.main.get_command(declaring).params
-    help_all.expose_value = False
+    declaring.command()(_helps)
+    helps = typer.main.get_command(declaring).params
+    for flag in helps:
+        flag.expose_value = False
 
     def helped(one: Any) -> Any:
-        one.format_help = partial(_write, one)
-        one.params.append(help_all)
+        one.params.extend(helps)
         for below in getattr(one, "commands", {}).values():
             helped(below)
         return one
@@ -63,27 +65,35 @@ def with_help(command: Any) -> Any:
     return helped(command)
 
 
-def _show_all(ctx: typer.Context, value: bool) -> None:
+def _show(ctx: typer.Context, value: bool, whole: bool) -> None:
     if value and not ctx.resilient_parsing:
-        typer.echo("\n".join(_lines(ctx.command, ctx, _width(), whole=True)))
+        draw("\n".join(_lines(ctx.command, ctx, _width(), whole)))
         raise typer.Exit
 
 
-def _help_all(
-    asked: Annotated[
+def _show_short(ctx: typer.Context, value: bool) -> None:
+    _show(ctx, value, whole=False)
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    _show(ctx, value, whole=True)
+
+
+def _helps(
+    help_all: Annotated[
         bool,
         typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit."),
     ] = False,
+    help: Annotated[
+        bool,
+        typer.Option("--help", "-h", is_eager=True, callback=_show_short, help="Show this message and exit."),
+    ] = False,
 ) -> None:
-    """Declares the flag that every command has."""
+    """Declares the flags that every command has."""
 
 
 def _width() -> int:
     return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-
-
-def _write(command: Any, ctx: Any, formatter: Any) -> None:
-    formatter.write("\n".join(_lines(command, ctx, _width())) + "\n")
 
 
 def _lines(command: Any, ctx: Any, width: int, whole: bool = False) -> Iterator[str]:
@@ -170,4 +180,5 @@ def _examples(command: Any) -> list[str]:
 
 
 def _bold(heading: str) -> str:
-    return heading if os.environ.get("NO_COLOR") else typer.style(heading, bold=True)
+    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return heading if plain else typer.style(heading, bold=True)

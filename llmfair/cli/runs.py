@@ -40,8 +40,14 @@ def list_all(
     if as_json:
         terminal.print_json({"schema": 1, "runs": found})
         return
-    header = ("run", "status", "verdict", "model", "answers", "started")
-    cells = tuple(tuple(str(row[name] or "") for name in header) for row in found)
+    header = ("run", "status", "verdict", "model", "answers", "started (UTC)")
+    cells = tuple(
+        (
+            *(str(row[name] or "") for name in header[:-1]),
+            row["started"][:16].replace("T", " "),
+        )
+        for row in found
+    )
     terminal.print_table(Table("", header, cells, () if cells else ("none yet",)))
 
 

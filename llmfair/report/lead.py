@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from shlex import quote
 
 from llmfair import registry
 from llmfair.metrics.base import plain_name
-from llmfair.printable import in_markdown
+from llmfair.printable import in_markdown, wrapped
 from llmfair.report.tables import Table
 from llmfair.results import RunVerdict
 
@@ -23,7 +22,6 @@ RUNS = Path("runs")
 WHOLE_SENTENCES = 4
 """Of more runs than this, verdicts are told in short."""
 Lead = tuple[tuple[str, str], ...]
-UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def lead_of(verdicts: Iterable[tuple[str, RunVerdict | None]], following: str = "") -> Lead:
@@ -77,9 +75,4 @@ def lead_lines(lead: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     """Named lines, aligned and wrapped at this width."""
     indent = max((len(name) for name, _ in lead), default=0) + 2
     for name, text in lead:
-        # a number stays beside its unit
-        wrapped = textwrap.wrap(
-            text.replace(" %", f"{UNBROKEN}%"), max(width, 3 * indent), initial_indent=f"{name:<{indent}}",
-            subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
-        yield from (line.replace(UNBROKEN, " ") for line in wrapped)
+        yield from wrapped(text, max(width, 3 * indent), f"{name:<{indent}}", " " * indent)

@@ -32,7 +32,7 @@ MUCH_TIED = 0.01
 def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
     cells = {(row.run, row.condition, row.measure, row.group): row for row in results.rows}
-    columns = columns_of(results.measures, results.rows)
+    columns = columns_of(results.measures, results.rows, results.verdict)
     named = named_conditions(results)
     ranked = [run.conditions[condition].queries for run, condition, _ in named]
     uneven = len({*ranked}) > 1

@@ -12,7 +12,7 @@ from llmfair.printable import in_markdown, visible
 from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.reasons import in_words
-from llmfair.results import Figure, Finding, HowDrawn, Results, Row
+from llmfair.results import Figure, Finding, HowDrawn, Results, Row, RunVerdict
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -26,7 +26,7 @@ class Table:
     """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
 
     `lead`: named lines before everything, such as the verdict. `sees`: what the model saw, told below the title.
-    `strong`: the cells that stand out, (row, column).
+    `strong`: the cells that stand out, (row, column). `repeated`: rows that repeat another, by their places.
     """
 
     title: str
@@ -37,6 +37,7 @@ class Table:
     lead: tuple[tuple[str, str], ...] = ()
     sees: str = ""
     strong: frozenset[tuple[int, int]] = frozenset()
+    repeated: frozenset[int] = frozenset()
 
     @property
     def above(self) -> tuple[str, ...]:
@@ -108,14 +109,19 @@ def markdown(table: Table) -> str:
     )
 
 
-def columns_of(measures: Sequence[str], rows: Iterable[Row]) -> list[Column]:
-    """The columns in which these rows stand: one a measure, or one for each of its groups, @UNKNOWN last."""
+def columns_of(
+    measures: Sequence[str], rows: Iterable[Row], verdict: RunVerdict | None = None
+) -> list[Column]:
+    """The columns in which these rows stand: one a measure, or one for each of its groups, @UNKNOWN last.
+
+    The measure that the verdict speaks of comes first.
+    """
     groups: dict[str, set[str]] = {}
     for row in rows:
         groups.setdefault(row.measure, set()).add(row.group)
     return [
         (measure, group)
-        for measure in measures
+        for measure in sorted(measures, key=lambda measure: verdict is None or measure != verdict.measure)
         for group in sorted(groups.get(measure, ()), key=lambda name: (name.startswith("@"), name))
     ]
 
@@ -162,7 +168,7 @@ def conditions_table(
     `unit` is what has its answers; `answers` what could be parsed or not, the same unless it is said.
     """
     figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
-    columns = columns_of(results.shown, figures.values())
+    columns = columns_of(results.shown, figures.values(), results.verdict)
     said = {
         condition: unparseable_text(condition, results) or _concluded(results.findings.get(condition))
         for condition in results.design.conditions

@@ -503,7 +503,7 @@ def test_a_conclusion_names_exposure_where_its_own_interval_leaves_parity_out() 
     odds = Odds(0.5, 0.4, 0.6, 8, 100, None)
     below = ListwiseFinding(measure="PreferenceOdds", conclusion=Conclusion.OUTSIDE, reason=None, odds=odds)
     for excess, says in (
-        (Excess(0.81, 0.79, 0.83, 8), ": 19 % less exposure, relevance accounted for"),
+        (Excess(0.81, 0.79, 0.83, 8), ": 19 % less exposure at equal relevance"),
         (Excess(0.9, 0.8, 1.01, 8), ""),
         (Excess(1.1, 1.05, 1.2, 8), ""),
         (Excess(0.9, None, None, 8), ""),

@@ -102,10 +102,10 @@ def test_of_a_disparity_it_says_who_is_behind_and_by_how_much() -> None:
 @pytest.mark.parametrize(
     ("odds", "excess", "says"),
     [
-        (LESS, Excess(0.69, 0.65, 0.72, 44), "female items get 31 % less exposure than male ones, relevance "
-         "accounted for (95 % CI 28 to 35 %"),
-        (MORE, Excess(1.25, 1.11, 1.43, 44), "male items get 20 % less exposure than female ones, relevance "
-         "accounted for (95 % CI 10 to 30 %"),
+        (LESS, Excess(0.69, 0.65, 0.72, 44), "female items get 31 % less exposure than male ones "
+         "at equal relevance (95 % CI 28 to 35 %"),
+        (MORE, Excess(1.25, 1.11, 1.43, 44), "male items get 20 % less exposure than female ones "
+         "at equal relevance (95 % CI 10 to 30 %"),
         (LESS, Excess(0.97, 0.9, 1.04, 44), OF_TWO),
         (LESS, Excess(1.2, 1.1, 1.3, 44), OF_TWO),
         (LESS, None, OF_TWO),
@@ -305,7 +305,7 @@ def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:
     known = {"neutral": finding(LESS, excess=excess)}
     both = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, n=35, findings=known)).sentence
     assert both.startswith(
-        "under the neutral prompt female items get 19 % less exposure than male ones, relevance accounted for "
+        "under the neutral prompt female items get 19 % less exposure than male ones at equal relevance "
         "(95 % CI 17 to 21 % less, 44 queries); preference odds 0.50 [0.40, 0.60] (35 queries), outside"
     ), both
     alike = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, n=44, findings=known)).sentence

@@ -17,7 +17,7 @@ from llmfair.cli.options import add_command, settings_of_commands
 from llmfair.settings import AuditSettings, setting
 from tests.cli.command import llmfair, refuses
 
-NOT_SET_BY_VARIABLE = {"asked", "help", "version", "install_completion", "show_completion"}
+NOT_SET_BY_VARIABLE = {"help_all", "help", "version", "install_completion", "show_completion"}
 FIRST_WEEK = 30
 """Flags that a short page shows, at most: about 25."""
 

@@ -35,15 +35,15 @@ PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
         ),
         (
             30,
-            "  run  first\n  conclusion  preference odds below 0.8: 31 % less exposure\n\n  run  second/0\n"
-            "  conclusion  within\n",
+            " run       conclusion\n first     preference odds\n           below 0.8: 31 %\n           less exposure\n"
+            " second/0  within\n",
         ),
     ],
 )
 def test_what_fits_a_terminal(
     width: int, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table; where it is too wide its last column folded; else a block a row."""
+    """A table; where it is too wide, cells are folded."""
     monkeypatch.setattr(terminal, "output", replace(terminal.output, color="always"))
     monkeypatch.setenv("COLUMNS", str(width))
     rows = (("first", "preference odds below 0.8: 31 % less exposure"), ("second/0", "within"))

@@ -51,7 +51,7 @@ def _share(finding: ListwiseFinding) -> str:
     if not finding.excess.excludes_parity(less):
         return ""
     share = round(abs(finding.excess.value - 1) * 100)
-    return f": {share} % {'less' if less else 'more'} exposure, relevance accounted for" if share else ""
+    return f": {share} % {'less' if less else 'more'} exposure at equal relevance" if share else ""
 
 
 def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:

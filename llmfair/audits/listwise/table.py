@@ -54,7 +54,7 @@ def listwise_table(results: ListwiseResults) -> Table:
     cells = {(measure, condition): row for (measure, group, condition), row in figures.items() if not group}
     conditions = results.design.conditions
     asked = (row for row in figures.values() if row.condition in (*conditions, "initial"))
-    columns = columns_of(results.shown, asked)
+    columns = columns_of(results.shown, asked, results.verdict)
     doubled = the_same([measure for measure, group in columns if not group], [*conditions, "initial"], cells)
     columns = [column for column in columns if column[0] not in doubled]
     header = (
@@ -79,7 +79,10 @@ def listwise_table(results: ListwiseResults) -> Table:
     if any(inputs):
         rows.append((_row_name("initial"), *inputs, "before the model"))
     notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
-    return filled(Table(_title(results), header, tuple(rows), notes, concluded, sees=results.sees))
+    repeated = frozenset(at for at, condition in enumerate(conditions) if condition == "repeat")
+    return filled(
+        Table(_title(results), header, tuple(rows), notes, concluded, sees=results.sees, repeated=repeated)
+    )
 
 
 def _title(results: ListwiseResults) -> str:
@@ -167,12 +170,12 @@ def _attainable_note(results: ListwiseResults) -> list[str]:
     return [attainable] if shown and (attainable := _attainable(results.reach)) else []
 
 
-def _attainable(reach: Mapping[str, Reach], digits: int = 3) -> str:
+def _attainable(reach: Mapping[str, Reach]) -> str:
     """The exposure ratios between rankers that always put one group first; nothing where none is known."""
     ratio = reach.get("ExpRatio", Reach())
     if ratio.low is None or ratio.high is None:
         return ""
-    return f"attainable range of ExpRatio on these lists: {ratio.low:.{digits}f} … {ratio.high:.{digits}f}"
+    return f"attainable range of ExpRatio on these lists: {ratio.low:.3f} … {ratio.high:.3f}"
 
 
 def _ratio_note(results: ListwiseResults) -> list[str]:
@@ -197,8 +200,6 @@ def before_text(planned: Mapping[str, Any]) -> str:
     design, reach = planned["design"], planned["reach"].get("ExpRatio", Reach())
     most = "at most " if design.sequential or design.at_most else ""
     text = f"{most}{count(planned['calls'], 'call')}; {window_text(design)}"
-    if attainable := _attainable(planned["reach"], 2):
-        text += f"; {attainable}"
     if reach.indifferent is not None:
         text += (
             f"; ExpRatio of a ranker without any preference on these lists, from initial order {design.initial}: "

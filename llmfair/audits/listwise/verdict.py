@@ -98,7 +98,7 @@ def _exposure(case: Case) -> str | None:
     less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
     behind, ahead = groups
     return (
-        f"{behind} items get {less} % less exposure than {ahead} ones, relevance accounted for "
+        f"{behind} items get {less} % less exposure than {ahead} ones at equal relevance "
         f"({case.found.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
     )
 

@@ -41,12 +41,12 @@ def pairwise_table(results: PairwiseResults) -> Table:
     low, high = results.band
     header = (
         "pairs",
+        f"preference odds [{results.level * 100:g} %]",
         "protected",
         "unprotected",
         "flips (first / second)",
         *(["tied"] if _ties(results) else []),
         "unparseable",
-        f"preference odds [{results.level * 100:g} %]",
         "WinRatio",
         f"conclusion ({low:g}–{high:g})",
     )
@@ -80,12 +80,12 @@ def _row(stratum: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
     win_ratio = rows.get(("WinRatio", stratum, ""))
     return (
         stratum,
+        cell(rows.get(("AdjustedOdds", stratum, "")), results.band),
         share("PP"),
         share("UU"),
         f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
         *([share("T")] if _ties(results) else []),
         "forced" if results.design.constrained else share("M1", "M2"),
-        cell(rows.get(("AdjustedOdds", stratum, "")), results.band),
         cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
     )
 
