@@ -12,6 +12,7 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.audits.subject import Subject
+from llmfair.backends.addresses import OPENAI_HOST
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
@@ -25,6 +26,8 @@ PLANNED = ("Data", "Prompt")
 """Panels of flags that say what is asked, whoever answers."""
 TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
+HELD = (*TRAINABLE, "fake")
+"""Backends whose models can be held to the form of their answers, beside servers."""
 SHARED_WITH_TRAINING = (
     "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
     "columns", "attributes", "groups", "run", "input", "words", "grades", "prompt", "system",
@@ -89,6 +92,30 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
             other.check()
             found[reason] = command_of(task, other, label)
     return found
+
+
+def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
+    """The settings that advice may name to whom results call so: those that he has a use for, and that are not set.
+
+    None of a ranker that asks no model.
+    """
+    spec = label.partition(" + ")[0]
+    if Subject(spec).ranks:
+        return frozenset()
+    taken = {*settings.asked_with()} & {item.name for item in fields(settings)} - settings.idle()
+    if settings.margins or not _may_be_held(settings, spec):
+        taken -= {"constrain"}
+    return frozenset(
+        name for name in taken if (value := getattr(settings, name)) is not True and value != "text"
+    )
+
+
+def _may_be_held(settings: AuditSettings, spec: str) -> bool:
+    """Whether a model can be held to the form of its answers: in this process, or by a server of one's own."""
+    backend = spec.partition(":")[0]
+    return backend in HELD or (
+        backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
+    )
 
 
 def continuing(run: RunDir) -> str | None:

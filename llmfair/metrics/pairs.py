@@ -229,6 +229,7 @@ adjusted_odds = _defined(
     headline=True,
     undefined={
         **_REASONS,
+        "equal_scores": "both scores of every pair are equal, so nothing is ranked",
         "position_driven": "the answers follow the position",
         "one_sided": "one group's items nearly always win",
         "chance_answers": "the answers agree over both orders no more than by chance",

@@ -114,6 +114,27 @@ _CLASSES: Mapping[Problem | None, AnswerClass] = {
 }
 
 
+def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:
+    """Whether a model that is held to this form may have answered so; `read`: its answer is one of the form.
+
+    What breaks off at its limit may be a beginning; an empty answer, and a refusal by the server, are none of a model.
+    """
+    text, ended = completion.text.strip(), completion.finish is Finish.STOP
+    if completion.finish in (Finish.FILTERED, Finish.REFUSED) or not text:
+        return True
+    match expects:
+        case Permutation(n, best):
+            alike = _OF_ORDERS.issuperset(text) and not (ended and text.count("[") != (best or n))
+        case Labels(labels):
+            alike = any(label.startswith(text) for label in labels)
+        case _:
+            return True
+    return alike and (read or not ended)
+
+
+_OF_ORDERS = frozenset("[0123456789] >")
+
+
 def letters(n: int) -> tuple[str, ...]:
     """The labels of n items. Raises UsageError for more than there are letters."""
     if n > MOST_LABELS:

@@ -184,7 +184,10 @@ def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: PairOutco
 
 def test_an_unparseable_answer_keeps_its_reason() -> None:
     verdict, asked = ask(RANKER, probe_of(), lambda chat: "[1] > [1]" if protected_leads(chat) else "[1]")
-    assert verdict.first == PairAnswer(None, "duplicate") and verdict.second == PairAnswer(Side.UNPROTECTED)
+    assert verdict.answers == (
+        PairAnswer(None, "duplicate", formed=False),
+        PairAnswer(Side.UNPROTECTED, formed=False),
+    )
     assert len(asked) == 2, "repair asks nothing again"
 
 
