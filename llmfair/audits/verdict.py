@@ -62,21 +62,23 @@ UNREADABLE = (UNPARSEABLE, "no_readable_answer")
 """The reasons for which answers cannot be read; PROBLEMS say what is wrong with most of them."""
 _TOO_SHORT = "[room for thoughts with --thinking, or ][longer answers with --max-tokens; ]"
 _UNWILLING = "another model[, or another --prompt]; "
-_LOOSE = "[--constrain holds a model to the form of its answers; ]"
+_LOOSE = (
+    "[--constrain holds a model to the form of its answers; ][the text of the answers, with --answers text; ]"
+)
 PROBLEMS: Mapping[str, tuple[str, str]] = {
-    "truncated": ("they break off at the limit of tokens", _TOO_SHORT),
-    "refused": ("they are refusals", _UNWILLING),
-    "filtered": ("a filter of the server keeps them back", _UNWILLING),
-    "empty": ("they are empty", ""),
+    "truncated": ("most of these break off at the limit of tokens", _TOO_SHORT),
+    "refused": ("most of these are refusals", _UNWILLING),
+    "filtered": ("a filter of the server keeps most of these back", _UNWILLING),
+    "empty": ("most of these are empty", ""),
 }
-"""What is wrong with answers that cannot be read, in words, and what to change; of all others LOOSE."""
+"""What is wrong with answers that cannot be read, in words, and what to change; of all others _LOOSE."""
 _SCORER = "another model, or this one set up otherwise; "
 OF_SCORES: Mapping[str, tuple[str, str]] = {
-    "empty": ("no item of a list has a score", _SCORER),
-    "no_ids": ("no item of a list has a score", _SCORER),
-    "no_order": ("an item of the pair has no score", _SCORER),
-    "duplicate": ("an item has two scores", _SCORER),
-    "out_of_range": ("the scores are of items that were not shown", _SCORER),
+    "empty": ("most of these have no score at all", _SCORER),
+    "no_ids": ("most of these have no score at all", _SCORER),
+    "no_order": ("most of these lack the score of an item", _SCORER),
+    "duplicate": ("most of these have two scores of an item", _SCORER),
+    "out_of_range": ("most of these score items that were not shown", _SCORER),
 }
 """The same where answers are scores."""
 

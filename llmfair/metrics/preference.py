@@ -187,6 +187,8 @@ def _in_answers(judged: Judged, pairs: Pairs) -> QueryComparisons | Undefined:
 
 
 def _uncompared(judged: Judged) -> Undefined:
+    if any(encounter.scores and len(encounter.scores) > 1 for encounter in judged.encounters or ()):
+        return Undefined("tied")
     return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
 
 

@@ -84,11 +84,12 @@ def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
         return Choice(None, _BY_FINISH[completion.finish])
     sent, mass = labels_sent(completion, labels)
     first, second = (sent.get(label, -math.inf) for label in labels)
-    margin = first - second if sent else math.nan
-    margins = {"margin": margin if math.isfinite(margin) else None, "mass": mass}
+    margin = first - second if len(sent) == 2 else None
     if mass < LEAST_MASS:
-        return Choice(None, Problem.NO_ORDER, **margins)
-    return Choice(None, Problem.TIE, **margins) if margin == 0 else Choice(int(margin < 0), **margins)
+        return Choice(None, Problem.NO_ORDER, margin, mass)
+    if first == second:
+        return Choice(None, Problem.TIE, margin, mass)
+    return Choice(int(first < second), margin=margin, mass=mass)
 
 
 LEAST_MASS = 0.001

@@ -302,8 +302,8 @@ def held_note(form: str, answers: Iterable[AnswerCounts]) -> str:
         unformed, asked = unformed + (counts.unformed or 0), asked + counts.asked
     if unformed:
         return (
-            f"nothing held the model to {form} (--constrain), which the server passed over: {unformed:,} of "
-            f"{count(asked, 'answer')} are of another form"
+            f"nothing held the model to {form} (--constrain), which its server passed over; of another form: "
+            f"{unformed:,} of {count(asked, 'answer')}"
         )
     return (
         f"answers were to be held to {form} (--constrain), and none is of another form: refusals and careless answers "

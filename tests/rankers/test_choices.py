@@ -258,7 +258,7 @@ def test_labels_hold_at_most_all_and_at_least_something(
     sent: dict[str, float], item: int | None, mass: float
 ) -> None:
     choice = margin(sent)
-    assert (choice.item, choice.mass) == (item, pytest.approx(mass))
+    assert choice.item == item and choice.mass == pytest.approx(mass)
     assert choice.problem is (None if item is not None else Problem.NO_ORDER)
 
 

@@ -159,7 +159,7 @@ def test_both_chats_are_asked_at_once() -> None:
     steps = RANKER.steps(probe_of(draw=1))
     assert [protected_leads(chat) for chat in next(steps)] == [True, False]
     with pytest.raises(StopIteration) as ended:
-        steps.send(said("[1]", "[2]"))
+        steps.send(said("[1] > [2]", "[2] > [1]"))
     won = PairAnswer(Side.PROTECTED)
     assert ended.value.value == PairVerdict("q1", "relevant", 3, 1, "7", "12", won, won)
 

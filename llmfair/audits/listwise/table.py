@@ -144,11 +144,13 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             if (row := cells.get(("RelevanceRatio", condition)))
         }
     )
+    scored = design.strategy == SCORES
     some, unparseable = (
-        any(condition.unparseable for condition in results.answers.values()),
-        _unparseable_note(results.answers, design.strategy == SCORES),
+        any(of_it.unparseable or (scored and of_it.repaired) for of_it in results.answers.values()),
+        _unparseable_note(results.answers, scored),
     )
-    notes += [*(_equal_scores(results.answers) or _hardly_ranks(results.answers)), *unparseable * some]
+    notes += _equal_scores(results.answers) or ([] if scored else _hardly_ranks(results.answers))
+    notes += unparseable * some
     notes += [*results.warnings, *few_queries(design.queries), *_lists_notes(design)]
     notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
     notes += [*precision, *_ratio_note(results)]

@@ -104,7 +104,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         return super().make(preset, **given)
 
     def asked_with(self) -> Collection[str]:
-        return ("input",) if self.form == "scores" else super().asked_with()
+        return ("input",) if self.form == "scores" else [*super().asked_with(), "answers"]
 
     def check(self) -> None:
         super().check()
