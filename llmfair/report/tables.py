@@ -256,7 +256,9 @@ def cell(row: Figure | None, band: Collection[float] = ()) -> str:
         return bound
     if row.value is None:
         # what the conclusion says need not stand here too
-        unsaid = dict.fromkeys(("order_not_random", "no_common_grade", "no_encounter", "no_baseline"), "")
+        unsaid = dict.fromkeys(
+            ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline"), ""
+        )
         return unsaid.get(
             row.reason or "", f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
         )
