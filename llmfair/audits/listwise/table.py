@@ -136,7 +136,9 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
         for condition, stopped in results.stopping.items()
     ]
     if design.constrained:
-        notes.append(held_note("well-formed answers", results.answers.values()))
+        notes.append(
+            held_note("the labels" if design.strategy else "well-formed orders", results.answers.values())
+        )
     notes += relevance_note(
         {
             condition: row.value
