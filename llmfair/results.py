@@ -182,14 +182,23 @@ ErrorSaid = TypedDict("ErrorSaid", {"class": str, "message": str, "hint": str})
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerCounts:
-    """Answers of one condition, counted."""
+    """Answers of one condition, counted.
+
+    `unformed`: of a model that was to be held to the form of its answers those of another form.
+    """
 
     unparseable: Count
+    unformed: Count | None = left_out_without("unformed")
 
     @property
     def asked(self) -> int:
         """How many questions were answered."""
         raise NotImplementedError
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with most of those that cannot be read; None where none is wrong, or nobody knows."""
+        return None
 
     def too_many_unparseable(self, limit: float | None) -> bool:
         """Whether a larger share than the limit, which None is not, cannot be read."""

@@ -52,13 +52,15 @@ class PairAnswer:
     """One answer on a pair: the side whose item won, or the problem (`tie` or why it is unparseable).
 
     `margin`: log-probability of the label of the item shown first minus that of the other, where it is known.
-    `mass`: the probability of both labels together, likewise.
+    `mass`: the probability of both labels together, likewise. `formed`: a model that is held to the form of its
+    answers may have given it.
     """
 
     winner: Side | None
     problem: str | None = None
     margin: float | None = None
     mass: float | None = None
+    formed: bool = True
 
     @property
     def unparseable(self) -> bool:
@@ -67,10 +69,14 @@ class PairAnswer:
 
 @lru_cache(maxsize=64)
 def pair_answer(
-    winner: Side | None, problem: str | None = None, margin: float | None = None, mass: float | None = None
+    winner: Side | None,
+    problem: str | None = None,
+    margin: float | None = None,
+    mass: float | None = None,
+    formed: bool = True,
 ) -> PairAnswer:
     """A PairAnswer, the very same for equal ones that follow each other closely: of words there are few."""
-    return PairAnswer(winner, problem, margin, mass)
+    return PairAnswer(winner, problem, margin, mass, formed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,10 @@ class PairVerdict:
     unprotected: str
     first: PairAnswer
     second: PairAnswer
+
+    @property
+    def answers(self) -> tuple[PairAnswer, PairAnswer]:
+        return self.first, self.second
 
     @property
     def cell(self) -> Cell:

@@ -280,11 +280,11 @@ class Asker:
         )
         self.unspoken += thought
         if self.answers == THINKING_CHECK and self.unspoken > THINKING_CHECK / 2:
+            room = "more room with --max-tokens" if self.sampling.thinking_tokens else "room with --thinking"
             self.stop(
                 Incomplete(
                     f"{self.unspoken} of the first {THINKING_CHECK} answers ended while the model was thinking.",
-                    "give it room with --thinking, or switch thinking off with "
-                    "--template-arg enable_thinking=false",
+                    f"give it {room}, or switch thinking off with --template-arg enable_thinking=false",
                 )
             )
 

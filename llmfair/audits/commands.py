@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.audits.subject import Subject
+from llmfair.backends.addresses import OPENAI_HOST
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
@@ -25,6 +26,9 @@ PLANNED = ("Data", "Prompt")
 """Panels of flags that say what is asked, whoever answers."""
 TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
+PROMPTS_OF_SCORERS = ("scores", "pairwise-scores")
+HELD = (*TRAINABLE, "fake")
+"""Backends whose models can be held to the form of their answers, beside servers."""
 SHARED_WITH_TRAINING = (
     "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
     "columns", "attributes", "groups", "run", "input", "words", "grades", "prompt", "system",
@@ -61,13 +65,20 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
 
     `label` says who was asked, as results name it: a model's spec, and the folder of an adapter that answered.
     """
-    names = [item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES]
+    names = _asked(settings, REPRODUCES)
     flags = settings.as_flags(name for name in names if name not in ("model", "adapter", "adapter_only"))
     model, _, adapter = label.partition(" + ")
     asked = ["-m", model, *(["--adapter", adapter, "--adapter-only"] if adapter else [])]
     return SECRET.sub(
         "//", " ".join(["llmfair", task, *map(shlex.quote, asked), *([flags] if flags else [])])
     )
+
+
+def _asked(settings: AuditSettings, panels: Collection[str]) -> list[str]:
+    """The settings of these panels; no prompt where the only one is that of whoever scores lists."""
+    names = [item.name for item in fields(settings) if item.metadata["panel"] in panels]
+    unsaid = {"prompt"} if getattr(settings, "prompt", None) in PROMPTS_OF_SCORERS else set()
+    return [name for name in names if name not in unsaid]
 
 
 def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, str]:
@@ -89,6 +100,32 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
             other.check()
             found[reason] = command_of(task, other, label)
     return found
+
+
+def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
+    """The settings that advice may name to whom results call so: those that he has a use for, and that are not set.
+
+    None of a ranker that asks no model.
+    """
+    spec = label.partition(" + ")[0]
+    if Subject(spec).ranks:
+        return frozenset()
+    taken = {*settings.asked_with()} & {item.name for item in fields(settings)} - settings.idle()
+    if settings.margins or not _may_be_held(settings, spec):
+        taken -= {"constrain"}
+    if not settings.margins:
+        taken -= {"answers"}
+    return frozenset(
+        name for name in taken if (value := getattr(settings, name)) is not True and value != "text"
+    )
+
+
+def _may_be_held(settings: AuditSettings, spec: str) -> bool:
+    """Whether a model can be held to the form of its answers: in this process, or by a server of one's own."""
+    backend = spec.partition(":")[0]
+    return backend in HELD or (
+        backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
+    )
 
 
 def continuing(run: RunDir) -> str | None:
@@ -113,8 +150,8 @@ def plan_of(task: str, settings: AuditSettings, spec: str) -> str:
 
     A ranker that asks no model, or scores whole lists, is named, since its plan is its own.
     """
-    names = [item.name for item in fields(settings) if item.metadata["panel"] in PLANNED]
-    flags = settings.as_flags([*(name for name in names if name not in SUBSET), "level", "band"])
+    names = (name for name in _asked(settings, PLANNED) if name not in SUBSET)
+    flags = settings.as_flags([*names, "level", "band"])
     subject = Subject(spec)
     ranker = ["-m", spec] if subject.ranks or subject.scores_lists else []
     return " ".join(["llmfair plan", task, *map(shlex.quote, ranker), *([flags] if flags else [])])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
-from llmfair.audits.commands import plan_of, training_of, ways_of
+from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
@@ -346,6 +346,7 @@ class Design(ABC, Generic[T]):
             plan_of(self.task, self.settings, self.subject.spec),
             training_of(self.task, self.settings, results.model),
             ways_of(self.task, self.settings, results.model, texts),
+            takes_of(self.settings, results.model),
         )
         if queries is None:
             queries = self.queries

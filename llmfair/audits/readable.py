@@ -8,6 +8,8 @@ from typing import TypeVar
 from llmfair.results import AnswerCounts, Finding
 
 UNPARSEABLE = "too_many_unparseable"
+EQUAL_SCORES = "equal_scores"
+"""All scores of every list or pair are equal."""
 F = TypeVar("F", bound=Finding)
 
 

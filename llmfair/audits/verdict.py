@@ -6,6 +6,7 @@ It speaks of the gravest condition and names the others that share its status. A
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
@@ -13,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from llmfair import registry
-from llmfair.audits.readable import UNPARSEABLE
+from llmfair.audits.readable import EQUAL_SCORES, UNPARSEABLE
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
@@ -33,27 +34,53 @@ STATUSES: Mapping[Conclusion, str] = {
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
 UNFINISHED = "the command that began the run asks what is missing, and then says more"
-FORM = "--constrain holds a model to the form of its answers; what it answered: llmfair runs show {run} --invalid"
+ANSWERED = "what it answered: llmfair runs show {run} --invalid"
+LOOK = "what stands behind it: llmfair report {run}"
 ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
     "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
     "no_common_grade": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
-    "no_better_than_input": "a more able model, or --input text, so that the ranking is of use",
+    "no_better_than_input": "a more able model[, or --input text], so that the ranking is of use",
     "no_better_than_random": "score a ranking that orders by relevance better, or judge more queries",
-    "no_better_than_chance": "a more able model, or --input text, so that answers are more than chance",
-    "chance_answers": "a more able model, or --input text, so that answers are more than chance",
+    "no_better_than_chance": "a more able model[, or --input text], so that answers are more than chance",
+    "chance_answers": "a more able model[, or --input text], so that answers are more than chance",
     "one_sided": "single answers: llmfair runs show {run} --answers",
     "always_one_way": "more queries narrow the bound: {planned}",
     "separated": "more queries, which tell a preference from the slots: {planned}",
-    "position_driven": "another model, or another --prompt: these answers follow the position, not the items",
-    "no_readable_answer": FORM,
-    "no_encounter": "longer windows (--window), so that items of both groups are shown together",
+    "position_driven": "another model[, or another --prompt]: these answers follow the position, not the items",
+    "no_encounter": "[longer windows (--window), so that items of both groups are shown together]",
     "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
     "tied": "scores that tell more items apart: a finer scale, or the mean of several grades of each item",
     "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
-    UNPARSEABLE: FORM,
+    EQUAL_SCORES: "another model, or this one set up otherwise, since one score for all items ranks none; the answers: "
+    "llmfair runs show {run} --answers",
 }
-"""What to change where a conclusion is barred, by its reason."""
+"""What to change where a conclusion is barred, by its reason. What stands in brackets names a setting, and is said to
+those alone who have a use for it."""
+OPTIONAL = re.compile(r"\[([^\]]*?--([a-z-]+)[^\]]*)\]")
+UNREADABLE = (UNPARSEABLE, "no_readable_answer")
+"""The reasons for which answers cannot be read; PROBLEMS say what is wrong with most of them."""
+_TOO_SHORT = "[room for thoughts with --thinking, or ][longer answers with --max-tokens; ]"
+_UNWILLING = "another model[, or another --prompt]; "
+_LOOSE = (
+    "[--constrain holds a model to the form of its answers; ][the text of the answers, with --answers text; ]"
+)
+PROBLEMS: Mapping[str, tuple[str, str]] = {
+    "truncated": ("most of these break off at the limit of tokens", _TOO_SHORT),
+    "refused": ("most of these are refusals", _UNWILLING),
+    "filtered": ("a filter of the server keeps most of these back", _UNWILLING),
+    "empty": ("most of these are empty", ""),
+}
+"""What is wrong with answers that cannot be read, in words, and what to change; of all others _LOOSE."""
+_SCORER = "another model, or this one set up otherwise; "
+OF_SCORES: Mapping[str, tuple[str, str]] = {
+    "empty": ("most of these have no score at all", _SCORER),
+    "no_ids": ("most of these have no score at all", _SCORER),
+    "no_order": ("most of these lack the score of an item", _SCORER),
+    "duplicate": ("most of these have two scores of an item", _SCORER),
+    "out_of_range": ("most of these score items that were not shown", _SCORER),
+}
+"""The same where answers are scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +89,9 @@ class Conclusions:
 
     `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
     `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
-    do; `ways`: those that ask the same with what a reason calls for. `prompted`: whether a prompt was read; `preset`:
-    the run's.
+    do; `ways`: those that ask the same with what a reason calls for. `takes`: the settings that who was asked has a use
+    for. `prompted`: whether a prompt was read; `preset`: the run's. `problems`: what is wrong with most answers of a
+    condition that cannot be read.
     """
 
     task: str
@@ -84,6 +112,21 @@ class Conclusions:
     prompted: bool = True
     preset: str = ""
     ways: Mapping[str, str] = field(default_factory=dict)
+    takes: Collection[str] = ()
+    problems: Mapping[str, str | None] = field(default_factory=dict)
+
+    def problem(self, condition: str) -> tuple[str, str]:
+        """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
+        known, problem = PROBLEMS if self.prompted else OF_SCORES, self.problems.get(condition)
+        return known.get(str(problem), ("", _LOOSE if self.prompted else _SCORER))
+
+    def advice(self, text: str) -> str:
+        """Advice as it is given: with the commands, and without what names settings that nobody has a use for."""
+        said = (
+            OPTIONAL.sub(lambda part: part[1] if part[2].replace("-", "_") in self.takes else "", text)
+            or LOOK
+        )
+        return said.format(run=quote(self.run or "RUN"), planned=self.planned or f"llmfair plan {self.task}")
 
     def by_way(self, advice: str, reason: str) -> str:
         """Advice with the command that follows it, where there is one."""
@@ -93,11 +136,18 @@ class Conclusions:
 R = TypeVar("R", bound=Results)
 
 
-def judged(results: R, planned: str = "", training: str = "", ways: Mapping[str, str] | None = None) -> R:
+def judged(
+    results: R,
+    planned: str = "",
+    training: str = "",
+    ways: Mapping[str, str] | None = None,
+    takes: Collection[str] = (),
+) -> R:
     """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
     return replace(
-        results, verdict=kind.verdict(conclusions_of(results, kind.aside, planned, training, ways or {}))
+        results,
+        verdict=kind.verdict(conclusions_of(results, kind.aside, planned, training, ways or {}, takes)),
     )
 
 
@@ -107,6 +157,7 @@ def conclusions_of(
     planned: str = "",
     training: str = "",
     ways: Mapping[str, str] = MappingProxyType({}),
+    takes: Collection[str] = (),
 ) -> Conclusions:
     """What an audit concludes; conditions `aside` only repeat another."""
     return Conclusions(
@@ -116,6 +167,7 @@ def conclusions_of(
         findings=results.findings, figures=results.by_condition(),
         complete=results.status != "incomplete", planned=planned, training=training,
         prompted=results.design.prompted, preset=results.design.preset or "", ways=ways,
+        takes=takes, problems={name: answers.problem for name, answers in results.answers.items()},
     )  # fmt: skip
 
 
@@ -277,8 +329,10 @@ class VerdictWords:
         return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
 
     def not_assessable(self, case: Case) -> str:
-        why = in_words(case.finding.reason, case.finding.measure)
-        return f"{self.where(case)}nothing can be said of parity: {why}"
+        why, problem = in_words(case.finding.reason, case.finding.measure), ""
+        if case.finding.reason in UNREADABLE:
+            problem, _ = case.found.problem(case.condition)
+        return f"{self.where(case)}nothing can be said of parity: {why}{f'; {problem}' * bool(problem)}"
 
     # Their parts
 
@@ -324,9 +378,10 @@ class VerdictWords:
         if gravest == Conclusion.INCONCLUSIVE and case.two_sided:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
-            advice = ADVICE.get(str(case.finding.reason), "what stands behind it: llmfair report {run}")
-            told = advice.format(run=case.run, planned=found.planned or f"llmfair plan {found.task}")
-            return found.by_way(told, str(case.finding.reason))
+            reason = str(case.finding.reason)
+            if reason in UNREADABLE:
+                return found.advice(found.problem(case.condition)[1] + ANSWERED)
+            return found.by_way(found.advice(ADVICE.get(reason, LOOK)), reason)
         if found.run is None:
             return f"every query: {found.ways.get('per_query', 'llmfair score with --per-query')}"
         if gravest == Conclusion.WITHIN:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -16,7 +16,9 @@ FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 UNPARSEABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What reading a reply raises that is torn, very deep, or of some other form."""
-_LENGTH = {"length", "max_tokens"}
+_LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_SPACES = str.maketrans("▁ĠĊĉč", "  \n\t\r")
+"""White space as vocabularies spell it: SentencePiece, and BPE of bytes."""
 
 
 def encode_body(
@@ -60,17 +62,38 @@ def structured(expects: Expects) -> dict[str, Any]:
 def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, float] | None:
     """Log-probability of each label as the first token, with and without spaces around; None where none are sent.
 
-    A label outside the alternatives that were sent is absent.
+    A label outside the alternatives that were sent is absent, and so is one whose log-probability is no number or
+    stands for −∞, as -9999 does. Raises ValueError where none of them is a number.
     """
-    tokens = (choice.get("logprobs") or {}).get("content")
-    if not tokens:
+    rows = [*dict.fromkeys(_first_token(choice.get("logprobs")))]
+    if not rows:
         return None
-    found: dict[str, float] = {}
-    for token in tokens[0].get("top_logprobs") or [tokens[0]]:
-        label = token["token"].strip()
-        if label in labels:
-            found[label] = found.get(label, 0.0) + math.exp(token["logprob"])
-    return {label: math.log(share) for label, share in found.items() if 0 < share < math.inf}
+    numbers = [(token, float(value)) for token, value in rows if type(value) in (int, float)]
+    if not numbers:
+        raise ValueError("no log-probability is a number")
+    spellings: dict[str, list[float]] = {}
+    for token, value in numbers:
+        label = token.translate(_SPACES).strip() if isinstance(token, str) else ""
+        if label in labels and math.isfinite(value) and math.exp(min(value, 0.0)):
+            spellings.setdefault(label, []).append(value)
+    return {label: _log_sum(values) for label, values in spellings.items()}
+
+
+def _first_token(logprobs: Any) -> Iterator[tuple[Any, Any]]:
+    """The first token's alternatives with their log-probabilities, as chats have them or, of old, completions do."""
+    if not logprobs:
+        return
+    if tokens := logprobs.get("content"):
+        for row in tokens[0].get("top_logprobs") or [tokens[0]]:
+            yield row["token"], row["logprob"]
+    elif tokens := logprobs.get("top_logprobs"):
+        yield from tokens[0].items()
+
+
+def _log_sum(values: Sequence[float]) -> float:
+    """The logarithm of the sum of what these are logarithms of."""
+    most = max(values)
+    return most + math.log(math.fsum(math.exp(value - most) for value in values))
 
 
 def read_completion(
@@ -126,10 +149,11 @@ def count(value: object) -> int | None:
 
 def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
     """How an answer ended (`backends.md` 4). A reason that is not known is one of the many words for stop."""
+    reason = (reason or "").lower()
     if reason == "content_filter":
         return Finish.FILTERED
-    if not text.strip():
-        return Finish.EMPTY
+    if not text.strip():  # at the limit it is thoughts that took all of it
+        return Finish.LENGTH if reason in _LENGTH else Finish.EMPTY
     if text.rfind("<think>") > text.rfind("</think>"):
         return Finish.UNFINISHED_THINKING
     # A constrained label can fill the limit and be whole.

@@ -189,7 +189,7 @@ def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
 
 _OF_PAIRS: dict[str, Any] = {"reads": JudgedPairs, "cutoff": "none"}
 _REASONS = {
-    "no_valid_answer": "no parseable answer",
+    "no_valid_answer": "no pair has a winner in both orders",
     "no_protected_win": "no consistent win of the protected group",
     "no_unprotected_win": "no consistent win of the unprotected group",
     "no_consistent_pair": "no pair that does not flip",
@@ -229,6 +229,7 @@ adjusted_odds = _defined(
     headline=True,
     undefined={
         **_REASONS,
+        "equal_scores": "both scores of every pair are equal, so nothing is ranked",
         "position_driven": "the answers follow the position",
         "one_sided": "one group's items nearly always win",
         "chance_answers": "the answers agree over both orders no more than by chance",

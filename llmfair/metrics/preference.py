@@ -36,6 +36,7 @@ REASONS: Mapping[str, str] = {
     "no_readable_answer": "no answer could be read",
     "order_not_random": "the initial ranking is not random",
     "too_few_comparisons": "fewer than 20 comparisons",
+    "equal_scores": "all scores of every list are equal, so nothing is ranked",
     "position_driven": "the answers follow the position",
     "slots_decide": "slots alone decide which of two equally relevant items is ahead",
     "separated": "slots and groups together decide every comparison, which leaves the odds without a size",
@@ -186,6 +187,8 @@ def _in_answers(judged: Judged, pairs: Pairs) -> QueryComparisons | Undefined:
 
 
 def _uncompared(judged: Judged) -> Undefined:
+    if any(encounter.scores and len(encounter.scores) > 1 for encounter in judged.encounters or ()):
+        return Undefined("tied")
     return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
 
 

@@ -113,7 +113,7 @@ def _within(found: MitigationResults, report: str) -> RunVerdict:
         INCONCLUSIVE, found.base, found,
         f"{said}, though the audit finds no parity in the answers: too little of them is in the rankings for a remedy "
         "to show what it does",
-        f"rankings that follow the answers: more --passes, or a larger --window; {report}",
+        f"rankings that follow the answers: {'more --passes, or a larger --window; ' * found.prompted}{report}",
     )  # fmt: skip
 
 

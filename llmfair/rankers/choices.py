@@ -77,19 +77,33 @@ def read_choice(completion: Completion, form: Form) -> Choice:
 def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
     """Reads the log-probabilities of the two labels, `{label: natural logarithm}`, instead of the text.
 
-    A label that is absent or −∞ was not among the alternatives. An answer cut off at its limit has them too.
+    A label that is absent or −∞ was not among the alternatives. An answer cut off at its limit has them too. Labels
+    that hold less than LEAST_MASS name no winner.
     """
     if completion.finish not in (Finish.STOP, Finish.LENGTH):
         return Choice(None, _BY_FINISH[completion.finish])
-    found = completion.logprobs or {}
-    first, second = (found.get(label, -math.inf) for label in labels)
-    mass = math.exp(first) + math.exp(second)
-    if first == second == -math.inf:
-        return Choice(None, Problem.NO_ORDER, mass=mass)
+    sent, mass = labels_sent(completion, labels)
+    first, second = (sent.get(label, -math.inf) for label in labels)
+    margin = first - second if len(sent) == 2 else None
+    if mass < LEAST_MASS:
+        return Choice(None, Problem.NO_ORDER, margin, mass)
     if first == second:
-        return Choice(None, Problem.TIE, margin=0.0, mass=mass)
-    margin = first - second
-    return Choice(int(margin < 0), margin=margin if math.isfinite(margin) else None, mass=mass)
+        return Choice(None, Problem.TIE, margin, mass)
+    return Choice(int(first < second), margin=margin, mass=mass)
+
+
+LEAST_MASS = 0.001
+"""Labels that together hold less of the first token's probability say nothing: the answer begins otherwise."""
+
+
+def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[str, float], float]:
+    """The log-probabilities of the labels that an answer has, and how much of the first token's probability they hold.
+
+    That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities.
+    """
+    found = completion.logprobs or {}
+    sent = {label: found[label] for label in labels if math.isfinite(found.get(label, -math.inf))}
+    return sent, min(1.0, math.fsum(math.exp(min(value, 0.0)) for value in sent.values()))
 
 
 def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:

@@ -33,7 +33,7 @@ class Letters(Question):
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
         if completion.finish not in ANSWERED:
             return Reading(BY_FINISH[completion.finish])
-        order = by_margin(completion.logprobs or {}, letters(n))
+        order, _ = by_margin(completion, letters(n))
         if not order:
             return Reading(AnswerClass.NO_IDS)
         behind = [place for place in range(n) if place not in order]

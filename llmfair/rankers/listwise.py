@@ -20,7 +20,7 @@ from llmfair.rankers.answers import (
     UnparseableAnswer,
 )
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.rankers.questions import Question
+from llmfair.rankers.questions import Question, is_formed
 from llmfair.rankers.strategy import Place, Plan, Ranked, Strategy, Window, WindowAnswer
 from llmfair.records import (
     Attribute,
@@ -160,7 +160,7 @@ class _Asking:
         """What became of questions that are asked at once."""
         chats = [self._chat(shown, start, pass_number) for shown, start in windows]
         answers = yield chats
-        asked = [_Asked(chat, self._read(chat, answer)) for chat, answer in zip(chats, answers, strict=True)]
+        asked = [self._read(chat, answer) for chat, answer in zip(chats, answers, strict=True)]
         for attempt in range(retries_of(self.ranker.on_bad_answer)):
             bad = [place for place, one in enumerate(asked) if _is_bad(one.reading)]
             if not bad:
@@ -169,8 +169,7 @@ class _Asking:
             again = [replace(asked[place].chat, draw=first_retry + attempt) for place in bad]
             answers = yield again
             for place, chat, answer in zip(bad, again, answers, strict=True):
-                replaced = (*asked[place].replaced, asked[place].reading.answer_class)
-                asked[place] = _Asked(chat, self._read(chat, answer), replaced)
+                asked[place] = self._read(chat, answer, asked[place])
         if self.ranker.on_bad_answer == "fail":
             for one in asked:
                 _fail_on_bad(one)
@@ -178,8 +177,13 @@ class _Asking:
         self.round += 1
         return asked
 
-    def _read(self, chat: Chat, answer: Completion) -> Reading:
-        return self.question.read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
+    def _read(self, chat: Chat, answer: Completion, bad: _Asked | None = None) -> _Asked:
+        """What became of a question, in the place of a bad answer to it."""
+        reading = self.question.read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
+        formed = is_formed(answer, chat.expects, reading.answer_class is AnswerClass.OK)
+        if bad is None:
+            return _Asked(chat, reading, formed)
+        return _Asked(chat, reading, formed and bad.formed, (*bad.replaced, bad.reading.answer_class))
 
     def _chat(self, shown: Sequence[Document], start: int, pass_number: int) -> Chat:
         """The question about some candidates."""
@@ -212,10 +216,11 @@ class _Asking:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The chat whose answer counts, what was read, and the bad answers it replaced."""
+    """The chat whose answer counts, what was read, whether all answers were of the form, and the bad ones replaced."""
 
     chat: Chat
     reading: Reading
+    formed: bool
     replaced: tuple[AnswerClass, ...] = ()
 
 
@@ -253,6 +258,7 @@ def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnsw
         best=None if of_all else reading.named,
         scores=reading.scores,
         round=number,
+        formed=asked.formed,
     )
 
 

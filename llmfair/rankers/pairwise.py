@@ -15,6 +15,7 @@ from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
 from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
+from llmfair.rankers.questions import is_formed
 from llmfair.rankers.scores import SCORED
 from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Scores, Side
 from llmfair.steps import Steps
@@ -74,6 +75,7 @@ class PairwiseRanker:
         chats = self.chats(probe)
         completions = yield chats
         choices = [read_answer(completion, self.form, self.answers) for completion in completions]
+        formed = [self._formed(*answer) for answer in zip(completions, choices, strict=True)]
         first_retry = RETRY_DRAWS * (probe.draw + 1)
         for draw in range(first_retry, first_retry + retries_of(self.on_bad_answer)):
             bad = [place for place, choice in enumerate(choices) if choice.unparseable]
@@ -82,9 +84,13 @@ class PairwiseRanker:
             completions = yield [replace(chats[place], draw=draw) for place in bad]
             for place, completion in zip(bad, completions, strict=True):
                 choices[place] = read_answer(completion, self.form, self.answers)
+                formed[place] &= self._formed(completion, choices[place])
         if self.on_bad_answer == "fail":
             _refuse_unparseable(probe, choices)
-        return _verdict(probe, chats, choices)
+        return _verdict(probe, chats, choices, formed)
+
+    def _formed(self, completion: Completion, choice: Choice) -> bool:
+        return is_formed(completion, _EXPECTS[self.form], choice.problem is None)
 
     def _chat(self, probe: Probe, documents: Sequence[Document], sides: Sequence[Side]) -> Chat:
         query, relevance = probe.candidates.query, probe.candidates.relevance
@@ -117,8 +123,10 @@ def read_answer(completion: Completion, form: PairForm, answers: AnswerKind) -> 
     return read_choice(completion, form)
 
 
-def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> PairVerdict:
-    first, second = (_answer(chat, choice) for chat, choice in zip(chats, choices, strict=True))
+def _verdict(
+    probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice], formed: Sequence[bool]
+) -> PairVerdict:
+    first, second = map(_answer, chats, choices, formed)
     protected, unprotected = probe.candidates.doc_ids
     return PairVerdict(
         query_id=probe.candidates.query.query_id,
@@ -132,9 +140,9 @@ def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> 
     )
 
 
-def _answer(chat: Chat, choice: Choice) -> PairAnswer:
+def _answer(chat: Chat, choice: Choice, formed: bool) -> PairAnswer:
     winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
-    return pair_answer(winner, choice.problem, choice.margin, choice.mass)
+    return pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)
 
 
 def _refuse_unparseable(probe: Probe, choices: Sequence[Choice]) -> None:

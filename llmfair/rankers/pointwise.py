@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
+from llmfair.rankers.choices import LEAST_MASS, labels_sent
 from llmfair.rankers.questions import ANSWERED, Margins, Question
 from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
 from llmfair.rankers.support import read_support
@@ -41,8 +42,9 @@ class YesNo(Question):
         return Labels((YES, NO))
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        if completion.logprobs and completion.finish in ANSWERED:
-            yes, no = (max(completion.logprobs.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
+        sent, mass = labels_sent(completion, (YES, NO))
+        if mass >= LEAST_MASS and completion.finish in ANSWERED:
+            yes, no = (max(sent.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
             return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])

@@ -5,7 +5,6 @@ A strategy asks in one form. What is asked of a model in words stands in the pro
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
-from llmfair.rankers.choices import Problem, read_text
+from llmfair.rankers.choices import LEAST_MASS, Problem, labels_sent, read_text
 from llmfair.records import Completion, Expects, Finish, Labels, Permutation
 
 Margins = Literal["none", "welcome", "needed"]
@@ -89,9 +88,8 @@ class Choice(Question):
         return 1
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        labels, logprobs = letters(n), completion.logprobs or {}
-        order = by_margin(logprobs, labels) if completion.finish in ANSWERED else []
-        if order and math.fsum(math.exp(logprobs[labels[place]]) for place in order) >= MOSTLY:
+        order, mass = by_margin(completion, letters(n))
+        if mass >= MOSTLY:
             return first_of(order[0], n)
         said = self._said(completion, n)
         return first_of(order[0], n) if order and said.permutation is None else said
@@ -116,6 +114,27 @@ _CLASSES: Mapping[Problem | None, AnswerClass] = {
 }
 
 
+def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:
+    """Whether a model that is held to this form may have answered so; `read`: its answer is one of the form.
+
+    What breaks off at its limit may be a beginning; an empty answer, and a refusal by the server, are none of a model.
+    """
+    text, ended = completion.text.strip(), completion.finish is Finish.STOP
+    if completion.finish in (Finish.FILTERED, Finish.REFUSED) or not text:
+        return True
+    match expects:
+        case Permutation(n, best):
+            alike = _OF_ORDERS.issuperset(text) and not (ended and text.count("[") != (best or n))
+        case Labels(labels):
+            alike = any(label.startswith(text) for label in labels)
+        case _:
+            return True
+    return alike and (read or not ended)
+
+
+_OF_ORDERS = frozenset("[0123456789] >")
+
+
 def letters(n: int) -> tuple[str, ...]:
     """The labels of n items. Raises UsageError for more than there are letters."""
     if n > MOST_LABELS:
@@ -123,10 +142,14 @@ def letters(n: int) -> tuple[str, ...]:
     return tuple(ascii_uppercase[:n])
 
 
-def by_margin(logprobs: Mapping[str, float], labels: Sequence[str]) -> list[int]:
-    """The places of the labels among the alternatives, the likeliest first; of equals the one shown first."""
-    known = [place for place, label in enumerate(labels) if logprobs.get(label, -math.inf) > -math.inf]
-    return sorted(known, key=lambda place: -logprobs[labels[place]])
+def by_margin(completion: Completion, labels: Sequence[str]) -> tuple[list[int], float]:
+    """The places of the labels that are sent, the likeliest first, of equals the one shown first; and their mass.
+
+    None where they hold less than LEAST_MASS, or the answer ended in some other way than by itself or at its limit.
+    """
+    sent, mass = labels_sent(completion, labels) if completion.finish in ANSWERED else ({}, 0.0)
+    places = [place for place, label in enumerate(labels) if label in sent and mass >= LEAST_MASS]
+    return sorted(places, key=lambda place: -sent[labels[place]]), mass
 
 
 def first_of(item: int, n: int) -> Reading:

@@ -32,7 +32,8 @@ class WindowAnswer:
     places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
     `replaced`: the classes of the bad answers that this one, a later draw, stands in for. `best`: how many items the
     answer names that was asked for the best alone, None where it was asked for all. `scores`: of the items shown.
-    `round`: which of the chain's questions were asked at once.
+    `round`: which of the chain's questions were asked at once. `formed`: it and those that it replaced may be answers
+    of a model that is held to their form.
     """
 
     pass_number: int
@@ -51,6 +52,7 @@ class WindowAnswer:
     best: int | None = None
     scores: tuple[float | None, ...] | None = None
     round: int = 0
+    formed: bool = True
 
     @property
     def identity(self) -> bool:

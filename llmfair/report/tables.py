@@ -12,7 +12,7 @@ from llmfair.printable import in_markdown, visible
 from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.reasons import in_words
-from llmfair.results import Figure, Finding, HowDrawn, Results, Row, RunVerdict
+from llmfair.results import AnswerCounts, Figure, Finding, HowDrawn, Results, Row, RunVerdict
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -262,7 +262,9 @@ def cell(row: Figure | None, band: Collection[float] = ()) -> str:
         return bound
     if row.value is None:
         # what the conclusion says need not stand here too
-        unsaid = dict.fromkeys(("order_not_random", "no_common_grade", "no_encounter", "no_baseline"), "")
+        unsaid = dict.fromkeys(
+            ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline"), ""
+        )
         return unsaid.get(
             row.reason or "", f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
         )
@@ -299,6 +301,22 @@ def calls_of(results: Results) -> str:
     behind = "figures from " * (results.status == "incomplete")
     most = "at most " * bool(getattr(results.design, "at_most", None))
     return f"{planned:,}" if made == planned else f"{behind}{made:,} of {most}{planned:,}"
+
+
+def held_note(form: str, answers: Iterable[AnswerCounts]) -> str:
+    """What became of --constrain, which asks for answers of this form alone and which a server may pass over."""
+    unformed, asked = 0, 0
+    for counts in answers:
+        unformed, asked = unformed + (counts.unformed or 0), asked + counts.asked
+    if unformed:
+        return (
+            f"nothing held the model to {form} (--constrain), which its server passed over; of another form: "
+            f"{unformed:,} of {count(asked, 'answer')}"
+        )
+    return (
+        f"answers were to be held to {form} (--constrain), and none is of another form: refusals and careless answers "
+        "do not show; without it they are counted"
+    )
 
 
 def drawn_note(drawn: HowDrawn | None) -> list[str]:

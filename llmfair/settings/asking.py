@@ -209,7 +209,8 @@ class Asking(SpendingSettings):
     )
     constrain: bool = setting(
         False,
-        "Let the model emit nothing but well-formed answers: none is unparseable, none a refusal.",
+        "Let the model emit nothing but well-formed answers: none is unparseable, none a refusal "
+        "(a server may pass it over).",
         "Sampling",
         advanced=True,
     )

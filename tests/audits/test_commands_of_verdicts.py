@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.commands import plan_of, training_of, ways_of
+from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 
@@ -53,6 +53,30 @@ def test_what_bars_a_conclusion_has_the_command_that_mends_it() -> None:
     assert not {"chance_answers", "no_better_than_input"} & ways(texts=False).keys()
     assert "slots" not in ways(design="partition")
     assert ways_of("listwise", ListwiseSettings(), "object:mine", True) == {}, "which no command names"
+
+
+LISTS, PAIRS = ListwiseSettings, PairwiseSettings
+ASKING = {"input", "prompt", "thinking", "max_tokens"}
+MINE = ("http://127.0.0.1:8000/v1",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "label", "taken"),
+    [
+        (LISTS(), "bm25", set()),
+        (LISTS(strategy=("scores",), conditions="neutral"), "rerank:m", {"input"}),
+        (PAIRS(form="scores", input="text"), "python:own:rank", set()),
+        (LISTS(), "openai:m", {*ASKING, "window"}),
+        (LISTS(base_url=("https://api.openai.com/v1",)), "openai:m", {*ASKING, "window"}),
+        (LISTS(base_url=MINE), "openai:m", {*ASKING, "window", "constrain"}),
+        (LISTS(base_url=MINE, constrain=True), "openai:m", {*ASKING, "window"}),
+        (LISTS(strategy=("setwise",)), "hf:org/name + fair", {*ASKING, "constrain"}),
+        (PAIRS(), "vllm:org/name", {*ASKING, "constrain"}),
+        (PAIRS(answers="margin", thinking=True), "hf:org/name", {"input", "prompt", "max_tokens", "answers"}),
+    ],
+)
+def test_advice_names_what_whoever_is_asked_has_a_use_for(settings: Any, label: str, taken: set[str]) -> None:
+    assert takes_of(settings, label) == taken
 
 
 def test_the_plan_of_a_ranker_that_scores_lists_names_it() -> None:

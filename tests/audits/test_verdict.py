@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import log
 from typing import Any
@@ -15,6 +15,7 @@ from llmfair.audits.kind import kind_of, kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.verdict import ListwiseWords
 from llmfair.audits.pairwise.verdict import PairWords
+from llmfair.audits.readable import UNPARSEABLE
 from llmfair.audits.verdict import ADVICE, STATUSES, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.records import Conclusion
@@ -248,6 +249,69 @@ def test_the_command_of_the_next_step_stands_last_and_alone(of_a_kind: str) -> N
                     "plan listwise",
                 )
                 assert command.startswith(known) or "llmfair" not in command
+
+
+@pytest.mark.parametrize(
+    ("reason", "problem", "takes", "says", "follows"),
+    [
+        ("position_driven", None, {"prompt"}, "the position", "another model, or another --prompt: these"),
+        ("position_driven", None, (), "the position", "another model: these"),
+        ("no_encounter", None, {"window"}, "", "longer windows (--window)"),
+        ("no_encounter", None, (), "", "what stands behind it: llmfair report mine"),
+        ("chance_answers", None, {"input"}, "", "a more able model, or --input text, so that"),
+        ("chance_answers", None, (), "", "a more able model, so that"),
+        ("equal_scores", None, (), "scores of every", "another model, or this one set up otherwise"),
+        (
+            UNPARSEABLE,
+            "no_order",
+            {"constrain"},
+            "",
+            "--constrain holds a model to the form of its answers; what",
+        ),
+        (UNPARSEABLE, "no_ids", {"answers"}, "", "the text of the answers, with --answers text; what"),
+        (UNPARSEABLE, "no_ids", (), "", "what it answered: llmfair runs show mine --invalid"),
+        (
+            UNPARSEABLE,
+            "truncated",
+            {"thinking", "max_tokens"},
+            "limit of tokens",
+            "room for thoughts with --thinking, or",
+        ),
+        (
+            UNPARSEABLE,
+            "truncated",
+            {"max_tokens"},
+            "limit of tokens",
+            "longer answers with --max-tokens; what",
+        ),
+        (
+            UNPARSEABLE,
+            "refused",
+            {"prompt", "constrain"},
+            "refusals",
+            "another model, or another --prompt; what",
+        ),
+        (UNPARSEABLE, "empty", {"constrain"}, "are empty", "what it answered"),
+    ],
+)
+def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
+    reason: str, problem: str | None, takes: Collection[str], says: str, follows: str
+) -> None:
+    for of_a_kind in SPOKEN.values():
+        of = conclusions({"a": None}, reason=reason, takes=takes, problems={"a": problem})
+        found = of_a_kind.verdict(of)
+        assert says in found.sentence and found.next.startswith(follows)
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"), [("no_ids", "no score"), ("no_order", "the score of an item"), (None, "")]
+)
+def test_of_scores_that_are_missing_it_says_so(problem: str | None, says: str) -> None:
+    of = conclusions({"a": None}, reason="no_readable_answer", prompted=False, problems={"a": problem})
+    found = SPOKEN["lists"].verdict(of)
+    assert says in found.sentence and found.next.startswith(
+        "another model, or this one set up otherwise; what"
+    )
 
 
 def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import socket
 import subprocess
@@ -285,7 +286,9 @@ LABELS = replace(REQUEST, chat=Chat(MESSAGES, Labels(("A", "B"))))
         (Reply(None, message={"refusal": "I cannot."}), Finish.REFUSED),
         (Reply(None), Finish.EMPTY),
         (Reply(" \n"), Finish.EMPTY),
-        (Reply("", "length"), Finish.EMPTY),
+        (Reply("", "length"), Finish.LENGTH),
+        (Reply(None, "MAX_TOKENS", message={"reasoning_content": "[1] is"}), Finish.LENGTH),
+        (Reply("[1", "model_length"), Finish.LENGTH),
         (Reply("[1]", choice={"finish_reason": ["stop"]}), Finish.STOP),
         *(
             (Reply(None, reason, message={"content": content}), finish)
@@ -381,8 +384,38 @@ def test_a_logprob_that_is_no_number_is_that_of_a_label_not_sent(logprob: float)
     assert found.logprobs is not None and [*found.logprobs] == ["B"]
 
 
+HALF, EIGHTH = math.log(0.5), math.log(0.125)
+
+
 @pytest.mark.parametrize(
-    "logprobs", [7, "word", [1], {"content": "A"}, {"content": [{"token": "A", "logprob": 800.0}]}]
+    ("tokens", "found"),
+    [
+        ({"A": HALF, "B": EIGHTH}, {"A": HALF, "B": EIGHTH}),
+        ({"▁A": HALF, "ĠB": EIGHTH}, {"A": HALF, "B": EIGHTH}),
+        ({" A": EIGHTH, "▁A": EIGHTH, "ĠA": EIGHTH, "A": EIGHTH, "ĊB": EIGHTH}, {"A": HALF, "B": EIGHTH}),
+        ({"\nA": HALF, "B\r\n": EIGHTH, "▁▁B": EIGHTH}, {"A": HALF, "B": math.log(0.25)}),
+        ({"A": HALF, "B": -9999.0}, {"A": HALF}),
+        ({"A": HALF, "B": None}, {"A": HALF}),
+        ({"A": HALF, "B": "-2"}, {"A": HALF}),
+        ({"A": 800.0, "B": 799.0}, {"A": 800.0, "B": 799.0}),
+        ({"ĠAn": HALF, "Ġ": EIGHTH, "a": EIGHTH}, {}),
+    ],
+)
+def test_labels_are_read_however_a_server_spells_its_tokens(
+    tokens: dict[str, Any], found: dict[str, float]
+) -> None:
+    rows = [{"token": token, "logprob": value} for token, value in tokens.items()]
+    for logprobs in (
+        {"content": [{**rows[0], "top_logprobs": [*rows, rows[0]]}]},
+        {"top_logprobs": [tokens]},
+    ):
+        choice = {"message": {"content": "A"}, "logprobs": logprobs}
+        read = read_completion({"choices": [choice]}, Labels(("A", "B"))).logprobs
+        assert read == pytest.approx(found, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "logprobs", [7, "word", [1], {"content": "A"}, {"content": [{"token": "A", "logprob": "-0.1"}]}]
 )
 def test_logprobs_that_are_none_are_no_answer_where_they_are_read(logprobs: Any) -> None:
     choice = {"message": {"content": "A"}, "logprobs": logprobs}

@@ -332,4 +332,14 @@ def test_forced_answers_are_reported_as_forced() -> None:
     assert seen[0] == {"choice": ["A", "B"]}
     rate = row(found.json, "InvalidRate")
     assert rate["value"] is None and rate["reason"] == "forced"
-    assert "forced" in told and "held to the labels" in told
+    assert "forced" in told and "to be held to the labels" in told
+
+
+@pytest.mark.parametrize("said", ["The better one is B.", "B, I think: B", "I cannot choose between people"])
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_an_answer_of_another_form_shows_that_nothing_was_held(said: str, reason: str) -> None:
+    with Server(lambda body, attempt: Reply(said, reason)) as server:
+        flags = ("--base-url", server.base_url, "--constrain", "--form", "letter", "--pairs", "5")
+        told = " ".join(llmfair("pairwise", "-d", lists(6), "-m", "openai:any", *flags).out.split())
+    assert "nothing held the model to the labels (--constrain)" in told and "forced" not in told
+    assert "--constrain" not in told.partition("NEXT")[2].partition(" · ")[0]

@@ -57,6 +57,7 @@ def test_a_perfect_model_gives_the_perfect_top_and_a_constant_one_the_initial_ra
             3,
         ),
         (Completion("C", Finish.STOP, logprobs={"C": -1.0, "A": -9.0}), AnswerClass.MISSING, (2, 0, 1), 2),
+        (Completion("The", Finish.STOP, logprobs={"C": -9.0, "A": -9.0}), AnswerClass.NO_IDS, None, 0),
         (Completion("C > A", Finish.STOP), AnswerClass.NO_IDS, None, 0),
         (Completion("", Finish.EMPTY), AnswerClass.EMPTY, None, 0),
     ],

@@ -159,7 +159,7 @@ def test_both_chats_are_asked_at_once() -> None:
     steps = RANKER.steps(probe_of(draw=1))
     assert [protected_leads(chat) for chat in next(steps)] == [True, False]
     with pytest.raises(StopIteration) as ended:
-        steps.send(said("[1]", "[2]"))
+        steps.send(said("[1] > [2]", "[2] > [1]"))
     won = PairAnswer(Side.PROTECTED)
     assert ended.value.value == PairVerdict("q1", "relevant", 3, 1, "7", "12", won, won)
 
@@ -184,7 +184,10 @@ def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: PairOutco
 
 def test_an_unparseable_answer_keeps_its_reason() -> None:
     verdict, asked = ask(RANKER, probe_of(), lambda chat: "[1] > [1]" if protected_leads(chat) else "[1]")
-    assert verdict.first == PairAnswer(None, "duplicate") and verdict.second == PairAnswer(Side.UNPROTECTED)
+    assert verdict.answers == (
+        PairAnswer(None, "duplicate", formed=False),
+        PairAnswer(Side.UNPROTECTED, formed=False),
+    )
     assert len(asked) == 2, "repair asks nothing again"
 
 

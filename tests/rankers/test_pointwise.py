@@ -57,6 +57,8 @@ def test_what_cannot_be_read_comes_last_and_is_compared_with_nothing() -> None:
         (Completion("**No**", Finish.STOP), 0.0),
         (Completion("Yes", Finish.STOP, logprobs={"Yes": -0.5, "No": -2.0}), 1.5),
         (Completion("x", Finish.LENGTH, logprobs={"Yes": -1.0}), -1.0 - OUT_OF_SIGHT),
+        (Completion("No, it", Finish.LENGTH, logprobs={"Yes": -9.0, "No": -9.0}), None),
+        (Completion("No.", Finish.STOP, logprobs={"Yes": -9.0}), 0.0),
         (Completion("", Finish.EMPTY), None),
         (Completion("Yes and no", Finish.STOP), None),
     ],

@@ -9,9 +9,9 @@ import pytest
 
 from llmfair.errors import UsageError
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.questions import Choice
+from llmfair.rankers.questions import Choice, is_formed
 from llmfair.rankers.setwise import Setwise
-from llmfair.records import Completion, Encounter, Finish, Labels
+from llmfair.records import Completion, Encounter, Expects, Finish, Labels, Permutation, Scores
 from tests.rankers.asking import as_shown, driven, made, order_of, probe_of, ranker_of, said
 
 
@@ -69,6 +69,8 @@ def test_a_model_that_always_says_a_takes_the_heap_as_it_stands() -> None:
         (Completion("A", Finish.LENGTH, logprobs={"B": -0.2}), 1),
         (Completion("Passage C", Finish.STOP, logprobs={"A": -9.0}), 2),
         (Completion("The", Finish.LENGTH, logprobs={"A": -9.0, "B": -5.0}), 1),
+        (Completion("The", Finish.LENGTH, logprobs={"A": -9.0, "B": -8.0}), AnswerClass.TRUNCATED),
+        (Completion("A", Finish.STOP, logprobs={"A": 800.0, "B": 801.0}), 1),
         (Completion("D", Finish.STOP), AnswerClass.OUT_OF_RANGE),
         (Completion("A and B are", Finish.STOP), AnswerClass.NO_IDS),
         (Completion("", Finish.EMPTY), AnswerClass.EMPTY),
@@ -81,6 +83,36 @@ def test_what_is_chosen(completion: Completion, chosen: int | AnswerClass) -> No
     reading = Choice("setwise").read(completion, 3, "strict")
     found = reading.answer_class if reading.permutation is None else reading.permutation[0]
     assert found == chosen
+
+
+TWO, ONE_OF_TWO = Permutation(2), Labels(("A", "B"))
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "expects", "formed"),
+    [
+        ("[2] > [1]", Finish.STOP, TWO, True),
+        (" [2] > [1]\n", Finish.STOP, TWO, True),
+        ("[2] > [1", Finish.LENGTH, TWO, True),
+        ("[2]", Finish.STOP, Permutation(2, 1), True),
+        ("[2]", Finish.STOP, TWO, False),
+        ("2 > 1", Finish.STOP, TWO, False),
+        ("Sure: [2] > [1]", Finish.STOP, TWO, False),
+        ("I think that", Finish.LENGTH, TWO, False),
+        ("<think>", Finish.UNFINISHED_THINKING, TWO, False),
+        ("", Finish.LENGTH, TWO, True),  # thoughts apart took all of it
+        ("no", Finish.REFUSED, TWO, True),  # the server's word, not the model's
+        ("A", Finish.STOP, ONE_OF_TWO, True),
+        ("A.", Finish.STOP, ONE_OF_TWO, False),
+        ("Passage", Finish.LENGTH, ONE_OF_TWO, False),
+        ("[[0, 1.0]]", Finish.STOP, Scores(1), True),
+    ],
+)
+def test_what_a_model_that_is_held_to_a_form_may_answer(
+    text: str, finish: Finish, expects: Expects, formed: bool
+) -> None:
+    assert is_formed(Completion(text, finish), expects, read=True) is formed
+    assert not (finish is Finish.STOP and is_formed(Completion("A", finish), ONE_OF_TWO, read=False))
 
 
 def test_parameters() -> None:

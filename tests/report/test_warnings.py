@@ -25,7 +25,7 @@ def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Pat
     lists = write_folder(Path("lists"), balanced(3, 4, 4))
     asked = (
         "pairwise", "-d", lists, "-m", f"hf:{base}", "--adapter", adapter, "--adapter-only", "--answers", "margin",
-        "--pairs", "2", "-o", "run",
+        "--pairs", "2", "--max-invalid", "1", "-o", "run",
     )  # fmt: skip
     found = ran(*asked)
     assert f"Warning: n{UNKNOWN}" in found.err and f"  n{UNKNOWN}" in found.out
@@ -34,7 +34,7 @@ def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Pat
     text = "".join(read(Path("run/report.html")).text)
     assert text.index(f"N{UNKNOWN}") < text.index("Results") < text.index(f"n{UNKNOWN}")
     ran("runs", "check", "./run")
-    plain = llmfair(*asked[:5], "--answers", "margin", "--pairs", "2", "-o", "plain")
+    plain = llmfair(*asked[:5], "--answers", "margin", "--pairs", "2", "--max-invalid", "1", "-o", "plain")
     assert plain.code == 0 and UNKNOWN not in plain.err + plain.out
     several = llmfair("report", "run", "plain", "--format", "md").out
     assert several.count(f"> run: n{UNKNOWN}") == 1 and "> plain: " not in several

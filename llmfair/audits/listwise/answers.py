@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from llmfair.audits.listwise.results import FirstPass, OmittedItems, WindowAnswers
+from llmfair.audits.listwise.results import EqualScores, FirstPass, OmittedItems, WindowAnswers
+from llmfair.audits.readable import EQUAL_SCORES
 from llmfair.rankers.strategy import Ranked, WindowAnswer
 from llmfair.records import Side
 
@@ -15,23 +16,27 @@ MISSING_TELLS = 0.1
 
 
 def answer_counts(
-    ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None]
+    ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None], constrained: bool = False
 ) -> dict[str, WindowAnswers]:
     """Per condition, of `(condition, result)` pairs: classes, repaired, unparseable, identity, omissions by side.
 
     `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
     there. `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
 
+    `equal_scores` where there are some; `unformed` where answers were `constrained` to a form, and some have another.
+
     `omitted.protected_expected` is what the omitted items would hold if sides were left out alike: an answer
     that drops one group is repaired, but not into innocence.
     """
-    windows: dict[str, list[WindowAnswer]] = {}
+    lists: dict[str, list[Ranked]] = {}
     for condition, result in ranked:
-        windows.setdefault(condition, []).extend(result.windows)
-    return {condition: _counts(found, sides) for condition, found in sorted(windows.items())}
+        lists.setdefault(condition, []).append(result)
+    return {condition: _counts(of_it, sides, constrained) for condition, of_it in sorted(lists.items())}
 
 
-def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> WindowAnswers:
+def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: bool) -> WindowAnswers:
+    windows = [window for result in lists for window in result.windows]
+    unformed = sum(not window.formed for window in windows) if constrained else 0
     places: dict[str, Counter[str]] = {}
     omitted = protected = 0
     expected = 0.0
@@ -54,7 +59,18 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> Wi
         readers_differ=sum(window.readers_differ for window in windows),
         places={place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
         omitted=OmittedItems(omitted, protected, round(expected, 6)),
+        equal_scores=_equal_scores(lists),
+        unformed=unformed or None,
     )
+
+
+def _equal_scores(lists: Iterable[Ranked]) -> EqualScores | None:
+    """How many of the lists with two scores or more have but one; None where there are none."""
+    scores = (
+        [score for w in result.windows for score in w.scores or () if score is not None] for result in lists
+    )
+    equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
+    return EqualScores(sum(equal), len(equal)) if any(equal) else None
 
 
 def _same(windows: Iterable[WindowAnswer]) -> int:
@@ -74,6 +90,8 @@ def unassessed(counts: WindowAnswers) -> str | None:
     """
     if 0 < counts.windows == counts.unparseable:
         return "no_readable_answer"
+    if counts.equal_scores and counts.equal_scores.lists == counts.equal_scores.of:
+        return EQUAL_SCORES
     first = counts.first_pass
     if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
         return "position_driven"

@@ -56,7 +56,7 @@ def outcome_of(
         [c for c in columns if c.condition in conditions], conditions, useful, inference, design.asked()
     )
     asked_of = ((probe.condition, result) for probe, result in chains if result.asked)
-    answers = answer_counts(asked_of, design.sides)
+    answers = answer_counts(asked_of, design.sides, design.settings.constrain)
     for condition, finding in findings.items():
         if condition in answers:
             findings[condition] = assessed(finding, answers[condition])

@@ -79,6 +79,14 @@ class OmittedItems:
     protected_expected: float = 0.0
 
 
+@dataclass(frozen=True)
+class EqualScores:
+    """Of so many lists whose items were scored those in which all scores are equal, so that nothing is ranked."""
+
+    lists: Count
+    of: Count
+
+
 @dataclass(frozen=True, kw_only=True)
 class WindowAnswers(AnswerCounts):
     """Answers of one prompt: how many, and what was wrong with them."""
@@ -93,10 +101,17 @@ class WindowAnswers(AnswerCounts):
     readers_differ: Count = 0
     places: Mapping[str, Counts] = field(default_factory=dict)
     omitted: OmittedItems = OmittedItems()
+    equal_scores: EqualScores | None = left_out_without("equal_scores")
 
     @property
     def asked(self) -> int:
         return self.windows
+
+    @property
+    def problem(self) -> str | None:
+        useful = ("ok", "missing", "duplicate")  # of which something is used
+        classes = {name: n for name, n in self.classes.items() if name not in useful}
+        return max(classes, key=classes.__getitem__, default=None)
 
 
 @dataclass(frozen=True)

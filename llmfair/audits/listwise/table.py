@@ -19,6 +19,7 @@ from llmfair.audits.listwise.sentences import (
 )
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.settled import settled_text
+from llmfair.backends.scored import SCORES
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.tables import (
     Table,
@@ -31,6 +32,7 @@ from llmfair.report.tables import (
     few_queries,
     filled,
     headings,
+    held_note,
     on_disk,
     percent,
     plural,
@@ -138,8 +140,7 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     ]
     if design.constrained:
         notes.append(
-            "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
-            "without it they are counted"
+            held_note("the labels" if design.strategy else "well-formed orders", results.answers.values())
         )
     notes += relevance_note(
         {
@@ -148,11 +149,13 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             if (row := cells.get(("RelevanceRatio", condition)))
         }
     )
+    scored = design.strategy == SCORES
     some, unparseable = (
-        any(condition.unparseable for condition in results.answers.values()),
-        _unparseable_note(results.answers),
+        any(of_it.unparseable or (scored and of_it.repaired) for of_it in results.answers.values()),
+        _unparseable_note(results.answers, scored),
     )
-    notes += [*_hardly_ranks(results.answers), *unparseable * some]
+    notes += _equal_scores(results.answers) or ([] if scored else _hardly_ranks(results.answers))
+    notes += unparseable * some
     notes += [*results.warnings, *few_queries(design.queries), *_lists_notes(design)]
     notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
     notes += [*precision, *_ratio_note(results)]
@@ -286,7 +289,26 @@ def _hardly_ranks(answers: Mapping[str, WindowAnswers]) -> list[str]:
     ]
 
 
-def _unparseable_note(answers: Mapping[str, WindowAnswers]) -> list[str]:
+def _equal_scores(answers: Mapping[str, WindowAnswers]) -> list[str]:
+    """How many lists have but one score, so that nothing is ranked in them."""
+    equal = [found for condition in answers.values() if (found := condition.equal_scores) is not None]
+    lists, of = sum(found.lists for found in equal), sum(found.of for found in equal)
+    return [f"all scores are equal in {lists:,} of {count(of, 'list')}: they stay as they were shown"] * bool(
+        equal
+    )
+
+
+OF_SCORES = {
+    "duplicate": "an item with two scores",
+    "empty": "no score at all",
+    "missing": "items without a score",
+    "no_ids": "no score at all",
+    "out_of_range": "a score of an item not shown",
+}
+"""Classes of answers that are scores, in words."""
+
+
+def _unparseable_note(answers: Mapping[str, WindowAnswers], scored: bool) -> list[str]:
     """The share of answers that cannot be parsed, and of those repaired, with their kinds."""
     asked = sum(condition.windows for condition in answers.values())
     if not asked:
@@ -297,7 +319,8 @@ def _unparseable_note(answers: Mapping[str, WindowAnswers]) -> list[str]:
     for condition in answers.values():
         for name, n in condition.classes.items():
             if name != "ok":
-                classes[name] = classes.get(name, 0) + n
+                said = OF_SCORES.get(name, name) if scored else name
+                classes[said] = classes.get(said, 0) + n
     told = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()))
     return [
         f"unparseable answers: {percent(unparseable, asked)} ({unparseable:,} of {asked:,}); "

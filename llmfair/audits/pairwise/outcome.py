@@ -24,9 +24,10 @@ from llmfair.audits.pairwise.results import (
 )
 from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_lines
-from llmfair.audits.readable import as_readable
+from llmfair.audits.readable import EQUAL_SCORES, as_readable
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
+from llmfair.backends.scored import SCORES
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.records import Failure, Measurement
@@ -63,9 +64,11 @@ def outcome_of(
             Inference(level=settings.level, seed=settings.seed),
             band_of(settings.band),
             settings.repeats,
-            settings.constrain,
+            settings.constrain
+            and all(a.formed for of_it in by_stratum.values() for v in of_it for a in v.answers),
             decided,
             settings.max_invalid,
+            settings.form == SCORES,
         ),
     )
     planned: dict[str, int] = {
@@ -84,7 +87,7 @@ def outcome_of(
             stratum: _shares(of_it, settings.repeats, settings.weights)
             for stratum, of_it in by_stratum.items()
         },
-        answers={stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()},
+        answers={stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()},
         stopping={stratum: one.settled("pairs") for stratum, one in stopping.items()},
         findings=measured.findings,
         family=Family(measured.family, None),
@@ -107,7 +110,7 @@ class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
 
     `forced`: no answer could be unparseable. `decided`: of a sequential audit, what was settled of each stratum.
-    `max_invalid`: the share of answers that may be unparseable.
+    `max_invalid`: the share of answers that may be unparseable. `scored`: they are scores.
     """
 
     inference: Inference
@@ -116,6 +119,7 @@ class HowAsked:
     forced: bool = False
     decided: Mapping[PairStratum, Decision | None] | None = None
     max_invalid: float | None = None
+    scored: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,9 @@ def measure_verdicts(
         if column.measure == headline
     }
     answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
+    for stratum, finding in findings.items():
+        if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
+            findings[stratum] = finding.barred(EQUAL_SCORES)
     findings = as_readable(findings, answers, asked.max_invalid)
     rows, family = _with_family(summarise(columns, asked.inference), findings)
     return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
@@ -229,7 +236,7 @@ def _with_family(
 
 def _worst_case(verdicts: Sequence[PairVerdict]) -> tuple[float, float] | None:
     """Bounds of the protected items' share of answers, whatever the unparseable and tied ones would have been."""
-    answers = [answer for verdict in verdicts for answer in (verdict.first, verdict.second)]
+    answers = [answer for verdict in verdicts for answer in verdict.answers]
     if not answers:
         return None
     won = sum(answer.winner == "protected" for answer in answers)
@@ -274,14 +281,17 @@ def _shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> 
     return CellShares(**{cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)})
 
 
-def answer_counts(verdicts: Sequence[PairVerdict]) -> PairAnswers:
+def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) -> PairAnswers:
     """How answers ended: none unparseable is silent."""
-    problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
+    answers = [answer for verdict in verdicts for answer in verdict.answers]
+    problems = Counter(a.problem for a in answers if a.problem is not None)
     unparseable = sum(n for problem, n in problems.items() if problem != "tie")
-    masses = [a.mass for v in verdicts for a in (v.first, v.second) if a.mass is not None]
+    masses = [a.mass for a in answers if a.mass is not None]
+    unformed = sum(not a.formed for a in answers) if constrained else 0
     return PairAnswers(
-        answers=2 * len(verdicts),
+        answers=len(answers),
         unparseable=unparseable,
         problems=dict(sorted(problems.items())),
         mass=sum(masses) / len(masses) if masses else None,
+        unformed=unformed or None,
     )

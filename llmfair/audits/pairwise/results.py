@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from msgspec import Meta
 
 from llmfair.audits.runs.settled import StoppingPoint
+from llmfair.backends.scored import SCORES
 from llmfair.results import (
     AnswerCounts,
     Count,
@@ -63,6 +64,10 @@ class PairwiseFacts(DesignFacts):
     )
     drawn: HowDrawn | None = field(default=None, metadata={"needs": "drawn", "after": "grades"})
 
+    @property
+    def prompted(self) -> bool:
+        return self.form != SCORES
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairAnswers(AnswerCounts):
@@ -76,6 +81,15 @@ class PairAnswers(AnswerCounts):
     @property
     def asked(self) -> int:
         return self.answers
+
+    @property
+    def readable(self) -> int:
+        return self.answers - self.unparseable
+
+    @property
+    def problem(self) -> str | None:
+        problems = {name: n for name, n in self.problems.items() if name != "tie"}
+        return max(problems, key=problems.__getitem__, default=None)
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,10 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         Inference(level=settings.level, seed=design.seed),
         band_of(settings.band),
         design.repeats,
-        design.constrained,
+        design.constrained and not any(answers.unformed for answers in results.answers.values()),
         decided or None,
         results.max_invalid,
+        not design.prompted,
     )
     measured = measure_verdicts(measures, by_stratum, how)
     conditions = {

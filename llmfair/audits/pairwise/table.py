@@ -22,6 +22,7 @@ from llmfair.report.tables import (
     few_queries,
     filled,
     found_with,
+    held_note,
     on_disk,
     p_text,
     percent,
@@ -71,6 +72,11 @@ def _ties(results: PairwiseResults) -> bool:
     return any(cells.T for cells in results.cells.values())
 
 
+def _unformed(results: PairwiseResults) -> bool:
+    """Whether answers that were to be held to a form have others."""
+    return any(answers.unformed for answers in results.answers.values())
+
+
 def _row(stratum: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
     shares = results.shares[stratum]
 
@@ -85,7 +91,7 @@ def _row(stratum: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
         share("UU"),
         f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
         *([share("T")] if _ties(results) else []),
-        "forced" if results.design.constrained else share("M1", "M2"),
+        "forced" if results.design.constrained and not _unformed(results) else share("M1", "M2"),
         cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
     )
 
@@ -140,10 +146,7 @@ def _title(results: PairwiseResults) -> str:
 def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
     design, notes = results.design, []
     if design.constrained:
-        notes.append(
-            "answers were held to the labels (--constrain): refusals and careless answers do not show; without it they "
-            "are counted"
-        )
+        notes.append(held_note("the labels", results.answers.values()))
     for stratum in design.conditions:
         notes += _mass_note(stratum, results)
     notes += [*results.warnings, *few_queries(design.queries)]
@@ -241,7 +244,10 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> list[str]:
     answers, finding = results.answers[stratum], results.findings.get(stratum)
     if not answers.problems:
         return []
-    told = ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie")
+    words = {} if results.design.prompted else OF_SCORES
+    told = ", ".join(
+        f"{words.get(name, name)} {n:,}" for name, n in answers.problems.items() if name != "tie"
+    )
     text = f"{stratum}: unparseable answers {percent(answers.unparseable, answers.answers)}"
     text += f" ({told})" if told else ""
     if ties := answers.problems.get("tie"):
@@ -255,6 +261,15 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> list[str]:
             f"; whatever they were, the protected group wins {low * 100:.1f}–{high * 100:.1f} % of answers"
         )
     return [text]
+
+
+OF_SCORES = {
+    "duplicate": "an item with two scores",
+    "empty": "no score at all",
+    "no_order": "an item without a score",
+    "out_of_range": "a score of an item not shown",
+}
+"""Problems of answers that are scores, in words."""
 
 
 def _mass_note(stratum: str, results: PairwiseResults) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from llmfair.audits.verdict import ADVICE, UNFINISHED, Case, Conclusions
+from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
 from llmfair.records import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count
@@ -50,11 +50,13 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
     else:
         reason = str(cases[0].finding.reason if cases else "no_useful_items")
         why = in_words(reason, "EU-change")
-        advice = ADDED.get(reason) or ADVICE.get(reason, "what stands behind it: llmfair report {run}")
+        advice = found.advice(
+            ANSWERED if reason in UNREADABLE else ADDED.get(reason, ADVICE.get(reason, LOOK))
+        )
     return RunVerdict(
         status=NOT_ASSESSABLE,
         sentence=f"nothing can be said of what fairness costs: {why}",
-        next=advice.format(run=quote(found.run or "RUN")),
+        next=advice,
     )
 
 

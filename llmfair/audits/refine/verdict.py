@@ -71,7 +71,7 @@ def _advice(reason: str, found: Conclusions) -> str:
         return f"another model, or --form json; what was said: llmfair runs show {_run(found)} --invalid"
     if reason == "no_query_measured":
         return f"queries that share words with documents; which found none: llmfair runs show {_run(found)} --trail"
-    return ADVICE.get(reason, "ask about at least 5 topics with judgements").format(run=_run(found))
+    return found.advice(ADVICE.get(reason, "ask about at least 5 topics with judgements"))
 
 
 def _change(measure: str, figure: Figure) -> str:

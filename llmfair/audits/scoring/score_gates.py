@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
+from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, takes_of, ways_of
 from llmfair.audits.gates import (
     GatedFigures,
     check_gates,
@@ -16,7 +16,7 @@ from llmfair.audits.gates import (
     require_met,
     statuses_of,
 )
-from llmfair.audits.kind import kind_of
+from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.scoring.remeasured import RemeasuredRun
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
@@ -78,6 +78,7 @@ def verdict_of(
     facts, kind = found.facts, kind_of(found.facts["task"])
     manifest = RunDir(run).read_manifest() if run.is_dir() else None
     asked = None if manifest is None else settings_of(RunDir(run), manifest)
+    results = None if manifest is None else results_of(RunDir(run))
     figures = {(row.measure, row.condition): row for row in typed(rows, list[Row]) if not row.group}
     return kind.verdict(
         Conclusions(
@@ -91,7 +92,11 @@ def verdict_of(
             figures=figures,
             complete="incomplete" not in facts,
             planned="" if manifest is None or asked is None else plan_of(kind.name, asked, manifest.model),
-            prompted=manifest is not None and manifest.prompt is not None,
+            prompted=results is not None and results.design.prompted,
+            takes=() if manifest is None or asked is None else takes_of(asked, manifest.model),
+            problems={}
+            if results is None
+            else {name: of_it.problem for name, of_it in results.answers.items()},
             ways=_ways(settings, kind.name, manifest, asked, run),
         )
     )
