@@ -14,7 +14,7 @@ from llmfair.records import Measurement
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.trec import run_lines
-from llmfair.whole import write_whole
+from llmfair.whole import make_inside, write_whole
 
 TASK = "mitigate"
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
@@ -46,7 +46,8 @@ def write(
     }
     texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
     try:
-        (folder / "rankings").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        make_inside(folder / "rankings")
         RunDir(folder).drop_report()
         for name in _earlier(folder) - texts.keys():
             (folder / name).unlink(missing_ok=True)

@@ -70,6 +70,7 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     base = unmitigated(run, settings)
     remedies = remedies_of(settings)
     folder = settings.output or run.path / FOLDER
+    run.refuse_links()
     RunDir(folder).refuse_run()
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
