@@ -65,8 +65,13 @@ def opened(path: Path | str) -> BufferedReader:
 def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
     """All of a file. Raises OSError, of one with more than `most` bytes too."""
     with opened(path) as file:
-        if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
-            return found
+        return content_of(file, path, most)
+
+
+def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
+    """What is left of an opened file. Raises OSError, of more than `most` bytes too."""
+    if os.fstat(file.fileno()).st_size <= most and len(found := file.read(most + 1)) <= most:
+        return found
     shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
 
@@ -91,7 +96,12 @@ def sha256(path: Path | str) -> str:
 
 def text(path: Path | str, most: int = MOST_WHOLE) -> str:
     """All of a file in UTF-8, whatever ends its lines. Raises OSError, and ValueError for what is no UTF-8."""
-    return content(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    return decoded(content(path, most))
+
+
+def decoded(content: bytes) -> str:
+    """Bytes as a text in UTF-8, whatever ends its lines. Raises ValueError for what is none."""
+    return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def toml(path: Path | str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
-from llmfair.settings.base import MeasureSettings, Settings, setting
+from llmfair.settings.base import WRITTEN, MeasureSettings, Settings, setting
 from llmfair.settings.lists import ListSettings
 
 
@@ -23,6 +23,7 @@ class RunFolder(Settings):
         "Output",
         flags=("-o",),
         result=False,
+        effect=WRITTEN,
     )
     runs_dir: Path = setting(
         Path("runs"),
@@ -30,6 +31,7 @@ class RunFolder(Settings):
         "Output",
         result=False,
         advanced=True,
+        effect=WRITTEN,
     )
     label: str | None = setting(
         None, "What tables, reports, lists and comparisons call the run.", "Output", result=False

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.audit import AuditSettings
-from llmfair.settings.base import setting
+from llmfair.settings.base import WRITTEN, setting
 
 MOST_SPREAD = 3.0
 MOST_INJECTED = 6.0  # e^6 is as good as always
@@ -89,7 +89,12 @@ class StudySettings(AuditSettings):
 
     varied: ClassVar[Mapping[str, str]] = {}
     output: Path | None = setting(
-        None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
+        None,
+        "Folder for study.json and study.csv.",
+        "Output",
+        flags=("-o",),
+        result=False,
+        effect=WRITTEN,
     )
 
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, PromptSettings, setting
+from llmfair.settings.base import ENGINE, LOSSES, MOST_NUMBERED, MOST_SEED, WRITTEN, PromptSettings, setting
 from llmfair.settings.lists import ListSettings
 
 ORDERS = 2
@@ -66,6 +66,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Model",
         result=False,
         advanced=True,
+        effect=ENGINE,
     )
     template_arg: tuple[str, ...] = setting(
         (),
@@ -169,6 +170,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Training",
         result=False,
         advanced=True,
+        effect=LOSSES,
     )
 
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
@@ -181,6 +183,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Output",
         flags=("-o",),
         result=False,
+        effect=WRITTEN,
     )
 
     fail_on: str | None = setting(
