@@ -13,9 +13,10 @@ import os
 import re
 import stat
 import tomllib
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,6 +46,12 @@ FREELY, TIMES = 4 << 20, 100
 def is_deep(text: str) -> bool:
     """Whether JSON is nested deeper than what is made of it follows; brackets within its texts count, too."""
     return max(accumulate((letter in "[{") - (letter in "]}") for letter in text), default=0) > DEEPEST
+
+
+def stored(path: Path) -> Path:
+    """The file, or NAME.gz beside its place where only that is there."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.is_file() and not path.exists() else path
 
 
 def opened(path: Path | str) -> BufferedReader:
@@ -95,8 +102,24 @@ def sha256(path: Path | str) -> str:
 
 
 def text(path: Path | str, most: int = MOST_WHOLE) -> str:
-    """All of a file in UTF-8, whatever ends its lines. Raises OSError, and ValueError for what is no UTF-8."""
-    return decoded(content(path, most))
+    """All of a file in UTF-8, whatever ends its lines, unpacked where its content is gzip's.
+
+    Raises OSError, and ValueError for what is no UTF-8.
+    """
+    found = content(path, most)
+    return decoded(unpacked(found, path, most) if found.startswith(GZIP) else found)
+
+
+def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
+    """What gzip packed. Raises OSError, of more than `most` bytes too."""
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(packed)) as file:
+            found = file.read(most + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
+    return found
 
 
 def decoded(content: bytes) -> str:

@@ -266,12 +266,16 @@ class RunDir:
                     leftover.unlink(missing_ok=True)
             yield
 
+    def links(self) -> Iterator[Path]:
+        """What in the folder is a link, at any depth."""
+        for folder, folders, files in os.walk(self.path):
+            yield from filter(Path.is_symlink, (Path(folder, name) for name in (*folders, *files)))
+
     def refuse_links(self) -> None:
         """Raises RunConflict for a link to another folder, and for any link below the first level: a file at the top is
         ours and replaced, further down libraries write theirs through what is there."""
-        for folder, folders, files in os.walk(self.path):
-            paths = (Path(folder, name) for name in (*folders, *(files if folder != str(self.path) else ())))
-            if link := next(filter(Path.is_symlink, paths), None):
+        for link in self.links():
+            if link.parent != self.path or link.is_dir():
                 raise RunConflict(
                     f"{link} is {A_LINK}: what this command writes there would leave {self.path}.",
                     "remove it, or choose another --output folder",

@@ -75,7 +75,7 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
     results, rows = told(base, tried, answers_of(_compared(run), base.condition), folder)
-    write(folder, results, rows, {one.spec: one.orders for one in tried if one.orders is not None})
+    results = write(folder, results, rows, {one.spec: one.orders for one in tried if one.orders is not None})
     failed = [one for one in tried if one.error is not None and not isinstance(one.error, NOT_HERE)]
     for one in failed:
         assert one.error is not None

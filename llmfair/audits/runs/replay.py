@@ -30,7 +30,10 @@ from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import Contents, RunDir
 from llmfair.settings import AuditSettings
 from llmfair.steps import Unanswered, drive
+from llmfair.whole import A_LINK
 
+FURTHER = "mitigation"
+"""The folder in a run of what was made of it later."""
 Look = Callable[[str], Completion | None]
 """Finds the answer of a request by its key."""
 
@@ -94,11 +97,25 @@ def check_run(run: RunDir) -> dict[str, Any]:
                 rounded.append(name)
             else:
                 problems.append(f"{name} does not follow from the journal's answers")
+    problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
+    problems += _edited(run.path / FURTHER)
     notes = []
     if rounded:
         where = elsewhere(manifest.versions)
         notes = [f"compared to {DIGITS} digits, as made {where}: {', '.join(rounded)}"]
     return {"answers": answers, "problems": problems, "notes": notes}
+
+
+def _edited(folder: Path) -> Iterator[str]:
+    """What of a folder of further results, as `llmfair mitigate` makes it, is not as its results.json has it."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    digests = read_json(folder / "results.json").get("files", {})
+    there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
+    for name in sorted(there | digests.keys()):
+        path = folder / name
+        if name not in digests or not path.is_file() or inputs.sha256(path) != digests[name]:
+            yield f"{FURTHER}/{name} is not what llmfair mitigate wrote"
 
 
 def _begun_otherwise(journal: Path, identity: str) -> Iterator[str]:
