@@ -77,7 +77,7 @@ def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
 
 def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
     """What is left of an opened file. Raises OSError, of more than `most` bytes too."""
-    if os.fstat(file.fileno()).st_size <= most and len(found := file.read(most + 1)) <= most:
+    if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
         return found
     shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
@@ -112,14 +112,15 @@ def text(path: Path | str, most: int = MOST_WHOLE) -> str:
 
 def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
     """What gzip packed. Raises OSError, of more than `most` bytes too."""
+    found = bytearray()
     try:
-        with gzip.GzipFile(fileobj=BytesIO(packed)) as file:
-            found = file.read(most + 1)
+        for piece in pieces(gzip.GzipFile(fileobj=BytesIO(packed))):
+            found += piece
+            if len(found) > most:
+                raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
-    if len(found) > most:
-        raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
-    return found
+    return bytes(found)
 
 
 def decoded(content: bytes) -> str:

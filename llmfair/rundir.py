@@ -35,6 +35,8 @@ Contents = str | Iterable[str]
 JOURNAL = "journal.jsonl"
 LOCK = ".lock"
 REPORT = "report.html"
+MITIGATION = "mitigation"
+"""The folder in a run of the remedies that were held against it."""
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 """How the name of a single order's and repeat's ranking ends; what stands before it is its condition."""
 COLUMNS = (

@@ -37,14 +37,13 @@ from llmfair.mitigation.results import (
 )
 from llmfair.mitigation.unmitigated import SECRET, Orders, Unmitigated, unmitigated
 from llmfair.results import plain
-from llmfair.rundir import RunDir
+from llmfair.rundir import MITIGATION, RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
 from llmfair.settings.base import WRITTEN
 
 FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
 """The order in which remedies are told; others follow by name."""
-FOLDER = "mitigation"
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     error. Raises UsageError for what is no complete listwise run, for an unknown remedy and malformed parameters.
     """
     base, remedies = _begun(run, settings)
-    folder = settings.output or run.path / FOLDER
+    folder = settings.output or run.path / MITIGATION
     run.refuse_links()
     RunDir(folder).refuse_run()
     spending = Spending()

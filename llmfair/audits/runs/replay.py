@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,15 +25,13 @@ from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
-from llmfair.jsonfiles import read_json
+from llmfair.jsonfiles import read, read_json
 from llmfair.records import Chat, Completion, Failure
-from llmfair.rundir import Contents, RunDir
+from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
 from llmfair.steps import Unanswered, drive
 from llmfair.whole import A_LINK
 
-FURTHER = "mitigation"
-"""The folder in a run of what was made of it later."""
 Look = Callable[[str], Completion | None]
 """Finds the answer of a request by its key."""
 
@@ -98,7 +96,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
             else:
                 problems.append(f"{name} does not follow from the journal's answers")
     problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
-    problems += _edited(run.path / FURTHER)
+    problems += _edited(run.path / MITIGATION)
     notes = []
     if rounded:
         where = elsewhere(manifest.versions)
@@ -106,16 +104,23 @@ def check_run(run: RunDir) -> dict[str, Any]:
     return {"answers": answers, "problems": problems, "notes": notes}
 
 
+@dataclass(frozen=True)
+class _Remedies:
+    """results.json of `llmfair mitigate`, as far as it says what else is there."""
+
+    files: Mapping[str, str]
+
+
 def _edited(folder: Path) -> Iterator[str]:
-    """What of a folder of further results, as `llmfair mitigate` makes it, is not as its results.json has it."""
-    if not folder.is_dir() or folder.is_symlink():
+    """What of the folder of `llmfair mitigate` is not as its results.json has it. Raises UsageError."""
+    if folder.is_symlink() or not folder.is_dir():
         return
-    digests = read_json(folder / "results.json").get("files", {})
+    digests = read(folder / "results.json", _Remedies).files
     there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
     for name in sorted(there | digests.keys()):
         path = folder / name
         if name not in digests or not path.is_file() or inputs.sha256(path) != digests[name]:
-            yield f"{FURTHER}/{name} is not what llmfair mitigate wrote"
+            yield f"{folder.name}/{name} is not what llmfair mitigate wrote"
 
 
 def _begun_otherwise(journal: Path, identity: str) -> Iterator[str]:
