@@ -114,7 +114,7 @@ def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
     """What gzip packed. Raises OSError, of more than `most` bytes too."""
     found = bytearray()
     try:
-        for piece in pieces(gzip.GzipFile(fileobj=BytesIO(packed))):
+        for piece in iter(partial(gzip.GzipFile(fileobj=BytesIO(packed)).read, END), b""):
             found += piece
             if len(found) > most:
                 raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))

@@ -104,16 +104,16 @@ class Settings:
     @classmethod
     def effects(cls, values: Mapping[str, Any]) -> list[str]:
         """What settings of these values do beyond the run folder, each in words."""
-        found = []
+        sentences = []
         for item in fields(cls):
-            effect, value = item.metadata["effect"], values.get(item.name)
-            texts = value if isinstance(value, tuple) else () if value is None else (value,)
-            texts = [
-                secrets.written(str(text)) for text in texts if effect and re.search(effect.values, str(text))
-            ]
-            if texts:
-                found.append(f"{item.name} = {', '.join(texts)} {effect.words}")
-        return found
+            effect: Effect | None = item.metadata["effect"]
+            value = values.get(item.name)
+            if effect is None or value is None:
+                continue
+            texts = map(str, value if isinstance(value, tuple) else (value,))
+            if shown := [secrets.written(text) for text in texts if re.search(effect.values, text)]:
+                sentences.append(f"{item.name} = {', '.join(shown)} {effect.words}")
+        return sentences
 
     @classmethod
     def idle(cls) -> frozenset[str]:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from llmfair.cli.options import settings_of_commands
+from llmfair.datasets.base import load_dataset
 from llmfair.errors import warn
+from llmfair.records import Query
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
 
@@ -241,11 +243,22 @@ def test_what_is_checked_of_a_run(harm: Callable[[], object], code: int, says: s
 ATTRIBUTES = '[gender]\nprotected = ["male"]\nunprotected = ["female"]\n'
 
 
-@pytest.mark.parametrize(
-    "name", ["candidates.run", "keywords.jsonl", "attributes.toml", "docs.jsonl", "qrels.txt"]
+OF_LISTS = (
+    "docs.jsonl",
+    "queries.tsv",
+    "qrels.txt",
+    "groups.tsv",
+    "candidates.run",
+    "keywords.jsonl",
+    "attributes.toml",
 )
-@pytest.mark.parametrize("kind", ["listwise", "rag"])
-def test_a_packed_file_of_a_folder_is_read_as_it_would_be_unpacked(name: str, kind: str) -> None:
+OF_QUESTIONS = ("docs.jsonl", "queries.tsv", "answers.jsonl", "candidates.run")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [*(("listwise", name) for name in OF_LISTS), *(("rag", name) for name in OF_QUESTIONS)]
+)
+def test_a_packed_file_of_a_folder_is_read_as_it_would_be_unpacked(kind: str, name: str) -> None:
     folder = write_folder(Path("mine"), balanced(2, 3, 3))
     write(
         folder / "candidates.run",
@@ -264,10 +277,8 @@ def test_a_packed_file_of_a_folder_is_read_as_it_would_be_unpacked(name: str, ki
         write(folder / "answers.jsonl", (f'{{"query_id": "q{q}", "gold": "Title"}}' for q in range(2)))
     plain, packed = folder / name, folder / f"{name}.gz"
 
-    def look() -> str:
-        return (
-            ran(kind, "-d", folder, "--dry-run", "--json").out + ran("datasets", "show", folder, "--json").out
-        )
+    def look() -> tuple[str, list[Query]]:
+        return ran(kind, "-d", folder, "--dry-run", "--json").out, [*load_dataset(str(folder)).topics]
 
     there = look()
     content = plain.read_bytes()
