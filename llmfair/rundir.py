@@ -28,7 +28,7 @@ from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
 from llmfair.printable import in_csv
 from llmfair.records import Measurement
-from llmfair.whole import A_LINK, LEFTOVER, make_inside, write_whole
+from llmfair.whole import A_LINK, clear, make_inside, write_whole
 
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
@@ -263,9 +263,7 @@ class RunDir:
         self.refuse_links()
         who = f"process {os.getpid()} on {socket.gethostname()}, since {now()}"
         with locks.held(self.path / LOCK, self.path, who):
-            for leftover in self.path.rglob(".*.tmp"):
-                if LEFTOVER.fullmatch(leftover.name):
-                    leftover.unlink(missing_ok=True)
+            clear(self.path)
             yield
 
     def links(self) -> Iterator[Path]:

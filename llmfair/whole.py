@@ -52,6 +52,13 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def clear(folder: Path) -> None:
+    """Removes what killed processes left of files in a folder, at any depth; nobody else writes there meanwhile."""
+    for path in folder.rglob(".*.tmp"):
+        if LEFTOVER.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
 def itself(path: str | Path, flags: int) -> int:
     """Opens a file for `open(…, opener=itself)`, made where there is none. Raises OSError, of a link too."""
     try:

@@ -63,7 +63,8 @@ class WithFlags:
         bundled = self._settings.of_preset(values["preset"]) if values.get("preset") else {}
         ranks = {item.name: _rank(ctx, item.name) for item in fields(self._settings)}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
-        giving_way = self._settings.giving_way(flags, values.get("runs", ())) - flags
+        own = {item.name: values[item.name] for item in self._own}
+        giving_way = self._settings.giving_way(flags, own.get("runs", ())) - flags
         given = {
             name: tuple(value) if isinstance(value := values[name], list) else value
             for name, rank in ranks.items()
@@ -84,7 +85,7 @@ class WithFlags:
                 values["color"],
                 style == "json",
             )
-            self._run(made, style, ctx=ctx, **{item.name: values[item.name] for item in self._own})
+            self._run(made, style, ctx=ctx, **own)
 
     @property
     def _own(self) -> list[inspect.Parameter]:

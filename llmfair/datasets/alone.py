@@ -11,7 +11,7 @@ from pathlib import Path
 from llmfair import locks
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.whole import FULL, itself
+from llmfair.whole import FULL, clear, itself
 
 
 @contextmanager
@@ -33,6 +33,7 @@ def alone_in(folder: Path) -> Iterator[None]:
                 f"another process is fetching into {folder.parent}.",
                 "wait for it; the same command then continues",
             )
+        clear(folder)
         yield
     except OSError as error:
         if error.errno not in FULL:

@@ -105,7 +105,8 @@ class Settings:
     def effects(cls, values: Mapping[str, Any]) -> list[str]:
         """What settings of these values do beyond the run folder, each in words."""
         sentences = []
-        for item in fields(cls):
+        items = sorted(fields(cls), key=lambda item: item.metadata["effect"] is WRITTEN)  # the least last
+        for item in items:
             effect: Effect | None = item.metadata["effect"]
             value = values.get(item.name)
             if effect is None or value is None:

@@ -119,6 +119,8 @@ def test_equal_sources_give_equal_bytes(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(sources_2022())
+    folder().mkdir(parents=True)
+    (folder() / ".0123456789abcdef.tmp").write_text("what a killed fetch left")
     assert command("--json").code == 0
     before = kept()
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path / "elsewhere"))
