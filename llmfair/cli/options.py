@@ -64,7 +64,7 @@ class WithFlags:
         ranks = {item.name: _rank(ctx, item.name) for item in fields(self._settings)}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
         own = {item.name: values[item.name] for item in self._own}
-        giving_way = self._settings.giving_way(flags, own.get("runs", ())) - flags
+        giving_way = self._settings.giving_way(flags, own.get("runs", ()), values["output"]) - flags
         given = {
             name: tuple(value) if isinstance(value := values[name], list) else value
             for name, rank in ranks.items()

@@ -51,6 +51,7 @@ class RunFolder(Settings):
 class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
     """The settings of every audit; a kind adds its own."""
 
+    makes_runs = True
     permutations: int = setting(
         9999,
         "Shuffles of the test over lists; 0: its closed form alone.",

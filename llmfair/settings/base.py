@@ -187,8 +187,9 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSettings(Settings):
-    """What every command with settings shares."""
+    """What every command with settings shares; `makes_runs`: --output is the folder of a run."""
 
+    makes_runs: ClassVar[bool] = False
     dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
     attribute: str | None = setting(
         None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
@@ -220,9 +221,13 @@ class CommandSettings(Settings):
     )
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> frozenset[str]:
-        """Settings that, unless they are flags, give way to these flags or to what the runs of the command bring."""
-        return frozenset()
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        """Settings that, unless they are flags, give way to these flags or to what the runs of the command bring.
+
+        So does `output`, if it is the folder of a run that this command does not make.
+        """
+        strange = not cls.makes_runs and output is not None and (output / "manifest.json").exists()
+        return frozenset({"output"} if strange else ())
 
     def check(self) -> None:
         super().check()

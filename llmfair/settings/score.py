@@ -41,8 +41,9 @@ class JudgedSettings(CommandSettings):
     )
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> frozenset[str]:
-        return OF_FILES if flags & OF_DATASET else OF_DATASET if flags & OF_FILES else frozenset()
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        others = OF_FILES if flags & OF_DATASET else OF_DATASET if flags & OF_FILES else frozenset()
+        return super().giving_way(flags, runs, output) | others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +57,10 @@ class ScoreSettings(JudgedSettings, MeasureSettings):
     )
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> frozenset[str]:
-        if all(run.is_dir() or run.suffix == LOG for run in runs):
-            return OF_DATASET | OF_FILES | {"attribute", "mixed"}
-        return super().giving_way(flags, runs)
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        brought = OF_DATASET | OF_FILES | {"attribute", "mixed"}
+        bring = all(run.is_dir() or run.suffix == LOG for run in runs)
+        return super().giving_way(flags, runs, output) | (brought if bring else frozenset())
 
     def check(self) -> None:
         super().check()

@@ -19,6 +19,8 @@ ORDERS = 2
 class FinetuneSettings(PromptSettings, ListSettings):
     """A LoRA adapter that removes a measured preference, and the measure of what else it changes."""
 
+    makes_runs = True
+
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
     split_seed: int = setting(
         0, "Seed of the split of queries.", "Data", advanced=True, least=0, most=MOST_SEED
