@@ -8,13 +8,14 @@ come from the environment only.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from llmfair import former, inputs, registry, secrets
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import UsageError, did_you_mean, warn
 
 CONFIG_NAME = "llmfair.toml"
 NAME_OR_PATH: Mapping[str, Callable[[Path], bool]] = {
@@ -25,22 +26,44 @@ NAME_OR_PATH: Mapping[str, Callable[[Path], bool]] = {
 """Settings that take a name or a path: a path, where there is one."""
 
 
-def find_config(start: Path) -> Path | None:
-    """The nearest llmfair.toml from `start` upwards."""
-    return next(
-        (folder / CONFIG_NAME for folder in (start, *start.parents) if (folder / CONFIG_NAME).is_file()), None
-    )
+def find_config(start: Path) -> tuple[Path, bytes] | None:
+    """The nearest llmfair.toml from `start` upwards that may be obeyed, with what it holds; others are told of.
+
+    Nobody named it, so it has to belong to the user, to root or to the owner of `start`, and not everybody may write
+    it. Asked is the file that is read, and a link to it, too.
+    """
+    trusted = {os.geteuid(), 0, start.stat().st_uid}
+    for path in (folder / CONFIG_NAME for folder in (start, *start.parents)):
+        if not os.path.isfile(path):  # noqa: PTH113 - which says no where a folder may not be looked into
+            continue
+        try:
+            with inputs.opened(path) as file:
+                read = os.fstat(file.fileno())
+                if strangers := {read.st_uid, os.lstat(path).st_uid} - trusted:
+                    why = f"belongs to somebody else (uid {min(strangers)})"
+                elif read.st_mode & stat.S_IWOTH:
+                    why = "may be written by everybody"
+                else:
+                    return path, inputs.content_of(file, path, inputs.MOST_BY_HAND)
+        except OSError as error:
+            why = f"cannot be read ({error.strerror})"
+        warn(f"{path} {why}, so it is passed over; --config {path} obeys it.")
+    return None
 
 
-def read_config(path: Path, commands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def read_config(
+    path: Path, commands: Mapping[str, Mapping[str, Any]], content: bytes | None = None
+) -> dict[str, dict[str, Any]]:
     """A configuration file as `{command: {setting: value}}`; shared keys stand on top, `[command]` tables below.
 
-    `commands` gives the settings each command knows, with their types. Raises UsageError naming file, key and
-    the nearest name, or the type expected; keys that look like secrets are refused, since those come from the
-    environment only.
+    `commands` gives the settings each command knows, with their types; `content`: what the file holds, where it was
+    read. Raises UsageError naming file, key and the nearest name, or the type expected; keys that look like secrets are
+    refused, since those come from the environment only.
     """
     try:
-        table = inputs.toml(path)
+        if content is None:
+            content = inputs.content(path, inputs.MOST_BY_HAND)
+        table = inputs.toml_of(inputs.decoded(content))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.", "name a file with --config") from None
     except ValueError as error:

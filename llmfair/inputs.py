@@ -13,9 +13,10 @@ import os
 import re
 import stat
 import tomllib
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -47,6 +48,12 @@ def is_deep(text: str) -> bool:
     return max(accumulate((letter in "[{") - (letter in "]}") for letter in text), default=0) > DEEPEST
 
 
+def stored(path: Path) -> Path:
+    """The file, or NAME.gz beside its place where only that is there."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.is_file() and not path.exists() else path
+
+
 def opened(path: Path | str) -> BufferedReader:
     """A regular file, to be read. Raises OSError."""
     try:
@@ -65,8 +72,13 @@ def opened(path: Path | str) -> BufferedReader:
 def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
     """All of a file. Raises OSError, of one with more than `most` bytes too."""
     with opened(path) as file:
-        if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
-            return found
+        return content_of(file, path, most)
+
+
+def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
+    """What is left of an opened file. Raises OSError, of more than `most` bytes too."""
+    if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
+        return found
     shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
 
@@ -90,8 +102,30 @@ def sha256(path: Path | str) -> str:
 
 
 def text(path: Path | str, most: int = MOST_WHOLE) -> str:
-    """All of a file in UTF-8, whatever ends its lines. Raises OSError, and ValueError for what is no UTF-8."""
-    return content(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    """All of a file in UTF-8, whatever ends its lines, unpacked where its content is gzip's.
+
+    Raises OSError, and ValueError for what is no UTF-8.
+    """
+    found = content(path, most)
+    return decoded(unpacked(found, path, most) if found.startswith(GZIP) else found)
+
+
+def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
+    """What gzip packed. Raises OSError, of more than `most` bytes too."""
+    found = bytearray()
+    try:
+        for piece in iter(partial(gzip.GzipFile(fileobj=BytesIO(packed)).read, END), b""):
+            found += piece
+            if len(found) > most:
+                raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
+    return bytes(found)
+
+
+def decoded(content: bytes) -> str:
+    """Bytes as a text in UTF-8, whatever ends its lines. Raises ValueError for what is none."""
+    return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def toml(path: Path | str) -> dict[str, Any]:

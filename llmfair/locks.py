@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from llmfair.errors import RunConflict, warn
+from llmfair.whole import itself
 
 UNLOCKABLE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 """What file systems say that have no locks, as some of networks do."""
@@ -40,7 +41,7 @@ def lock(file: int, path: Path, *, shared: bool = False, wait: bool = False) -> 
 def is_held(path: Path) -> bool:
     """Whether a process holds this lock file now."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
@@ -53,7 +54,7 @@ def is_held(path: Path) -> bool:
 def held(path: Path, what: Path, who: str) -> Iterator[None]:
     """Holds `what` by a lock file, in which others read `who` does. Raises RunConflict where another process does."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = itself(path, os.O_RDWR)
         os.ftruncate(file, os.fstat(file).st_size)  # refused by what is no file
     except OSError as error:
         raise RunConflict(f"{path}: cannot be locked: {error.strerror}.", "remove it") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -114,15 +114,35 @@ def named_model(model: str, server: str = "", label: str = "") -> str:
 
 def read_named(path: Path, of: type[T]) -> T:
     """Raises UsageError naming the file, and the field that is wrong or missing."""
+    return typed(_document(path), of, path, RUNS_HINT)
+
+
+def _document(path: Path) -> dict[str, Any]:
     document = former.manifest(read_json(path, RUNS_HINT))
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
-    return typed(document, of, path, RUNS_HINT)
+    return document
+
+
+def _negative(value: Any, where: str) -> Iterator[str]:
+    """The places of counts and costs below 0."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _negative(inner, f"{where}.{name}")
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _negative(inner, f"{where}[{place}]")
+    elif (isinstance(value, int) or where.endswith(".cost")) and value is not None and value < 0:
+        yield where
 
 
 def read_manifest(path: Path) -> Manifest:
     """A run's manifest. Raises UsageError naming the file, and the field that is wrong or missing."""
-    found = read_named(path, Manifest)
+    document = _document(path)
+    found = typed(document, Manifest, path, RUNS_HINT)
+    counted = {name: value for name, value in document.items() if name not in ("settings", "flags")}
+    if below := next(_negative(counted, "$"), None):
+        raise UsageError(f"{path}: a count or cost is below 0 - at `{below}`.", RUNS_HINT)
     for name in ("task", "identity"):
         if not isinstance(found.settings.get(name), str):
             raise UsageError(f"{path}: Object missing required field `{name}` - at `$.settings`.", RUNS_HINT)

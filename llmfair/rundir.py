@@ -15,7 +15,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -28,13 +28,15 @@ from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
 from llmfair.printable import in_csv
 from llmfair.records import Measurement
-from llmfair.whole import write_whole
+from llmfair.whole import A_LINK, clear, make_inside, write_whole
 
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
 JOURNAL = "journal.jsonl"
 LOCK = ".lock"
 REPORT = "report.html"
+MITIGATION = "mitigation"
+"""The folder in a run of the remedies that were held against it."""
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 """How the name of a single order's and repeat's ranking ends; what stands before it is its condition."""
 COLUMNS = (
@@ -115,7 +117,8 @@ class RunDir:
     def write_files(self, files: Mapping[str, Contents]) -> None:
         """Writes the files of a run; rankings that an earlier invocation left and this one lacks are removed."""
         self.drop_report()
-        for stale in (self.path / "rankings").glob("*.run"):
+        rankings = self.path / "rankings"
+        for stale in () if rankings.is_symlink() else rankings.glob("*.run"):
             if f"rankings/{stale.name}" not in files:
                 stale.unlink()
         for name, text in files.items():
@@ -124,7 +127,8 @@ class RunDir:
     def _write(self, name: str, parts: Iterable[str]) -> None:
         path = self.path / name
         try:
-            path.parent.mkdir(exist_ok=True)
+            if path.parent != self.path:
+                make_inside(path.parent)
             write_whole(path, parts)
         except OSError as error:
             raise LlmfairError(
@@ -134,7 +138,8 @@ class RunDir:
 
     def drop_report(self) -> None:
         """Removes the page of earlier results, so that none contradicts those of now; it can be written anew."""
-        if (report := self.path / REPORT).is_file():
+        report = self.path / REPORT
+        if report.is_file() or report.is_symlink():
             report.unlink()
 
     def prepare(self, settings: Mapping[str, Any], earlier: Mapping[str, Any] | None = None) -> bool:
@@ -252,10 +257,29 @@ class RunDir:
         """Whether a process works on the folder now."""
         return locks.is_held(self.path / LOCK)
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Holds the folder against a second process. Raises RunConflict."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the folder against a second process, without what a killed one left. Raises RunConflict."""
+        self.refuse_links()
         who = f"process {os.getpid()} on {socket.gethostname()}, since {now()}"
-        return locks.held(self.path / LOCK, self.path, who)
+        with locks.held(self.path / LOCK, self.path, who):
+            clear(self.path)
+            yield
+
+    def links(self) -> Iterator[Path]:
+        """What in the folder is a link, at any depth."""
+        for folder, folders, files in os.walk(self.path):
+            yield from filter(Path.is_symlink, (Path(folder, name) for name in (*folders, *files)))
+
+    def refuse_links(self) -> None:
+        """Raises RunConflict for a link to another folder, and for any link below the first level: a file at the top is
+        ours and replaced, further down libraries write theirs through what is there."""
+        for link in self.links():
+            if link.parent != self.path or link.is_dir():
+                raise RunConflict(
+                    f"{link} is {A_LINK}: what this command writes there would leave {self.path}.",
+                    "remove it, or choose another --output folder",
+                )
 
 
 def _answers(journal: Path) -> int:

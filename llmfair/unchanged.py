@@ -83,4 +83,4 @@ def _known(folder: Path) -> dict[str, Any]:
 
 
 def _keep(folder: Path, known: Mapping[str, Any]) -> None:
-    write_whole(folder / TABLE, [encode(known).decode() + "\n"], shared=True)
+    write_whole(folder / TABLE, [encode(known).decode() + "\n"])

@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "printable": {"errors"},
     "csvfiles": {"errors", "former", "inputs", "printable"},
     "jsonfiles": {"errors", "inputs"},
-    "locks": {"errors"},
+    "locks": {"errors", "whole"},
     "manifest": {"errors", "jsonfiles", "former"},
     "former": set(),
     "secrets": {"inputs"},

@@ -105,7 +105,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     assert read_config(path, COMMANDS) == {"listwise": {"seed": 3, "model": ["fake:oracle"], "window": 10}}
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    assert find_config(inner) == path
+    assert find_config(inner) == (path, path.read_bytes())
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from llmfair.records import (
     Request,
     Sampling,
 )
+from llmfair.whole import itself
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
@@ -296,7 +297,7 @@ def _opened(path: Path) -> int:
     """The file of a journal. Raises RunConflict where it is none."""
     why = "no regular file"
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644)
+        file = itself(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
         if stat.S_ISREG(os.fstat(file).st_mode):
             return file
         os.close(file)

@@ -21,6 +21,7 @@ from llmfair.whole import whole, write_whole
 
 FILE = "batches.json"
 SCHEMA = 1
+AGAIN = "remove it to ask the questions of open batches again"
 _LINES = re.compile(r"batch-(\d+)\.jsonl")
 
 
@@ -117,9 +118,12 @@ def read_sent(folder: Path) -> list[Sent]:
     if not path.exists():
         return []
     try:
-        return list(read(path, _Batches).batches)
+        sent = list(read(path, _Batches).batches)
     except UsageError as damaged:
-        raise RunConflict(damaged.message, "remove it to ask the questions of open batches again") from None
+        raise RunConflict(damaged.message, AGAIN) from None
+    if strange := [one.file for one in sent if not _LINES.fullmatch(one.file)]:
+        raise RunConflict(f"{path}: '{strange[0][:80]}' is no file of lines - at `$.batches`.", AGAIN)
+    return sent
 
 
 def refuse_open(journal: Path) -> None:

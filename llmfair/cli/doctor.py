@@ -70,6 +70,16 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_j
     terminal.print_table(Table(title, ("backend", "status", ""), rows, notes))
 
 
+LOCAL = "pip install 'llmfair[local]'"
+NEEDED = {
+    "hf": (("torch", "transformers", "peft", "llguidance"), LOCAL),
+    "cross-encoder": (("torch", "transformers", "sentence_transformers"), LOCAL),
+    "nli": (("torch", "transformers"), LOCAL),
+    "pyterrier": (("pandas", "pyterrier"), "pip install 'llmfair[pandas]' python-terrier"),
+}
+"""What backends in this process import, and how it is installed."""
+
+
 def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
     """Name, status and note of each of our backends; nothing is imported that takes long."""
     import os
@@ -90,14 +100,22 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
         yield "openai", "ready", f"{key} is not set; {server} may need none"
     else:
         yield "openai", "no", f"set {key}, or name any compatible server with --base-url"
-    local = ("torch", "transformers", "peft", "llguidance")
-    missing = [package for package in local if find_spec(package) is None]
-    if missing:
-        yield "hf", "no", f"pip install 'llmfair[local]' ({', '.join(missing)} missing)"
+    yield "python", "ready", "python:MODULE:FUNCTION, a ranker of your own in this folder"
+    if base_url or os.environ.get("RERANK_BASE_URL"):
+        yield "rerank", "ready", f"the endpoint of {'--base-url' if base_url else 'RERANK_BASE_URL'}"
     else:
-        versions = _versions(local)
-        place = "the CPU, as this build of torch knows no GPU" if "+cpu" in versions and _gpu() else _gpu()
-        yield "hf", "ready", f"{versions} · on {place or 'the CPU'}"
+        yield "rerank", "no", "name the address of an endpoint with --base-url, or set RERANK_BASE_URL"
+    for name, (packages, install) in NEEDED.items():
+        versions = _versions(packages)
+        if missing := [package for package in packages if find_spec(package) is None]:
+            yield name, "no", f"{install} ({', '.join(missing)} missing)"
+        elif "torch" in packages:
+            place = (
+                "the CPU, as this build of torch knows no GPU" if "+cpu" in versions and _gpu() else _gpu()
+            )
+            yield name, "ready", f"{versions} · on {place or 'the CPU'}"
+        else:
+            yield name, "ready", versions
     if find_spec("vllm") is not None:
         yield "vllm", "ready", _versions(("vllm",))
     elif _gpu() == NVIDIA:

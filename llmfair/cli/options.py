@@ -30,6 +30,8 @@ from llmfair.settings import (
 )
 
 ENVIRONMENT = "LLMFAIR_"
+FILE, FLAG = 1, 3
+"""Where a value comes from; 0 is its default, 2 a variable."""
 ELSEWHERE = (
     "LLMFAIR_CACHE_DIR",
     "LLMFAIR_REQUIRE_VLLM",
@@ -59,11 +61,20 @@ class WithFlags:
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         least = max(_rank(ctx, "preset"), 1) if values.get("preset") else 1
         bundled = self._settings.of_preset(values["preset"]) if values.get("preset") else {}
+        ranks = {item.name: _rank(ctx, item.name) for item in fields(self._settings)}
+        flags = {name for name, rank in ranks.items() if rank == FLAG}
+        own = {item.name: values[item.name] for item in self._own}
+        giving_way = self._settings.giving_way(flags, own.get("runs", ()), values["output"]) - flags
         given = {
-            item.name: tuple(value) if isinstance(value := values[item.name], list) else value
-            for item in fields(self._settings)
-            if _rank(ctx, item.name) >= (least if item.name in bundled else 1)
+            name: tuple(value) if isinstance(value := values[name], list) else value
+            for name, rank in ranks.items()
+            if rank >= (least if name in bundled else 1) and name not in giving_way
         }
+        of_file = {name: value for name, value in given.items() if ranks[name] == FILE}
+        if effects := self._settings.effects(of_file):
+            terminal.warn(
+                f"{values['config']} sets what reaches beyond the run folder: {'; '.join(effects)}."
+            )
         with _naming(given):
             made = self._settings.make(values.get("preset"), **given)
             style = "json" if values["as_json"] else made.format
@@ -74,7 +85,7 @@ class WithFlags:
                 values["color"],
                 style == "json",
             )
-            self._run(made, style, ctx=ctx, **{item.name: values[item.name] for item in self._own})
+            self._run(made, style, ctx=ctx, **own)
 
     @property
     def _own(self) -> list[inspect.Parameter]:
@@ -189,7 +200,7 @@ def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
 def _rank(ctx: typer.Context, name: str) -> int:
     """Where a value comes from: 0 its default, then configuration, variable, flag."""
     source = ctx.get_parameter_source(name)
-    ranks = {"DEFAULT_MAP": 1, "ENVIRONMENT": 2, "COMMANDLINE": 3}
+    ranks = {"DEFAULT_MAP": FILE, "ENVIRONMENT": 2, "COMMANDLINE": FLAG}
     return ranks.get(source.name, 0) if source is not None else 0
 
 
@@ -283,11 +294,12 @@ def _share(shared: bool) -> bool:
 
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     """Puts the configuration file under this command's flags and variables."""
-    path = value or find_config(Path.cwd())
-    if path is None:
+    if value is not None and not value.is_file():
+        raise UsageError(f"no configuration file {value}.", "name one with --config")
+    file = find_config(Path.cwd()) if value is None else (value, None)
+    if file is None:
         return None
-    if value is not None and not path.is_file():
-        raise UsageError(f"no configuration file {path}.", "name one with --config")
+    path, content = file
     everywhere = {
         **dict.fromkeys(("json", "quiet", "verbose", "no_progress", "shared"), bool),
         "color": str,
@@ -297,7 +309,7 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
         name: {key: hint for one in settings for key, hint in get_type_hints(one).items()} | everywhere
         for name, settings in settings_of_commands().items()
     }
-    found = read_config(path, commands)
+    found = read_config(path, commands, content)
     # `plan listwise` reads [listwise] and then [plan]; a command without settings of its own, all there are.
     words = ctx.command_path.split()[1:]
     tables = [found[word] for word in reversed(words) if word in found] or [*found.values()]

@@ -11,7 +11,7 @@ from pathlib import Path
 from llmfair import locks
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.whole import FULL
+from llmfair.whole import FULL, clear, itself
 
 
 @contextmanager
@@ -26,13 +26,14 @@ def alone_in(folder: Path) -> Iterator[None]:
         raise UsageError(
             f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
         ) from None
-    lock = os.open(folder.parent / ".fetch.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    lock = itself(folder.parent / ".fetch.lock", os.O_RDWR)
     try:
         if not locks.lock(lock, folder.parent):
             raise LlmfairError(
                 f"another process is fetching into {folder.parent}.",
                 "wait for it; the same command then continues",
             )
+        clear(folder)
         yield
     except OSError as error:
         if error.errno not in FULL:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.datasets.files import identifier, read_documents, read_queries
 from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import Question, QuestionSet, Task
@@ -89,32 +90,36 @@ def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
     relevance from qrels.txt. Raises UsageError.
     """
     needed = [*NEEDED, *(["qrels.txt"] if judged else [])]
-    if missing := [file for file in needed if not (path / file).is_file()]:
+    if missing := [file for file in needed if not inputs.stored(path / file).is_file()]:
         raise UsageError(f"{path}: needs {', '.join(needed)}; {' and '.join(missing)} missing", HINT)
-    name, shared = path.resolve().name, not (path / "candidates.run").is_file()
+    name, shared = path.resolve().name, not inputs.stored(path / "candidates.run").is_file()
     return QuestionSet(name, lambda: _read_folder(path, judged), shared=shared)
 
 
 def _read_folder(path: Path, judged: bool) -> list[Question]:
     problems = Problems()
-    labels = _labels(path / "groups.tsv", problems) if (path / "groups.tsv").is_file() else {}
-    documents = read_documents(path / "docs.jsonl", labels, problems, needed="text")
-    queries = read_queries(path / "queries.tsv", problems)
+
+    def file(name: str) -> Path:
+        return inputs.stored(path / name)
+
+    groups, golds, run = file("groups.tsv"), file("answers.jsonl"), file("candidates.run")
+    labels = _labels(groups, problems) if groups.is_file() else {}
+    documents = read_documents(file("docs.jsonl"), labels, problems, needed="text")
+    queries = read_queries(file("queries.tsv"), problems)
     answers: dict[str, tuple[str, ...]] = {}
     lines: dict[str, int] = {}
-    for number, row in objects(path / "answers.jsonl", _Answer, problems):
+    for number, row in objects(golds, _Answer, problems):
         query_id = str(row.query_id)
         wrong = [*_wrong_id("query_id", row.query_id, lines), *_wrong_golds(row.texts)]
         if query_id not in queries:
             wrong.append(("query_id", f"'{query_id}' is not in queries.tsv"))
         for field, text in wrong:
-            problems.add(path / "answers.jsonl", number, field, text)
+            problems.add(golds, number, field, text)
         answers[query_id], lines[query_id] = row.texts, number
     for query_id in queries:
         if query_id not in answers:
-            problems.add(path / "answers.jsonl", 0, "query_id", f"query '{query_id}' has no line")
-    qrels = _per_query(path / "qrels.txt", read_qrels, queries, documents, problems) if judged else {}
-    run = path / "candidates.run"
+            problems.add(golds, 0, "query_id", f"query '{query_id}' has no line")
+    qrels = _per_query(file("qrels.txt"), read_qrels, queries, documents, problems) if judged else {}
     ranked = _per_query(run, read_ranks, queries, documents, problems) if run.is_file() else {}
     for query_id in queries if run.is_file() else ():
         if query_id not in ranked:

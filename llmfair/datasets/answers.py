@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from llmfair import registry
+from llmfair import inputs, registry
 from llmfair.datasets.answer_files import HINT, answer_folder, answer_lines
 from llmfair.datasets.base import Dataset
 from llmfair.datasets.rows import json_rows
@@ -96,7 +96,7 @@ def has_answers(path: Path) -> bool:
     if path.suffix == ".jsonl" and path.is_file():
         first = next(json_rows(path, Problems()), (0, {"items": None}))
         return "items" in first[1] or "doc_id" not in first[1]
-    return path.suffix == ".jsonl" or (path / "answers.jsonl").is_file()
+    return path.suffix == ".jsonl" or inputs.stored(path / "answers.jsonl").is_file()
 
 
 def questions_sha256(dataset: AnswerDataset, queries: Sequence[Query]) -> str:

@@ -22,6 +22,7 @@ import llmfair
 from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.inputs import GZIP, LONGEST_LINE, opened, texts
+from llmfair.whole import itself
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -101,7 +102,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
     if origin.url is None or origin.here:
         return
     origin.path.parent.mkdir(parents=True, exist_ok=True)
-    with origin.part.open("ab") as file:
+    with open(origin.part, "ab", opener=itself) as file:
         have = file.tell()
         progress.step(f"{origin.name}: download", origin.size, have)
         for block in blocks(origin.url, have, progress, origin.elsewhere):

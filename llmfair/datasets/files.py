@@ -1,7 +1,8 @@
 """A folder of four files as a dataset: docs.jsonl, queries.tsv, qrels.txt, groups.tsv.
 
 Optional: attributes.toml (attributes of one's own), candidates.run (the lists to rank, in order), keywords.jsonl (what
-is searched for a query). Every mistake is named by file, line and field; the first five and the total are shown.
+is searched for a query). Any of them may be packed, as NAME.gz. Every mistake is
+named by file, line and field; the first five and the total are shown.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmfair import inputs
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.keywords import KEYWORDS, KEYWORDS_HINT, read_keywords
 from llmfair.datasets.own import Content, OwnData
@@ -45,7 +47,7 @@ class Folder(OwnData):
     def __init__(
         self, path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
     ) -> None:
-        missing = [file for file in FILES if not (path / file).is_file()]
+        missing = [file for file in FILES if not inputs.stored(path / file).is_file()]
         if missing:
             raise UsageError(
                 f"{path}: needs {', '.join(FILES[:-1])} and {FILES[-1]}; {' and '.join(missing)} "
@@ -64,17 +66,20 @@ class Folder(OwnData):
 def _read(path: Path, allow_missing: bool) -> Content:
     problems = Problems()
     content = Content()
-    own = path / ATTRIBUTES
+
+    def file(name: str) -> Path:
+        return inputs.stored(path / name)
+
+    own, run, keywords = file(ATTRIBUTES), file("candidates.run"), file(KEYWORDS)
     known = read_attributes(own if own.is_file() else shipped_attributes())
-    groups = _read_groups(path / "groups.tsv", known, problems)
-    content.documents = read_documents(path / "docs.jsonl", groups, problems)
-    content.queries = read_queries(path / "queries.tsv", problems)
-    judged = read_qrels(path / "qrels.txt", problems)
-    run = path / "candidates.run"
+    groups = _read_groups(file("groups.tsv"), known, problems)
+    content.documents = read_documents(file("docs.jsonl"), groups, problems)
+    content.queries = read_queries(file("queries.tsv"), problems)
+    judged = read_qrels(file("qrels.txt"), problems)
     ranked = read_ranks(run, problems) if run.is_file() else {}
     problems.raise_any(HINT)  # an id that a broken line lost would be reported all over
-    if (path / KEYWORDS).is_file():
-        content.queries |= read_keywords(path / KEYWORDS, content.queries, problems)
+    if keywords.is_file():
+        content.queries |= read_keywords(keywords, content.queries, problems)
         problems.raise_any(KEYWORDS_HINT)
 
     if allow_missing:
@@ -82,12 +87,12 @@ def _read(path: Path, allow_missing: bool) -> Content:
             for doc_id in [doc_id for doc_id in rows if doc_id not in content.documents]:
                 del rows[doc_id]
                 content.missing += 1
-    _check_ids(path / "qrels.txt", judged, content, problems)
+    _check_ids(file("qrels.txt"), judged, content, problems)
     _check_ids(run, ranked, content, problems)
     for doc_id, by_attribute in groups.items():
         if doc_id not in content.documents:
             line = min(number for found in by_attribute.values() for number in found.values())
-            problems.add(path / "groups.tsv", line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
+            problems.add(file("groups.tsv"), line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
     problems.raise_any(HINT)
 
     content.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
@@ -218,7 +223,7 @@ def _read_groups(
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats or `@UNKNOWN`."""
     groups: dict[str, dict[str, dict[str, int]]] = {}
-    own = path.with_name(ATTRIBUTES)
+    own = inputs.stored(path.with_name(ATTRIBUTES))
     for number, doc_id, attribute, group in read_groups(path, problems, known, f"{own}"):
         if group != UNKNOWN:
             groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)

@@ -25,7 +25,7 @@ def kept(frame: Any) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file():
-            write_whole(path, lines, shared=True)
+            write_whole(path, lines)
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror}.", "name another folder with LLMFAIR_CACHE_DIR"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from llmfair import rights
+from llmfair import inputs, rights
 from llmfair.datasets.files import ATTRIBUTES
 from llmfair.datasets.own import Given
 from llmfair.datasets.rows import Row
@@ -26,7 +26,7 @@ def hub_table(name: str, given: Given) -> Table:
     def rows(problems: Problems, wanted: Collection[str]) -> Iterator[Row]:
         yield from enumerate(_split(name, source, split), start=1)
 
-    return Table(name, Path(name), rows, given, Path(ATTRIBUTES))
+    return Table(name, Path(name), rows, given, inputs.stored(Path(ATTRIBUTES)))
 
 
 @rights.usual()

@@ -42,7 +42,7 @@ def drawn_once(
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         packed = gzip.compress(json.dumps(_packed(drawn)).encode(), 1, mtime=0)
-        with whole(path, shared=True) as file:
+        with whole(path) as file:
             file.write(_digest(key, packed) + packed)
     return drawn
 

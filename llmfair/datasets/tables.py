@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.files import ATTRIBUTES, identifier
 from llmfair.datasets.own import Content, Given, OwnData
@@ -62,7 +63,7 @@ def table_of(path: Path, given: Given) -> Table:
     """A file as a dataset, by the ending of its name."""
     read = FORMS[str(form_of(path))]
     name = path.name.removesuffix(".gz").rpartition(".")[0]
-    return Table(name, path, partial(read, path), given, path.parent / ATTRIBUTES)
+    return Table(name, path, partial(read, path), given, inputs.stored(path.parent / ATTRIBUTES))
 
 
 def _renamed(columns: str | None, known: Mapping[str, Attribute]) -> dict[str, str]:

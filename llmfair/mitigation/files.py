@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from llmfair.errors import UsageError
@@ -14,7 +16,7 @@ from llmfair.records import Measurement
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.trec import run_lines
-from llmfair.whole import write_whole
+from llmfair.whole import make_inside, write_whole
 
 TASK = "mitigate"
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
@@ -38,28 +40,36 @@ def files_of(spec: str, orders: Orders) -> dict[str, str]:
 
 def write(
     folder: Path, results: MitigationResults, rows: Sequence[Measurement], orders: Mapping[str, Orders]
-) -> None:
-    """Writes the folder; rankings of an earlier command that are none of these are removed. Raises UsageError."""
+) -> MitigationResults:
+    """Writes the folder, and returns the results with the digests of its files. Raises UsageError.
+
+    Rankings of an earlier command that are none of these are removed.
+    """
     named = {
         "run": Path(results.run).name,
         **{key: getattr(results, key) for key in ("dataset", "attribute", "model")},
     }
     texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
+    for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
+        kept = [row for row in rows if (row.query_id != "all") is of_queries]
+        texts[name] = csv_text(COLUMNS, tidy(kept, named))
+    digests = {
+        name: sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for name, text in texts.items()
+    }
+    results = replace(results, files=digests)
     try:
-        (folder / "rankings").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        make_inside(folder / "rankings")
         RunDir(folder).drop_report()
         for name in _earlier(folder) - texts.keys():
             (folder / name).unlink(missing_ok=True)
-        for name, text in texts.items():
+        for name, text in {**texts, "results.json": json_text(plain(results))}.items():
             write_whole(folder / name, [text])
-        for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
-            kept = [row for row in rows if (row.query_id != "all") is of_queries]
-            write_whole(folder / name, [csv_text(COLUMNS, tidy(kept, named))])
-        write_whole(folder / "results.json", [json_text(plain(results))])
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename or folder}: {error.strerror}.", "choose another --output"
         ) from None
+    return results
 
 
 def _earlier(folder: Path) -> set[str]:

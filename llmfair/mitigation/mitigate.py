@@ -20,7 +20,7 @@ from llmfair.audits.listwise.rankings import of_folder
 from llmfair.audits.planning.plan import plan
 from llmfair.audits.runs.run import Watch, perform
 from llmfair.audits.runs.spending import Spending
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.errors import LlmfairError, UsageError, warn
 from llmfair.metrics.base import Judged
 from llmfair.mitigation.files import write
 from llmfair.mitigation.measuring import (
@@ -37,13 +37,13 @@ from llmfair.mitigation.results import (
 )
 from llmfair.mitigation.unmitigated import SECRET, Orders, Unmitigated, unmitigated
 from llmfair.results import plain
-from llmfair.rundir import RunDir
+from llmfair.rundir import MITIGATION, RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
+from llmfair.settings.base import WRITTEN
 
 FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
 """The order in which remedies are told; others follow by name."""
-FOLDER = "mitigation"
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     `watch_of(remedy)` shows each that asks. A remedy that this run or machine lacks something for is told, and no
     error. Raises UsageError for what is no complete listwise run, for an unknown remedy and malformed parameters.
     """
-    base = unmitigated(run, settings)
-    remedies = remedies_of(settings)
-    folder = settings.output or run.path / FOLDER
+    base, remedies = _begun(run, settings)
+    folder = settings.output or run.path / MITIGATION
+    run.refuse_links()
     RunDir(folder).refuse_run()
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
     results, rows = told(base, tried, answers_of(_compared(run), base.condition), folder)
-    write(folder, results, rows, {one.spec: one.orders for one in tried if one.orders is not None})
+    results = write(folder, results, rows, {one.spec: one.orders for one in tried if one.orders is not None})
     failed = [one for one in tried if one.error is not None and not isinstance(one.error, NOT_HERE)]
     for one in failed:
         assert one.error is not None
@@ -86,8 +86,8 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
 
 def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
     """What each remedy would ask; nothing is asked or written. Raises UsageError as `mitigate` does."""
-    base = unmitigated(run, settings)
-    planned = [_planned(base, spec, remedy) for spec, remedy in remedies_of(settings).items()]
+    base, remedies = _begun(run, settings)
+    planned = [_planned(base, spec, remedy) for spec, remedy in remedies.items()]
     return {
         "schema": 1,
         "task": "mitigate",
@@ -95,6 +95,17 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
         "calls": sum(one["calls"] or 0 for one in planned),
         "remedies": planned,
     }
+
+
+def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
+    """The run and its remedies, after what the run says of whom to ask is told: somebody else may have made it."""
+    base, remedies = unmitigated(run, settings), remedies_of(settings)
+    if any(isinstance(remedy, Asking) for remedy in remedies.values()):
+        items = (item for item in fields(base.settings) if item.metadata["effect"] is not WRITTEN)
+        values = {item.name: getattr(base.settings, item.name) for item in items}
+        if effects := base.settings.effects(values | {"model": (base.model,)}):
+            warn(f"{run.manifest} sets what reaches beyond the run folder: {'; '.join(effects)}.")
+    return base, remedies
 
 
 def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:

@@ -10,7 +10,19 @@ from msgspec import Meta
 
 from llmfair.audits.comparing.changes import ChangeRow
 from llmfair.records import Conclusion
-from llmfair.results import Band, Count, ErrorSaid, Figure, Level, Row, RunVerdict, Share, Version, Words
+from llmfair.results import (
+    Band,
+    Count,
+    ErrorSaid,
+    Figure,
+    Level,
+    Row,
+    RunVerdict,
+    Sha256,
+    Share,
+    Version,
+    Words,
+)
 
 NONE = "none"
 """What the unmitigated rankings are called among the remedies."""
@@ -74,6 +86,9 @@ class MitigationResults:
     family: Annotated[int, Meta(ge=0, description="Remedies over which p is adjusted (Holm), by measure.")]
     remedies: Sequence[RemedyRow]
     rows: Sequence[Row]
+    files: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of all that is written beside.")] = (
+        field(default_factory=dict)
+    )
 
     @property
     def base(self) -> RemedyRow:

@@ -24,7 +24,7 @@ from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import MadeIndex
 from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
 from llmfair.unchanged import told, touched
-from llmfair.whole import write_whole
+from llmfair.whole import LEFTOVER, itself, write_whole
 
 if TYPE_CHECKING:
     import tantivy
@@ -210,18 +210,15 @@ def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
 
 def _files(path: Path) -> list[Path]:
     """The index's files without its manifest and tantivy's locks, which come and go; a lock that is no file is none."""
-    return sorted(
-        file
-        for file in path.iterdir()
-        if (file.suffix != ".lock" or not file.is_file()) and file.name not in (MANIFEST, f"{MANIFEST}.tmp")
-    )
+    files = (file for file in path.iterdir() if file.name != MANIFEST and not LEFTOVER.fullmatch(file.name))
+    return sorted(file for file in files if file.suffix != ".lock" or not file.is_file())
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Holds an index against other processes; the kernel lets go of it when this one dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    lock = itself(path.with_name(path.name + ".lock"), os.O_RDWR)
     try:
         locks.lock(lock, path.parent, wait=True)
         yield

@@ -10,7 +10,7 @@ from typing import Literal
 
 from llmfair import secrets
 from llmfair.errors import UsageError
-from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, Settings, seconds, setting
+from llmfair.settings.base import ENGINE, IMPORTS, MOST_NUMBERED, MOST_SEED, SENT, Settings, seconds, setting
 
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
 
@@ -139,6 +139,7 @@ class Asking(SpendingSettings):
         "Model",
         flags=("-m",),
         result=False,
+        effect=IMPORTS,
     )
     base_url: tuple[str, ...] = setting(
         (),
@@ -146,6 +147,7 @@ class Asking(SpendingSettings):
         "servers of one model share its questions.",
         "Model",
         result=False,
+        effect=SENT,
     )
     server_name: str | None = setting(
         None,
@@ -184,6 +186,7 @@ class Asking(SpendingSettings):
         "Model",
         result=False,
         advanced=True,
+        effect=ENGINE,
     )
     template_arg: tuple[str, ...] = setting(
         (),
@@ -248,6 +251,7 @@ class Asking(SpendingSettings):
         "Spending",
         result=False,
         advanced=True,
+        effect=SENT,
     )
 
     @property

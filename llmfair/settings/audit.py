@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
-from llmfair.settings.base import MeasureSettings, Settings, setting
+from llmfair.settings.base import WRITTEN, MeasureSettings, Settings, setting
 from llmfair.settings.lists import ListSettings
 
 
@@ -23,6 +23,7 @@ class RunFolder(Settings):
         "Output",
         flags=("-o",),
         result=False,
+        effect=WRITTEN,
     )
     runs_dir: Path = setting(
         Path("runs"),
@@ -30,6 +31,7 @@ class RunFolder(Settings):
         "Output",
         result=False,
         advanced=True,
+        effect=WRITTEN,
     )
     label: str | None = setting(
         None, "What tables, reports, lists and comparisons call the run.", "Output", result=False
@@ -49,6 +51,7 @@ class RunFolder(Settings):
 class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
     """The settings of every audit; a kind adds its own."""
 
+    makes_runs = True
     permutations: int = setting(
         9999,
         "Shuffles of the test over lists; 0: its closed form alone.",

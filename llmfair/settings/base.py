@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from llmfair import secrets
 from llmfair.errors import UsageError, did_you_mean
@@ -21,6 +22,23 @@ MOST_SEED = 2**63 - 1
 OTHER_VERSION = "the version of llmfair that made the run reads its manifest"
 
 
+class Effect(NamedTuple):
+    """What a setting does beyond the run folder, said after its value; `values`: which of them do it."""
+
+    words: str
+    values: str = ""
+
+
+IMPORTS = Effect("imports code", r"\b(python|pyterrier):")
+ENGINE = Effect(
+    "goes to the engine, which may import code",
+    r"^(?!(attention|batch_tokens|device|dtype|max_model_len|gpu_memory_utilization|num_beams|tensor_parallel_size)\??=)",
+)
+SENT = Effect("is sent what is asked, and your key")
+LOSSES = Effect("gets the losses", "tensorboard|wandb")
+WRITTEN = Effect("is written")
+
+
 def setting(
     default: Any,
     meaning: str,
@@ -32,16 +50,18 @@ def setting(
     before: Any = None,
     least: float | None = None,
     most: float | None = None,
+    effect: Effect | None = None,
 ) -> Any:
     """A field of a settings class.
 
     `result` says that it can change a result: such settings name the run. `advanced`: no flag of a first week, which
     `--help-all` shows and `--help` does not. `before`: its value in runs whose manifest does not know it, where
     that is not the default. `least` and `most`: the bounds of a number, which every whole number has; beyond them
-    an audit would not fit into a machine or a lifetime, or the number stands for nothing.
+    an audit would not fit into a machine or a lifetime, or the number stands for nothing. `effect`: what it does beyond
+    the run folder, which is told where a file says it.
     """
     metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result, "advanced": advanced}
-    metadata |= {"before": before, "least": least, "most": most}
+    metadata |= {"before": before, "least": least, "most": most, "effect": effect}
     if isinstance(default, tuple):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -80,6 +100,21 @@ class Settings:
                 )
             values |= known[named]
         return values
+
+    @classmethod
+    def effects(cls, values: Mapping[str, Any]) -> list[str]:
+        """What settings of these values do beyond the run folder, each in words."""
+        sentences = []
+        items = sorted(fields(cls), key=lambda item: item.metadata["effect"] is WRITTEN)  # the least last
+        for item in items:
+            effect: Effect | None = item.metadata["effect"]
+            value = values.get(item.name)
+            if effect is None or value is None:
+                continue
+            texts = map(str, value if isinstance(value, tuple) else (value,))
+            if shown := [secrets.written(text) for text in texts if re.search(effect.values, text)]:
+                sentences.append(f"{item.name} = {', '.join(shown)} {effect.words}")
+        return sentences
 
     @classmethod
     def idle(cls) -> frozenset[str]:
@@ -152,8 +187,9 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSettings(Settings):
-    """What every command with settings shares."""
+    """What every command with settings shares; `makes_runs`: --output is the folder of a run."""
 
+    makes_runs: ClassVar[bool] = False
     dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
     attribute: str | None = setting(
         None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
@@ -173,11 +209,25 @@ class CommandSettings(Settings):
         advanced=True,
     )
     output: Path | None = setting(
-        None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
+        None,
+        "Folder for metrics.csv, per_query.csv, results.json.",
+        "Output",
+        flags=("-o",),
+        result=False,
+        effect=WRITTEN,
     )
     format: Literal["table", "tsv", "json", "md"] = setting(
         "table", "What stdout gets.", "Output", result=False
     )
+
+    @classmethod
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        """Settings that, unless they are flags, give way to these flags or to what the runs of the command bring.
+
+        So does `output`, if it is the folder of a run that this command does not make.
+        """
+        strange = not cls.makes_runs and output is not None and (output / "manifest.json").exists()
+        return frozenset({"output"} if strange else ())
 
     def check(self) -> None:
         super().check()
@@ -227,6 +277,7 @@ class MeasureSettings(CommandSettings):
         "Output",
         result=False,
         advanced=True,
+        effect=WRITTEN,
     )
     require_interval: bool = setting(
         False,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.audit import AuditSettings
-from llmfair.settings.base import setting
+from llmfair.settings.base import WRITTEN, setting
 
 MOST_SPREAD = 3.0
 MOST_INJECTED = 6.0  # e^6 is as good as always
@@ -43,6 +43,10 @@ class CalibrationSettings(AuditSettings):
     @classmethod
     def idle(cls) -> frozenset[str]:
         return super().idle() | OF_RUNS
+
+    @classmethod
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        return frozenset({"output", "junit"})  # of audits that ask somebody
 
     def check(self) -> None:
         super().check()
@@ -88,8 +92,14 @@ class StudySettings(AuditSettings):
     """
 
     varied: ClassVar[Mapping[str, str]] = {}
+    makes_runs = False
     output: Path | None = setting(
-        None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
+        None,
+        "Folder for study.json and study.csv.",
+        "Output",
+        flags=("-o",),
+        result=False,
+        effect=WRITTEN,
     )
 
     @classmethod

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import SpendingSettings
-from llmfair.settings.base import CommandSettings, setting
+from llmfair.settings.base import SENT, WRITTEN, CommandSettings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,7 @@ class MitigateSettings(SpendingSettings, CommandSettings):
         "Model",
         result=False,
         advanced=True,
+        effect=SENT,
     )
     margin: float = setting(
         0.02, "Loss of nDCG that still counts as none.", "Statistics", result=False, least=0
@@ -58,6 +59,7 @@ class MitigateSettings(SpendingSettings, CommandSettings):
         "Output",
         flags=("-o",),
         result=False,
+        effect=WRITTEN,
     )
 
     @classmethod

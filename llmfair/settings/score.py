@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import CommandSettings, MeasureSettings, setting
+from llmfair.settings.base import WRITTEN, CommandSettings, MeasureSettings, setting
 
+LOG = ".jsonl"
+"""How a log ends of what a generator was shown and said: like a run folder it brings its judgements."""
+OF_DATASET, OF_FILES = frozenset({"dataset", "columns"}), frozenset({"qrels", "groups", "attributes"})
+"""The two ways to say what is relevant, and who is in which group."""
 SCORE_FORMS = "llmfair score RUN --qrels FILE --groups FILE, or llmfair score RUN -d DATASET"
 RERANK_FORMS = (
     "llmfair rerank RUN --with fair-star -d DATASET -o NEW.run, or with --groups FILE in place of -d"
@@ -35,6 +40,11 @@ class JudgedSettings(CommandSettings):
         "Data",
     )
 
+    @classmethod
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        others = OF_FILES if flags & OF_DATASET else OF_DATASET if flags & OF_FILES else frozenset()
+        return super().giving_way(flags, runs, output) | others
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSettings(JudgedSettings, MeasureSettings):
@@ -45,6 +55,12 @@ class ScoreSettings(JudgedSettings, MeasureSettings):
     per_query: bool = setting(
         False, "Every query's values as tab-separated rows, then those of all.", "Output", result=False
     )
+
+    @classmethod
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        brought = OF_DATASET | OF_FILES | {"attribute", "mixed"}
+        bring = all(run.is_dir() or run.suffix == LOG for run in runs)
+        return super().giving_way(flags, runs, output) | (brought if bring else frozenset())
 
     def check(self) -> None:
         super().check()
@@ -73,6 +89,7 @@ class RerankSettings(JudgedSettings):
         "Output",
         flags=("-o",),
         result=False,
+        effect=WRITTEN,
     )
 
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, PromptSettings, setting
+from llmfair.settings.base import ENGINE, LOSSES, MOST_NUMBERED, MOST_SEED, WRITTEN, PromptSettings, setting
 from llmfair.settings.lists import ListSettings
 
 ORDERS = 2
@@ -18,6 +18,8 @@ ORDERS = 2
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(PromptSettings, ListSettings):
     """A LoRA adapter that removes a measured preference, and the measure of what else it changes."""
+
+    makes_runs = True
 
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
     split_seed: int = setting(
@@ -66,6 +68,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Model",
         result=False,
         advanced=True,
+        effect=ENGINE,
     )
     template_arg: tuple[str, ...] = setting(
         (),
@@ -169,6 +172,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Training",
         result=False,
         advanced=True,
+        effect=LOSSES,
     )
 
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
@@ -181,6 +185,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Output",
         flags=("-o",),
         result=False,
+        effect=WRITTEN,
     )
 
     fail_on: str | None = setting(

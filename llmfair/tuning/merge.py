@@ -99,6 +99,7 @@ def _save(model: LocalModel, folder: Path) -> None:
         model.model.generation_config = GenerationConfig.from_pretrained(source, **named)
     try:
         with room_wanted(folder.parent):
+            partial.mkdir(parents=True)  # so that it is no link
             model.model.save_pretrained(partial)
             model.tokenizer.save_pretrained(partial)
             if folder.exists():

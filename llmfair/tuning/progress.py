@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, Self
 
 from llmfair.beginning import STOPPING
-from llmfair.whole import write_whole
+from llmfair.whole import itself, write_whole
 
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""
@@ -37,7 +37,7 @@ class TrainingLog:
 
     def add(self, line: Mapping[str, Any]) -> None:
         if self.writes:
-            with self.path.open("a", encoding="utf-8") as file:
+            with open(self.path, "a", encoding="utf-8", opener=itself) as file:
                 file.write(json.dumps(line) + "\n")
 
     def lines(self) -> list[dict[str, Any]]:

@@ -14,18 +14,35 @@ from tests.cli.command import llmfair, ran
 from tests.servers import Reply, Server
 
 
-def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("missing", "backends", "install"),
+    [
+        ("torch", ("hf", "cross-encoder", "nli"), "pip install 'llmfair[local]' (torch missing)"),
+        ("sentence_transformers", ("cross-encoder",), "pip install 'llmfair[local]'"),
+        ("pandas", ("pyterrier",), "pip install 'llmfair[pandas]' python-terrier (pandas"),
+        ("vllm", ("vllm",), ""),
+    ],
+)
+def test_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, missing: str, backends: tuple[str, ...], install: str
+) -> None:
     registry.names("backend")  # loaded before, or modules would keep what is patched here
     own = util.find_spec
 
     def without(package: str, *rest: Any) -> Any:
-        return None if package in ("torch", "vllm") else own(package, *rest)
+        return None if package == missing else own(package, *rest)
 
     monkeypatch.setattr(util, "find_spec", without)
-    backends = ran("doctor", "--json").json["backends"]
-    assert backends["hf"]["status"] == "no" and "pip install 'llmfair[local]'" in backends["hf"]["note"]
-    assert backends["vllm"]["status"] == "no"
-    assert backends["fake"]["status"] == "ready"
+    monkeypatch.delenv("RERANK_BASE_URL", raising=False)
+    found = ran("doctor", "--json").json["backends"]
+    for name in backends:
+        assert found[name]["status"] == "no" and install in found[name]["note"], found[name]
+    assert (found["fake"]["status"], found["rerank"]["status"]) == ("ready", "no")
+    monkeypatch.setenv("RERANK_BASE_URL", "http://user:secret@127.0.0.1:9/v1")
+    assert ran("doctor", "--json").json["backends"]["rerank"] == {
+        "status": "ready",
+        "note": "the endpoint of RERANK_BASE_URL",
+    }
 
 
 def test_a_model_is_looked_at_and_asked() -> None:

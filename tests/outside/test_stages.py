@@ -304,7 +304,9 @@ def test_a_judge_without_batches_is_asked_question_by_question() -> None:
 
 
 def test_batches_noted_before_there_were_stages_are_of_the_first() -> None:
-    Path("batches.json").write_text('{"batches": [{"file": "a", "lines": 1, "input_file_id": "b"}]}')
+    Path("batches.json").write_text(
+        '{"batches": [{"file": "batch-1.jsonl", "lines": 1, "input_file_id": "b"}]}'
+    )
     assert [one.journal for one in read_sent(Path())] == ["journal.jsonl"]
 
 

@@ -85,7 +85,7 @@ def scores_of(
             return {query_id: np.array(of) for query_id, of in kept.items()}
     found = _scored(retriever, dataset, queries)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})], shared=True)
+    write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, PromptSettings, setting
+from llmfair.settings.base import IMPORTS
 
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
@@ -41,6 +42,7 @@ class RagSettings(PromptSettings, AuditSettings):
         "Model",
         flags=("-m",),
         result=False,
+        effect=IMPORTS,
     )
     prompt: str | None = setting(
         None,
@@ -97,6 +99,7 @@ class RagSettings(PromptSettings, AuditSettings):
         "that a model says support it (openai:NAME, nli:NAME), none; cited,MODEL: which citations hold, too.",
         "Statistics",
         result=False,
+        effect=IMPORTS,
     )
     hypothesis: Literal["prompt", "bare"] = setting(
         "prompt",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, PromptSettings, setting
+from llmfair.settings.base import IMPORTS, SENT
 
 BASELINE = "bm25"
 """The page of the original query: every run has it."""
@@ -33,6 +34,7 @@ class RefineSettings(PromptSettings, AuditSettings):
         "Model",
         flags=("-m",),
         result=False,
+        effect=IMPORTS,
     )
     prompt: str | None = setting(
         None, "Prompt template of your own, a TOML file (default: refine).", "Prompt", result=False
@@ -81,6 +83,7 @@ class RefineSettings(PromptSettings, AuditSettings):
         "Data",
         result=False,
         advanced=True,
+        effect=SENT,
     )
     engine_fields: str | None = setting(
         None,

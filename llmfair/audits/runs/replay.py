@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +25,12 @@ from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
-from llmfair.jsonfiles import read_json
+from llmfair.jsonfiles import read, read_json
 from llmfair.records import Chat, Completion, Failure
-from llmfair.rundir import Contents, RunDir
+from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
 from llmfair.steps import Unanswered, drive
+from llmfair.whole import A_LINK
 
 Look = Callable[[str], Completion | None]
 """Finds the answer of a request by its key."""
@@ -94,11 +95,32 @@ def check_run(run: RunDir) -> dict[str, Any]:
                 rounded.append(name)
             else:
                 problems.append(f"{name} does not follow from the journal's answers")
+    problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
+    problems += _edited(run.path / MITIGATION)
     notes = []
     if rounded:
         where = elsewhere(manifest.versions)
         notes = [f"compared to {DIGITS} digits, as made {where}: {', '.join(rounded)}"]
     return {"answers": answers, "problems": problems, "notes": notes}
+
+
+@dataclass(frozen=True)
+class _Remedies:
+    """results.json of `llmfair mitigate`, as far as it says what else is there."""
+
+    files: Mapping[str, str]
+
+
+def _edited(folder: Path) -> Iterator[str]:
+    """What of the folder of `llmfair mitigate` is not as its results.json has it. Raises UsageError."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    digests = read(folder / "results.json", _Remedies).files
+    there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
+    for name in sorted(there | digests.keys()):
+        path = folder / name
+        if name not in digests or not path.is_file() or inputs.sha256(path) != digests[name]:
+            yield f"{folder.name}/{name} is not what llmfair mitigate wrote"
 
 
 def _begun_otherwise(journal: Path, identity: str) -> Iterator[str]:

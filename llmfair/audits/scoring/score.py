@@ -28,9 +28,10 @@ from llmfair.metrics.names import parse_measures
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
+from llmfair.settings.score import LOG
 from llmfair.whole import write_whole
 
-LOG, LOG_HINT = ".jsonl", "llmfair score LOG.jsonl    of what a generator was shown and said"
+LOG_HINT = "llmfair score LOG.jsonl    of what a generator was shown and said"
 NAMING = ("run", "dataset", "attribute", "model")
 """The facts of a run that are columns of its rows."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llmfair.printable import in_lines
-from llmfair.whole import whole
+from llmfair.whole import make_inside, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +119,7 @@ def drawn(plot: Plot, file_format: str = "svg") -> bytes:
 
 def write_plots(plots: Sequence[Plot], folder: Path, formats: Sequence[str]) -> None:
     """Every figure as `folder/NAME.FORMAT`. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_inside(folder)
     for plot in plots:
         for file_format in formats:
             with whole(folder / f"{plot.name}.{file_format}") as file:
