@@ -133,7 +133,7 @@ def answer_of(text: str) -> str | None:
     small = text.lower()
     if not any(sign in small for sign in _SIGNS):
         return text
-    answer, start, explicit, ended = "", 0, False, False
+    answer, start, explicit, ended = "", 0, False, ""
     thoughts: list[str] = []  # the names of open tags, each once
     names: set[str] = set()
     for token in _TOKEN.finditer(text):
@@ -147,10 +147,10 @@ def answer_of(text: str) -> str | None:
                 thoughts.append(name)
                 names.add(name)
         elif side == "answer" or (side == "close" and (name in names or not thoughts)):
-            if not thoughts and ended:
+            if not thoughts and ended[:1] in ("<", "["):
                 return None
             if not thoughts or side == "answer":
-                answer = ""  # what precedes were thoughts
+                answer, ended = "", ""  # what precedes were thoughts, that may speak of users
             while thoughts and (side == "answer" or name in names):
                 names.remove(thoughts.pop())
             if not thoughts:
@@ -159,7 +159,7 @@ def answer_of(text: str) -> str | None:
             if side == "turn" and not before.strip() and not answer:
                 start = token.end()
                 continue
-            answer, ended = before if before.strip() else answer, True
+            answer, ended = before if before.strip() else answer, token[0]
             if explicit:
                 break  # else what precedes could be thoughts that hold this token
     if not ended:

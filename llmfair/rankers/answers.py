@@ -83,11 +83,11 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     if _PLAIN.fullmatch(text) and _is_permutation(numbers := _values(text), n):
         # As it was asked for, and as most are: readers agree, and need not look for what else it might mean.
         return Reading(AnswerClass.OK, *_repaired(numbers, n))
-    answer_class, numbers = _strict(text, n)
+    answer_class, order = _strict(text, n)
     if answer_class is AnswerClass.TRUNCATED:
         return Reading(answer_class)
     # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
-    strict, named = (None, 0) if 0 in numbers and n not in numbers else _repaired(numbers, n)
+    strict, named = (None, 0) if 0 in order and n not in order else _repaired(order, n)
     original = _repaired(_digits(text), n)  # RankGPT's: every number ranks, wherever it stands
     chosen = (strict, named) if reader == "strict" else original
     return Reading(answer_class, *chosen, readers_differ=strict != original[0])
@@ -268,7 +268,7 @@ def _digits(text: str) -> list[int]:
     return [int(token) for token in tokens]
 
 
-def _class_of(numbers: list[int], n: int) -> AnswerClass:
+def _class_of(numbers: Sequence[int], n: int) -> AnswerClass:
     if not all(1 <= number <= n for number in numbers):
         return AnswerClass.OUT_OF_RANGE
     distinct = len(set(numbers))
