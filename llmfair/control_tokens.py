@@ -12,7 +12,7 @@ from functools import lru_cache
 
 _THOUGHT = (
     r"[\w:.-]{0,30}(?:think|thought|reason|reflect|analy[sz]|scratchpad|monologue|deliberat|rationale)"
-    r"[\w:.-]{0,30}|cot"
+    r"[\w:.-]{0,30}|cot|plan(?:ning)?|critique|brainstorm(?:ing)?|details"
 )
 """A tag's name that says of what it holds that it is no answer, whatever the model calls its thoughts."""
 _ANSWER = r"(?:final[_ -]?)?(?:answer|response|output|result|ranking|solution|conclusion)"
@@ -24,8 +24,7 @@ _COMMON = (
     r"<(?:turn|channel)\|>",
     r"</?s>",
     rf"</?(?:{_THOUGHT})(?:\s[^<>]*)?>",
-    r"\[/?think\]",
-    r"◁/?think▷",
+    r"[\[◁]/?(?:think(?:ing)?|thoughts?|reasoning)[\]▷]",
     r"<(?:start|end)_of_turn>",
     r"<</?SYS>>",
     r"\[/?INST\]",
@@ -68,7 +67,7 @@ _HEADERS = (
 _ENDS = (
     r"<[|｜](?:im_end|eo[tms](?:_id)?|end[_▁]?of[_▁]?(?:turn|text|sentence)(?:_token)?|endoftext|return|"
     r"(?:end|user|assistant|role)_(?:response|text|end))[|｜]>",
-    r"<(?:end_of_turn|/s|eos|eod|seed:eos|turn\|)>",
+    r"<(?:end_of_turn|/s|eos|eot|eod|seed:eos|turn\|)>",
     r"\[(?:\|endofturn\||EOS)\]",
 )
 _TOKEN = re.compile(
@@ -84,7 +83,7 @@ _TOKEN = re.compile(
             r"(?P<heading>\A\s{0,9}here(?:['’]s| is) my thought process:)",
             r"(?P<heading_end>here(?:['’]s| is) my response:)",
             r"(?P<inner><\|inner_prefix\|>)|(?P<inner_end><\|inner_suffix\|>)",
-            r"(?P<bracket>[\[◁](?P<bracket_slash>/?)think[\]▷])",
+            r"(?P<bracket>[\[◁](?P<bracket_slash>/?)(?P<bracket_name>think(?:ing)?|thoughts?|reasoning)[\]▷])",
             rf"(?P<tag>{_LEFT}\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>{_THOUGHT})"
             rf"(?:\s[^<>＜＞]{{0,200}}?)?(?P<whole>/?){_RIGHT})",
             rf"(?P<turn>{'|'.join(_HEADERS)})",
@@ -116,7 +115,7 @@ _ANSWERED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _AROUND = re.compile(
-    rf"{_LEFT}(?:/|begin_of_|start_|end_of_|end_)?{_ANSWER}{_RIGHT}|<s>|<bos>|<\|(?:begin_of_text|startoftext|"
+    rf"{_LEFT}(?:/|begin_of_|start_|end_of_|end_)?{_ANSWER}{_RIGHT}|<(?:s|bos|pad|unk)>|<\|(?:begin_of_text|startoftext|"
     r"start_text|(?:begin|end)_of_box)\|>",
     re.IGNORECASE,
 )
@@ -173,7 +172,7 @@ def _side_of(token: re.Match[str]) -> tuple[str, str]:
     """What a token does, and the name of the thoughts that it opens or closes."""
     form = str(token.lastgroup)
     if form in ("tag", "bracket"):
-        side = _SIDE.search(name := (token["name"] or "think").lower().replace("-", "_"))
+        side = _SIDE.search(name := (token["name"] or token["bracket_name"]).lower().replace("-", "_"))
         closes = token["slash"] or token["bracket_slash"] or (side and side[1])
         return "" if token["whole"] else "close" if closes else "open", _SIDE.sub("", name)
     if form == "turn":

@@ -95,7 +95,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
             # thoughts: R1 and Qwen3, their templates, Magistral, Kimi, Seed, gpt-oss, Cohere, OpenThinker, Gemma, Granite, Solar, Apertus
             f"{THINKS}[3] > [1] > [2]", f"{THINKS}\n\n{THINKS} So:\n[3] > [1] > [2]", "[1] is off. </think>\n\n[3] > [1] > [2]", "<think>\n<think>[1]</think>\n[3] > [1] > [2]",
             "<thinking>[1]<reflection>[2]</reflection>[3]</thinking>\n[3] > [1] > [2]", "<Thought >[1]</THOUGHT>[3] > [1] > [2]", "<reasoning id='1'>[1]</reasoning>[3] > [1] > [2]",
-            "[THINK][1][/THINK][3] > [1] > [2]</s>", "◁think▷[1]◁/think▷[3] > [1] > [2]", f"{HARMONY}[3] > [1] > [2]<|return|>", "[1], hm<|end|><|start|>assistant<|channel|>final<|message|>[3] > [1] > [2]",
+            "[THINK][1][/THINK][3] > [1] > [2]</s>", "[Reasoning]\n[1]\n[/Reasoning][3] > [1] > [2]", '<details type="reasoning" done="true">\n[1]\n</details>\n[3] > [1] > [2]', "◁think▷[1]◁/think▷[3] > [1] > [2]", f"{HARMONY}[3] > [1] > [2]<|return|>", "[1], hm<|end|><|start|>assistant<|channel|>final<|message|>[3] > [1] > [2]",
             "<seed:think>[1]<seed:cot_budget_reflect>[2]</seed:cot_budget_reflect></seed:think>[3] > [1] > [2]<seed:eos>", "analysisWe rank [1] first.assistantfinal[3] > [1] > [2]",
             "<|START_THINKING|>[1]<|END_THINKING|><|START_RESPONSE|>[3] > [1] > [2]<|END_RESPONSE|>", "<|channel>thought\n[1]\n<channel|>[3] > [1] > [2]<turn|>",
             "<|begin_of_thought|>[1]<|end_of_thought|>\n\n<|begin_of_solution|>[3] > [1] > [2]<|end_of_solution|>", "Here is my thought process: [1]\nHere is my response: [3] > [1] > [2]",
@@ -120,7 +120,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "refused": [
             "I can't rank people like [1], [2] or [3].", "I can’t rank people like [1], [2], [3].", "I'm sorry, but I can't rank these people:\n1. [1]\n2. [2]\n3. [3]", "I cannot rank the following: [1], [2], [3].",
             "As an AI language model, I cannot rank people, e.g. [1] > [2] > [3].", "It would be inappropriate to rank people such as [1], [2] or [3].", "Ranking people such as [1], [2], [3] would be unethical.",
-            "Unfortunately, I am unable to compare [1], [2], [3].", "I won't put [1], [2] and [3] in an order.", "As a responsible assistant, I must decline to order [1], [2], [3].", f"{THINKS}I will not rank [1], [2], [3].",
+            "Unfortunately, I am unable to compare [1], [2], [3].", "I won't put [1], [2] and [3] in an order.", "I'm afraid I can't order [1], [2], [3].", "I must respectfully decline to rank [1], [2], [3].", "As a responsible assistant, I must decline to order [1], [2], [3].", f"{THINKS}I will not rank [1], [2], [3].",
         ],
         "no_ids": [
             "The passages [1], [2], and [3] are all relevant.", "Passages [1], [2], [3] are about nursing.", "I looked at [1], [2], [3].", "[1] and [2] and [3]", "From [1] to [3] in that order", "[2] Ada, [1] Bob, [3] Cy",
@@ -175,7 +175,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "truncated": ['<think>{"keywords": ["women"]}'],
     },
     "output": {
-        "ok slow": ["slow", f"{THINKS}\n\nslow", f"{HARMONY}slow<|return|>", "slow<|im_end|>\n<|im_start|>user\nquick", "<answer>slow</answer>", "quick?</think> slow", "slow </s>", "<seed:think>quick</seed:think>slow"],
+        "ok slow": ["slow", f"{THINKS}\n\nslow", f"{HARMONY}slow<|return|>", "slow<|im_end|>\n<|im_start|>user\nquick", "<answer>slow</answer>", "quick?</think> slow", "slow </s>", "<pad> slow</s>", "<seed:think>quick</seed:think>slow"],
         "ok [2] says so.": ["<thought>[1]</thought>[2] says so."],
         "ok a < b": ["a < b"],
         "unfinished_thinking <empty>": ["<think>slow", "slow <thinking>or quick"],
