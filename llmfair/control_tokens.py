@@ -146,7 +146,7 @@ def answer_of(text: str) -> str | None:
                 thoughts.append(name)
                 names.add(name)
         elif side == "answer" or (side == "close" and (name in names or not thoughts)):
-            if not thoughts and ended[:1] in ("<", "["):
+            if ended[:1] in ("<", "[") and (side == "answer" or not thoughts):
                 return None
             if not thoughts or side == "answer":
                 answer, ended = "", ""  # what precedes were thoughts, that may speak of users

@@ -185,27 +185,28 @@ def _bracketed(text: str, n: int) -> _Order:
         between = text[runs[-1].end : group.start()] if runs else ""
         words = _WORD_CHARACTER.search(between) and _WORD_CHARACTER.search(_LIST_NUMBER.sub("", between))
         if not runs or words:
-            runs.append(_Run([], set(), group.start(), group.end(), _led_by(between)))
+            runs.append(_Run([], group.start(), group.end(), _led_by(between)))
             joined = joined and (len(runs) == 1 or bool(runs[-1].sign))
         runs[-1].numbers += values
-        runs[-1].signs.update(_signs(group[1]) if words else _signs(between + group[1]))
         runs[-1].end = group.end()
-    orders = [run for run in runs if run.signs or _stands_apart(text, run)]
-    for run in reversed(orders):
+    signs = [_signs(text[run.start : run.end]) for run in runs]
+    orders = [
+        (run, among) for run, among in zip(runs, signs, strict=True) if among or _stands_apart(text, run)
+    ]
+    for run, among in reversed(orders):
         if _is_permutation(run.numbers, n):
-            return run.numbers, run.signs
+            return run.numbers, among
     if not (orders if len(runs) == 1 else runs and joined and _is_led(text, runs[0])):
         return [], set()
-    signs = {sign for run in runs for sign in (*run.signs, run.sign) if sign in ("<", ">")}
-    return [number for run in runs for number in run.numbers], signs
+    leading = {run.sign for run in runs if run.sign in ("<", ">")}
+    return [number for run in runs for number in run.numbers], leading.union(*signs)
 
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbouring numbers, the signs between them, where they stand, and the sign before them."""
+    """Neighbouring numbers, where they stand, and the sign before them."""
 
     numbers: list[int]
-    signs: set[str]
     start: int
     end: int
     sign: str
