@@ -1,4 +1,8 @@
-"""Control tokens in a text that somebody else wrote: they become plain text, so that no title speaks for the chat."""
+"""Control tokens of chat models: taken out of what others write, and what they divide an answer into.
+
+The tags of thoughts and of turns that models and their templates use stand here, once. All work is linear in the
+length of the text, which a model and not we decide.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,26 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
+_THOUGHT = (
+    r"[\w:.-]{0,30}(?:think|thought|reason|reflect|analy[sz]|scratchpad|monologue|deliberat|rationale)"
+    r"[\w:.-]{0,30}|cot|plan(?:ning)?|critique|brainstorm(?:ing)?|details"
+)
+"""A tag's name that says of what it holds that it is no answer, whatever the model calls its thoughts."""
+_ANSWER = r"(?:final[_ -]?)?(?:answer|response|output|result|ranking|solution|conclusion)"
+
 _COMMON = (
     r"<\|[^<>]*\|>",
     r"<\uff5c[^<>]*\uff5c>",  # the same with the wide bars of DeepSeek
+    r"<\|(?:turn|channel)>",
+    r"<(?:turn|channel)\|>",
     r"</?s>",
-    r"</?think>",
+    rf"</?(?:{_THOUGHT})(?:\s[^<>]*)?>",
+    r"[\[◁]/?(?:think(?:ing)?|thoughts?|reasoning)[\]▷]",
     r"<(?:start|end)_of_turn>",
     r"<</?SYS>>",
     r"\[/?INST\]",
 )
-_ROUND = str.maketrans("<[>]", "(())")
+_ROUND = str.maketrans("<[◁>]▷", "((()))")
 
 
 def without_control_tokens(text: str, special: Collection[str] = ()) -> str:
@@ -33,3 +47,146 @@ def without_control_tokens(text: str, special: Collection[str] = ()) -> str:
 def _pattern(special: tuple[str, ...]) -> re.Pattern[str]:
     bracketed = [re.escape(token) for token in special if "<" in token or "[" in token]
     return re.compile("|".join((*_COMMON, *bracketed)), re.IGNORECASE)
+
+
+_LEFT, _RIGHT = r"(?:[<＜][|｜]?|&lt;)", r"(?:[|｜]?[>＞]|&gt;)"  # as servers escape them, too
+_HEADERS = (
+    r"<\|im_start\|>\s{0,9}\w*",
+    r"<\|im_\w{1,20}\|>\w*<\|im_middle\|>",
+    r"<\|(?:start_header_id|header_start|start_of_role)\|>\s{0,9}\w*\s{0,9}(?:<\|\w{1,20}\|>)?",
+    r"<start_of_turn>\s{0,9}\w*",
+    r"<\|turn>\s{0,9}\w*",
+    r"<\|(?:start|begin)\|>\w*",
+    r"[<\[][|｜](?:user|assistant|system|model|observation|human)[|｜][>\]]",
+    r"<\|start_of_turn_token\|>(?:<\|\w{1,20}_token\|>)?",
+    r"\[/?INST\]",
+    # without its tokens: alone on its line, glued to an answer, or as of a dialogue
+    r"(?:^|(?<=[\]\d.}])|(?<=[\]\d.}] )|(?<=\b(?-i:[A-Z])))assistant[ \t]{0,9}:?[ \t]{0,9}\n",
+    r"(?<=\n)(?:###\s{0,3})?(?:assistant|user|human):",
+)
+_ENDS = (
+    r"<[|｜](?:im_end|eo[tms](?:_id)?|end[_▁]?of[_▁]?(?:turn|text|sentence)(?:_token)?|endoftext|return|"
+    r"(?:end|user|assistant|role)_(?:response|text|end))[|｜]>",
+    r"<(?:end_of_turn|/s|eos|eot|eod|seed:eos|turn\|)>",
+    r"\[(?:\|endofturn\||EOS)\]",
+)
+_TOKEN = re.compile(
+    "|".join(
+        (
+            r"(?P<answer>(?:<\|end\|>\s{0,9})?(?:<\|start\|>assistant\s{0,9})?<\|channel\|>\s{0,9}final\b[^<]{0,99}"
+            r"<\|message\|>|(?:<\|end\|>\s{0,9})?<\|begin\|>assistant\s{0,9}<\|content\|>|assistantfinal)",
+            # channels of gpt-oss, without their tokens too, and of Gemma
+            r"(?P<channel><\|channel\|?>|\A\s{0,9}analysis(?=(?-i:[A-Z\"“'‘*])))",
+            r"(?P<channel_end><channel\|>)",
+            r"(?P<over><\|(?:end|call)\|>)",
+            # headings of Granite
+            r"(?P<heading>\A\s{0,9}here(?:['’]s| is) my thought process:)",
+            r"(?P<heading_end>here(?:['’]s| is) my response:)",
+            r"(?P<inner><\|inner_prefix\|>)|(?P<inner_end><\|inner_suffix\|>)",
+            r"(?P<bracket>[\[◁](?P<bracket_slash>/?)(?P<bracket_name>think(?:ing)?|thoughts?|reasoning)[\]▷])",
+            rf"(?P<tag>{_LEFT}\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>{_THOUGHT})"
+            rf"(?:\s[^<>＜＞]{{0,200}}?)?(?P<whole>/?){_RIGHT})",
+            rf"(?P<turn>{'|'.join(_HEADERS)})",
+            rf"(?P<end>{'|'.join(_ENDS)})",
+        )
+    ),
+    re.IGNORECASE | re.MULTILINE,
+)
+_SIGNS = (
+    "<",
+    "＜",
+    "&lt;",
+    "◁",
+    "think]",
+    "|]",
+    "inst]",
+    "eos]",
+    "assistant",
+    "user:",
+    "human:",
+    "analysis",
+    "my response:",
+)
+"""One of which every token holds, in small letters."""
+_SIDE = re.compile(r"(?:^|_)(?:start|begin|(end))(?:_of)?(?:_|$)")
+_ANSWERING = re.compile("assistant|model|chatbot|/inst", re.IGNORECASE)
+_ANSWERED = re.compile(
+    rf"{_LEFT}(?:begin_of_|start_)?{_ANSWER}{_RIGHT}(.*?)(?:{_LEFT}(?:/|end_of_|end_){_ANSWER}{_RIGHT}|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_AROUND = re.compile(
+    rf"{_LEFT}(?:/|begin_of_|start_|end_of_|end_)?{_ANSWER}{_RIGHT}|<(?:s|bos|pad|unk)>|<\|(?:begin_of_text|startoftext|"
+    r"start_text|(?:begin|end)_of_box)\|>",
+    re.IGNORECASE,
+)
+
+
+def answer_of(text: str) -> str | None:
+    """What a model answers: its text without thoughts and without what follows the end of its turn.
+
+    Thoughts stand in tags of any family; a tag that only closes was opened by the template. The answer is what follows
+    the last thoughts, or precedes them where nothing does. Tokens inside thoughts end no turn. None where thoughts are
+    left open, behind an answer too, or where a tag only closes behind the end of the turn: then thoughts and
+    answer cannot be told apart. `<answer>` and the like hold the answer where they hold anything.
+    """
+    small = text.lower()
+    if not any(sign in small for sign in _SIGNS):
+        return text
+    answer, start, explicit, ended = "", 0, False, ""
+    thoughts: list[str] = []  # the names of open tags, each once
+    names: set[str] = set()
+    for token in _TOKEN.finditer(text):
+        side, name = _side_of(token)
+        if side == "over":
+            side = "close" if name in names else "end"
+        before = "" if thoughts or ended else text[start : token.start()]
+        if side == "open":
+            answer = before if before.strip() else answer
+            if name not in names:
+                thoughts.append(name)
+                names.add(name)
+        elif side == "answer" or (side == "close" and (name in names or not thoughts)):
+            if ended[:1] in ("<", "[") and (side == "answer" or not thoughts):
+                return None
+            if not thoughts or side == "answer":
+                answer, ended = "", ""  # what precedes were thoughts, that may speak of users
+            while thoughts and (side == "answer" or name in names):
+                names.remove(thoughts.pop())
+            if not thoughts:
+                start, explicit = token.end(), True
+        elif side in ("turn", "end") and not thoughts and not ended:
+            if side == "turn" and not before.strip() and not answer:
+                start = token.end()
+                continue
+            answer, ended = before if before.strip() else answer, token[0]
+            if explicit:
+                break  # else what precedes could be thoughts that hold this token
+    if not ended:
+        if thoughts:
+            return None
+        answer = text[start:] if text[start:].strip() else answer
+    return _inside(answer)
+
+
+def _side_of(token: re.Match[str]) -> tuple[str, str]:
+    """What a token does, and the name of the thoughts that it opens or closes."""
+    form = str(token.lastgroup)
+    if form in ("tag", "bracket"):
+        side = _SIDE.search(name := (token["name"] or token["bracket_name"]).lower().replace("-", "_"))
+        closes = token["slash"] or token["bracket_slash"] or (side and side[1])
+        return "" if token["whole"] else "close" if closes else "open", _SIDE.sub("", name)
+    if form == "turn":
+        return "turn" if _ANSWERING.search(token[0]) else "end", ""
+    if form in ("channel", "heading", "inner"):
+        return "open", form
+    if form.endswith("_end"):
+        return "close", form.removesuffix("_end")
+    return form, "channel"
+
+
+def _inside(text: str) -> str:
+    """What answer tags hold, each on a line, or the text without such tags."""
+    if "<" not in text and "＜" not in text and "&lt;" not in text:
+        return text
+    parts = [part for part in _ANSWERED.findall(text) if part.strip()]
+    return _AROUND.sub("", "\n".join(parts) if parts else text)

@@ -8,6 +8,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from llmfair.backends.grammar import permutation_grammar
+from llmfair.control_tokens import answer_of
 from llmfair.errors import UsageError
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text
@@ -154,7 +155,7 @@ def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
         return Finish.FILTERED
     if not text.strip():  # at the limit it is thoughts that took all of it
         return Finish.LENGTH if reason in _LENGTH else Finish.EMPTY
-    if text.rfind("<think>") > text.rfind("</think>"):
+    if answer_of(text) is None:
         return Finish.UNFINISHED_THINKING
     # A constrained label can fill the limit and be whole.
     whole = isinstance(expects, Labels) and text.strip() in expects.labels

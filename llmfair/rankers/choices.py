@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from llmfair.control_tokens import answer_of
+from llmfair.rankers.answers import NOUN, best_first, contradicted_signs, undressed, without_refusals
 from llmfair.records import Completion, Finish
 
 Form = Literal["order", "letter"]
@@ -109,39 +110,42 @@ def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[
 def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     """Reads the text of an answer that ended by itself; the first rule that applies decides. `labels`: the form's two.
 
-    1. The whole reply is one label. 2. Chains `label > label`, which must agree. 3. `label = label` is a tie;
-    two labels in a row are an order where they stand alone: from a line's start or after a colon to the line's
-    end, since `[1], [2] are both relevant` is prose. 4. The reply ends in a label after a colon or `answer is`,
-    and states no other label so: of `First: [2]`, `Second: [1]` the last is not the winner. The colon of a ratio
-    or rank, `2:1` or `Rank 2: [1]`, leads to no answer.
+    1. Chains `label > label`, or `label < label` from their end, which must agree; an order that is said to begin with
+    the worst is none. 2. The whole reply is one label. 3. `label = label` is a tie; two labels in a row are an order
+    where they stand alone: from a line's start or after a colon to the line's end, since `[1], [2] are both relevant`
+    is prose. 4. The reply ends in a label after a colon or `answer is`, and states no other label so: of `First: [2]`,
+    `Second: [1]` the last is not the winner. The colon of a ratio or rank, `2:1` or `Rank 2: [1]`, leads to no answer.
+    An answer that begins with a refusal can only be read by 1 and 4.
     """
-    text = text[text.rfind(_THOUGHT_END) + len(_THOUGHT_END) :] if _THOUGHT_END in text else text
-    if _THOUGHT_START in text:
+    answer = answer_of(text)
+    if answer is None:
         return Choice(None, Problem.TRUNCATED)
-    if len(text) > LONGEST:
+    if len(answer) > LONGEST:
         return Choice(None, Problem.NO_ORDER)
-    if not text.isascii():
-        # Character by character: NFKC of a whole text takes quadratic time on a pile of combining marks.
-        text = "".join(unicodedata.normalize("NFKC", character) for character in text)
-    text = text.translate(_MARKS).strip()
+    text = undressed(answer)
     if not text:
         return Choice(None, Problem.EMPTY)
     grammar, labels = _GRAMMARS[form], labels or LABELS[form]
-    if whole := grammar.whole.fullmatch(text):
-        return _choice([grammar.named(whole[0])[-1:]], labels)
-    if chains := [grammar.named(chain[0]) for chain in grammar.chain.finditer(text)]:
-        return _choice(chains, labels)
-    if ties := [grammar.named(tie[0]) for tie in grammar.tie.finditer(text)]:
-        problem = _choice(ties, labels).problem
-        wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
-        return Choice(None, problem if wrong else Problem.TIE)
-    if rows := list(_rows(grammar, _LIST_NUMBER.sub("", text))):
-        return _choice(rows, labels)
-    if (end := grammar.end.search(text)) and not end[1].islower():
-        named = [grammar.named(said[1])[-1:] for said in grammar.said.finditer(text) if not said[1].islower()]
+    rest, refused = without_refusals(text)
+    contradicted = contradicted_signs(rest)
+    if chains := [chain[0] for chain in grammar.chain.finditer(rest)]:
+        orders = [best_first(grammar.named(chain), chain, contradicted) for chain in chains]
+        return _choice(orders if all(orders) else [], labels)
+    if not refused:
+        if whole := grammar.whole.fullmatch(rest.strip()):
+            return _choice([grammar.named(whole[0])[-1:]], labels)
+        if ties := [grammar.named(tie[0]) for tie in grammar.tie.finditer(rest)]:
+            problem = _choice(ties, labels).problem
+            wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
+            return Choice(None, problem if wrong else Problem.TIE)
+        if rows := list(_rows(grammar, _LIST_NUMBER.sub("", rest))):
+            return _choice(best_first(rows, "", contradicted), labels)
+    if (end := grammar.end.search(rest)) and not end[1].islower():
+        named = [grammar.named(said[1])[-1:] for said in grammar.said.finditer(rest) if not said[1].islower()]
         others = [label for label in named if label[0] in labels]
         return _choice([grammar.named(end[1])[-1:], *others], labels)
-    return Choice(None, Problem.NO_ORDER)
+    names = refused and any(label in grammar.name.findall(text) for label in labels)
+    return Choice(None, Problem.REFUSED if names else Problem.NO_ORDER)
 
 
 def _rows(grammar: _Grammar, text: str) -> Iterator[list[str]]:
@@ -151,7 +155,9 @@ def _rows(grammar: _Grammar, text: str) -> Iterator[list[str]]:
 
 
 def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
-    """What one or more orders of labels, best first, come to."""
+    """What orders of labels, best first, come to."""
+    if not orders:
+        return Choice(None, Problem.NO_ORDER)
     if any(label not in labels for order in orders for label in order):
         return Choice(None, Problem.OUT_OF_RANGE)
     if any(len(set(order)) < len(order) for order in orders):
@@ -162,10 +168,8 @@ def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
     return Choice(labels.index(firsts.pop()))
 
 
-_THOUGHT_START, _THOUGHT_END = "<think>", "</think>"
-_MARKS = str.maketrans("", "", "*_`\"'“”‘’")
 _LIST_NUMBER = re.compile(r"^[^\S\n]*[0-9]+\.[^\S\n]+", re.MULTILINE)
-_NOUN = r"\b(?i:passage|document|item|option|answer)\s*+"
+_NOUN = rf"\b(?i:{NOUN})\s*+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +211,7 @@ def _grammar(name: str) -> _Grammar:
     return _Grammar(
         name=re.compile(rf"(?<!\w){name}(?!\w)"),
         whole=re.compile(rf"(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!]?+"),
-        chain=re.compile(rf"{label}(?:\s*+>\s*+{label})+"),
+        chain=re.compile(rf"{label}(?:\s*+[<>]\s*+{label})+"),
         tie=re.compile(rf"{label}(?:\s*+=\s*+{label})+"),
         row=re.compile(row, re.MULTILINE),
         said=re.compile(rf"{leads}{led}{over}", re.MULTILINE),

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from llmfair.control_tokens import answer_of
+from llmfair.rankers.answers import REFUSAL
 from llmfair.records import Completion, Finish
 
 MOST_KEYWORDS, MOST_WORDS = 8, 12
@@ -58,7 +60,6 @@ class Keywords:
         return self.reply_class in READABLE
 
 
-_THOUGHT_END = "</think>"
 _WORD = re.compile(r"[^\W_]+(?:['’.\-][^\W_]+)*")
 _PART = re.compile(r"[^\W_]+")
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
@@ -71,12 +72,6 @@ _LABEL = re.compile(
 )
 _OPERATOR = re.compile(r"\b(?:AND|OR|NOT)\b")
 _SENTENCE = re.compile(r"[.!?:][*_\"')\s]*$")
-_REFUSAL = re.compile(
-    r"(?:i['’]?m sorry|i am sorry|sorry|i apologi[sz]e|unfortunately)?\W*(?:but )?(?:as an ai\b|i (?:can(?:no|['’])t|"
-    r"can not|won['’]t|will not|am (?:not able|unable)|must decline|do(?: not|n['’]t) feel comfortable)\b|"
-    r"i['’]m (?:not able|unable)\b)",
-    re.IGNORECASE,
-)
 _BEGINNING = 100
 """Characters of a reply in which a refusal shows."""
 
@@ -85,11 +80,14 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
     """Reads a reply to a query as it stands; `plain`: no form was asked for, so that a list or line is well-formed."""
     if completion.finish is not Finish.STOP:
         return Keywords(_BY_FINISH[completion.finish])
-    text = completion.text.rpartition(_THOUGHT_END)[2].strip()
+    answer = answer_of(completion.text)
+    if answer is None:
+        return Keywords(ReplyClass.TRUNCATED)
+    text = answer.replace("\ufeff", "").strip()
     if not text:
         return Keywords(ReplyClass.EMPTY)
     parsed_by, keywords = _found(text)
-    if parsed_by != "json" and _REFUSAL.match(text[:_BEGINNING]):
+    if parsed_by != "json" and REFUSAL.match(text[:_BEGINNING]):
         return Keywords(ReplyClass.REFUSED)
     phrases, echoed = _without_query([words for one in keywords if (words := words_of(one))], query)
     if sum(map(len, phrases)) > MOST_WORDS:

@@ -111,6 +111,7 @@ _CLASSES: Mapping[Problem | None, AnswerClass] = {
     Problem.DUPLICATE: AnswerClass.DUPLICATE,
     Problem.EMPTY: AnswerClass.EMPTY,
     Problem.TRUNCATED: AnswerClass.TRUNCATED,
+    Problem.REFUSED: AnswerClass.REFUSED,
 }
 
 

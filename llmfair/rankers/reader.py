@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Generic, TypeVar, overload
 
+from llmfair.control_tokens import answer_of
 from llmfair.metrics import generation
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.texts import EMPTY, cleaned
@@ -119,7 +120,7 @@ class Asked:
             labelled = self.labelled()
             completions = yield Chats(labelled, self.chat)
             alone = {
-                shown: _output(completion, self.gain)
+                shown: output_of(completion, self.gain)
                 for shown, completion in zip(labelled, completions, strict=True)
             }
             added = generation.gains(alone[()].utility, [alone[doc_id,].utility for doc_id in self.items])
@@ -127,10 +128,14 @@ class Asked:
             useful = frozenset(compress(self.items, generation.useful(added)))
         lists = self.lists(useful) if len(useful) >= FEWEST_USEFUL else []
         completions = (yield Chats(lists, self.chat)) if lists else []
-        outputs = (_output(completion, self.utility) for completion in completions)
+        outputs = (output_of(completion, self.utility) for completion in completions)
         return Read(query_id, useful, gains, alone, dict(zip(lists, outputs, strict=True)))
 
 
-def _output(completion: Completion, utility: Callable[[str], float]) -> Output:
-    text = cleaned(completion.text)
-    return Output(text, completion.finish, utility(text))
+def output_of(completion: Completion, utility: Callable[[str], float]) -> Output:
+    """What is scored and credited: the answer without thoughts, which stay in the journal; none of open thoughts."""
+    answer, finish = answer_of(completion.text), completion.finish
+    if answer is None and finish is Finish.STOP:
+        finish = Finish.UNFINISHED_THINKING
+    text = cleaned(answer or "")
+    return Output(text, finish, utility(text))

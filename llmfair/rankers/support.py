@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from llmfair.control_tokens import answer_of
 from llmfair.prompts import Prompt
+from llmfair.rankers.answers import undressed
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.reader import Chats
 from llmfair.records import LABEL, Chat, Completion, Document, Finish, Labels
@@ -17,9 +19,8 @@ WHOLE = 1_000_000
 """More words than any text has."""
 Pair = tuple[str, str]
 """A doc_id, and what an output says."""
-_MARKS = str.maketrans("", "", "*_`\"'“”‘’[]()")
+_BRACKETS = str.maketrans("", "", "[]()")
 _SAID = re.compile(r"(?:answer(?:\s*:|\s+is)\s*)?(yes|no)(?:\s*[.,;:!\n–—].*|\s*)", re.IGNORECASE | re.DOTALL)
-_THOUGHT_END = "</think>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,6 @@ def read_support(completion: Completion) -> bool | None:
     """
     if completion.finish is not Finish.STOP:
         return None
-    text = completion.text.rpartition(_THOUGHT_END)[2]
-    said = _SAID.fullmatch(text.translate(_MARKS).strip())
+    answer = answer_of(completion.text)
+    said = None if answer is None else _SAID.fullmatch(undressed(answer).translate(_BRACKETS).strip())
     return None if said is None else said[1].lower() == "yes"

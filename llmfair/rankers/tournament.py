@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read_strict
+from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read
 from llmfair.rankers.parameters import whole
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
-from llmfair.records import Candidates, Completion, Document, Finish, Permutation, Ranking
+from llmfair.records import Candidates, Completion, Document, Permutation, Ranking
 from llmfair.registry import register
 from llmfair.steps import Steps
 
@@ -45,9 +45,7 @@ class BestOf(Question):
         return Permutation(n, self.best(n))
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        if completion.finish is not Finish.STOP:
-            return Reading(BY_FINISH[completion.finish])
-        found, asked = read_strict(completion.text, n), self.best(n)
+        found, asked = read(completion, n), self.best(n)
         if found.permutation is None:
             return found
         named = found.permutation[: min(found.named, asked)]

@@ -281,6 +281,8 @@ LABELS = replace(REQUEST, chat=Chat(MESSAGES, Labels(("A", "B"))))
         (Reply("[1", "length"), Finish.LENGTH),
         (Reply("<think>well", "length"), Finish.UNFINISHED_THINKING),
         (Reply("<think>well"), Finish.UNFINISHED_THINKING),
+        (Reply("[THINK]well", "length"), Finish.UNFINISHED_THINKING),
+        (Reply("<|channel|>analysis<|message|>well", "length"), Finish.UNFINISHED_THINKING),
         (Reply("", "content_filter"), Finish.FILTERED),
         (refused(400, code="content_filter"), Finish.FILTERED),
         (Reply(None, message={"refusal": "I cannot."}), Finish.REFUSED),

@@ -26,7 +26,7 @@ def reading(text: str, form: Form) -> str:
 
 ORDER = {
     "2": [
-        "[2] > [1]", "2, 1", "1. [2]\n2. [1]", "[2]", "2", " (2). ", "{2}!", "[ 2 ]", "Passage [2]", "passage 2.", "Answer: 2",
+        "[2] > [1]", "2, 1", "1. [2]\n2. [1]", "[2]", "2", "٢", "1 < 2", " (2). ", "{2}!", "[ 2 ]", "Passage [2]", "passage 2.", "Answer: 2",
         "Answer: Document 2.", "**[2] > [1]**", "`[2] > [1]`", '"2"', "[²] > [¹]", "２ ＞ １", "<think>1?</think>[2] > [1]",
         "<think>[1] > [2]</think>\n\n[2] > [1]", "[2]>[1]", "Passage 2 > Passage 1", "[2] > [1]. So the order is [2] > [1]",
         "Here are the 2 passages: [2] > [1]", "1. [2] > [1]", "2 1", "[2]; [1]", "[2], [1].", "[2, 1]", "[2]\n[1]", "[2]\n\n[1]\n",
@@ -48,7 +48,7 @@ ORDER = {
         "A > B", "Passage [1] is less relevant than passage [2].", "[2] is better", "2 and 1", "Both 1, 2 are relevant.",
         "Comparing 1, 2 I see no difference", "[1], [2] are both relevant", "1.5", "2nd", "x2", "-2", "[2", "both",
         "Rank 1: [2]\nRank 2: [1]", "1: [2]\n2: [1]", "2: [1]", "Ratio 2:1", "Odds of 2: 1",
-        "I'm sorry, I can't help with that.", "Passage2", "2 < 1", "1-2", "Passages 1 and 2 are equal", "1. [2]", "٢",
+        "I'm sorry, I can't help with that.", "Passage2", "1-2", "Passages 1 and 2 are equal", "1. [2]",
     ],
 }  # fmt: skip
 LETTER = {
@@ -197,6 +197,8 @@ HUGE = [
     ("", ": 1 : A ", 60_000, ": A"),
     (": 1 ", "x", 500_000, ": 1"),
     ("", "</think>", 60_000, ""),
+    ("", "<think>", 300_000, ""),
+    ("", "1 > 2 ", 8_000, ""),
 ]
 
 

@@ -37,6 +37,8 @@ texts = st.one_of(st.text(), nasty)
         ("<|im_start|>system", "(|im_start|)system"),
         ("[INST]x[/INST] <<SYS>>y<</SYS>>", "(INST)x(/INST) ((SYS))y((/SYS))"),
         ("<think>x</think>", "(think)x(/think)"),
+        ("<seed:think>x</Reasoning > [/THINK]◁think▷", "(seed:think)x(/Reasoning ) (/THINK)(think)"),
+        ("<|channel>thought<channel|><turn|>", "(|channel)thought(channel|)(turn|)"),
         ("<start_of_turn>user<end_of_turn>", "(start_of_turn)user(end_of_turn)"),
         ("<<|a|>|b|>", "<(|a|)|b|>"),
         ("<|a<s>b|> [x]", "(|a(s)b|) (x)"),
