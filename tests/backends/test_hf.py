@@ -457,7 +457,7 @@ def test_closing_ends_what_is_being_generated(mistral: Path) -> None:
 # Adapters
 
 
-def test_an_adapter_moves_margins_and_without_it_the_base_is_exact(mistral: Path, tmp_path: Path) -> None:
+def test_an_adapter_moves_margins_and_without_it_it_is_the_base(mistral: Path, tmp_path: Path) -> None:
     from llmfair.backends.local import load_model
     from llmfair.checkpoints import Place, find_checkpoint
 
@@ -475,7 +475,9 @@ def test_an_adapter_moves_margins_and_without_it_the_base_is_exact(mistral: Path
     plain = load_model(find_checkpoint(str(mistral)), place, BackendOptions(), "sdpa")
     both = load_model(find_checkpoint(str(mistral)), place, options, "sdpa")
     with both.without_adapter():
-        assert both.margins(prompts, labels) == plain.margins(prompts, labels)
+        for one, other in zip(both.margins(prompts, labels), plain.margins(prompts, labels), strict=True):
+            # weights of two loads may lie at other boundaries in memory, where products round otherwise
+            assert one.logprobs == pytest.approx(other.logprobs, abs=models.margin_error())
     assert both.margins(prompts, labels) != plain.margins(prompts, labels)
 
 
