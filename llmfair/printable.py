@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, TextIO, cast
 
 from llmfair.errors import LlmfairError
@@ -27,6 +28,8 @@ OURS = {"@UNKNOWN", "-"}
 """Texts of ours that no spreadsheet computes: a group that is not known, and nothing."""
 UNBROKEN = "\N{NO-BREAK SPACE}"
 FIGURE = re.compile(r" %|\[[^\[\]]{1,30}\]")
+SEAM, SEAMS = " \0", re.compile(r"(?<=,)(?=[a-z])|(?<=\w/)(?=\w)")
+"""Where a cell may be broken within a word: between parts of a path, or of the parameters of a name."""
 
 
 def visible(text: str) -> str:
@@ -69,18 +72,21 @@ def _as_it_was(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
 
 
+@lru_cache(maxsize=1 << 14)  # a table tries many widths
 def wrapped(
-    text: str, width: int, first: str = "", indent: str = "", *, words: bool = True, hyphens: bool = False
-) -> list[str]:
+    text: str, width: int, first: str = "", indent: str = "", *, words: bool = True, cell: bool = False
+) -> tuple[str, ...]:
     """Lines of at most this width, broken between words; a number stays beside its unit, an interval whole.
 
-    `first`, `indent`: what the first and every other line begins with. `words`: none is broken, however long.
+    `first`, `indent`: what the first and every other line begins with. `words`: none is broken, however long. A `cell`
+    is broken at hyphens, slashes and commas, too.
     """
+    text = FIGURE.sub(lambda figure: figure[0].replace(" ", UNBROKEN), text)
     lines = textwrap.wrap(
-        FIGURE.sub(lambda figure: figure[0].replace(" ", UNBROKEN), text), max(width, 2 * len(indent) + 1),
-        initial_indent=first, subsequent_indent=indent, break_long_words=not words, break_on_hyphens=hyphens,
+        SEAMS.sub(SEAM, text) if cell else text, max(width, 2 * len(indent) + 1),
+        initial_indent=first, subsequent_indent=indent, break_long_words=not words, break_on_hyphens=cell,
     )  # fmt: skip
-    return [line.replace(UNBROKEN, " ") for line in lines]
+    return tuple(line.replace(UNBROKEN, " ").replace(SEAM, "").replace(SEAM[1:], "") for line in lines)
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError, shortened
@@ -34,6 +35,8 @@ RATE_SECONDS = 60.0
 GAP = "  "
 LEAST_FOLDED = 24
 """A word that is longer may be broken where a column has little room."""
+DECIDING = 50
+"""The first rows of a table, which decide how wide its columns are."""
 AT_ONCE = 500
 """Rows of a long table that are laid out together, which takes memory; their columns are equally wide."""
 MOST_NOTES = 4
@@ -146,18 +149,27 @@ def say(text: str = "") -> None:
         _to_stderr(secrets.said(text))
 
 
+def print_text(text: str) -> None:
+    """Lines on stdout; a terminal shows them in its width."""
+    _print(text, sys.stdout)
+
+
 def _to_stderr(text: str) -> None:
-    """Lines on stderr; a terminal shows them in its width, indented as they begin."""
+    _print(text, sys.stderr)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Lines, on a terminal in its width and indented as they begin."""
     lines = text.split("\n")
-    if sys.stderr.isatty():
-        width = console(stderr=True).width
+    if stream.isatty():
+        width = console(stderr=stream is sys.stderr).width
         indents = [line[: len(line) - len(line.lstrip())] for line in lines]
         lines = [
             part
             for line, indent in zip(lines, indents, strict=True)
-            for part in wrapped(line, width, indent=indent) or [""]
+            for part in wrapped(line, width, indent=indent) or ("",)
         ]
-    print("\n".join(lines), file=sys.stderr)
+    print("\n".join(lines), file=stream)
 
 
 def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
@@ -219,10 +231,10 @@ def _grids(table: Table, rows: Sequence[int], width: int) -> Iterator[Renderable
     columns = [*zip(table.header, *table.rows, strict=True)]
     widest = [max(map(cell_len, cells)) for cells in columns]
     whole = sum(widest) + len(GAP) * len(widest) <= width
-    parts = [dict(enumerate(widest))] if whole else _parts([cells[:AT_ONCE] for cells in columns], width)
+    parts = [dict(enumerate(widest))] if whole else _parts([cells[:DECIDING] for cells in columns], width)
 
     def folded(cell: str, room: int) -> str:
-        return cell if cell_len(cell) <= room else "\n".join(wrapped(cell, room, hyphens=True))
+        return cell if cell_len(cell) <= room else "\n".join(wrapped(cell, room, cell=True))
 
     for part in parts:
         for first in range(0, max(1, len(rows)), AT_ONCE):
@@ -255,23 +267,34 @@ def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, i
 
 
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """How wide columns with so much room are whose cells are folded between words; none where that is too little."""
+    """How wide columns with so much room are, cells folded into the fewest lines; none where there is too little."""
     from rich.cells import cell_len
 
     widest = [max(map(cell_len, cells)) for cells in columns]
     widths = [*widest]
     while (excess := sum(widths) - room) > 0:
-        for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
-            words = widths[place] <= LEAST_FOLDED
-            lines = (wrapped(cell, widths[place] - 1, words=words, hyphens=True) for cell in columns[place])
-            narrower = max((cell_len(line) for line in chain.from_iterable(lines)), default=0)
-            if narrower < widths[place]:
-                widths[place] = narrower
-                break
-        else:
+        narrower = []
+        for at, width in enumerate(widths):
+            lines = (wrapped(cell, width - 1, words=width <= LEAST_FOLDED, cell=True) for cell in columns[at])
+            folded = max((cell_len(line) for line in chain.from_iterable(lines)), default=0)
+            if folded < width:
+                narrower.append([*widths[:at], folded, *widths[at + 1 :]])
+        if not narrower:
             return []
-    widths[-1] = min(widest[-1], widths[-1] - excess)
-    return widths
+        widths = min(narrower, key=lambda widths: (_height(columns, widths), max(widths)))
+    roomier = (
+        [*widths[:at], min(widest[at], width - excess), *widths[at + 1 :]] for at, width in enumerate(widths)
+    )
+    return min(roomier, key=partial(_height, columns))
+
+
+def _height(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> int:
+    """The lines of a table whose columns are so wide."""
+    heights = (
+        [len(wrapped(cell, width, cell=True)) for cell in cells]
+        for cells, width in zip(columns, widths, strict=True)
+    )
+    return sum(map(max, zip(*heights, strict=True)))
 
 
 def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:

@@ -174,8 +174,8 @@ def compare(before: Path, after: Path) -> int:
             print("  differs:", *place, then[place][:60], "->", now[place][:60])
         for place in islice(gone, 10):
             print("  gone:", *place)
-        screens = [(one / "screens.txt").read_text().splitlines() for one in (folder, after / folder.name)]
-        for line in difflib.unified_diff(*screens, n=0, lineterm=""):
+        said, says = ((one / "screens.txt").read_text().splitlines() for one in (folder, after / folder.name))
+        for line in difflib.unified_diff(said, says, n=0, lineterm=""):
             if line[:1] in "+-" and line[:3] not in ("+++", "---"):
                 print(" ", line)
     print(f"{equal} figures are equal, {changed} differ")

@@ -49,7 +49,7 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
     if style == "json":
         terminal.print_json({"schema": 1, **planned})
     else:
-        print(kind.plan_text(planned), end="")
+        terminal.print_text(kind.plan_text(planned).rstrip("\n"))
 
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:

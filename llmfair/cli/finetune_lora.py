@@ -97,7 +97,7 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
     if style == "json":
         terminal.print_json(plain(planned))
     else:
-        print("\n".join(map(visible, plan_text(planned).splitlines())))
+        terminal.print_text("\n".join(map(visible, plan_text(planned).splitlines())))
     for warning in planned.warnings:
         terminal.warn(warning)
 

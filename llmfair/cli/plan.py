@@ -29,7 +29,7 @@ def _of(kind: Kind) -> Callable[..., None]:
             planned = plan_of(kind, settings)
         table = kind.plan_table(planned)
         if table is None and style != "json":
-            print(kind.plan_text(planned), end="")
+            terminal.print_text(kind.plan_text(planned).rstrip("\n"))
         else:
             _show(planned, table, style)
 

@@ -179,9 +179,9 @@ def check(
         terminal.print_json({"schema": 1, "run": run.path.name, **found})
     else:
         for line in found["problems"] or ["the journal is readable and its answers give what is on disk"]:
-            print(line)
+            terminal.print_text(line)
         for line in found["notes"]:
-            print(line)
+            terminal.print_text(line)
     if found["problems"]:
         raise typer.Exit(1)
 

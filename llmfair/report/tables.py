@@ -305,9 +305,12 @@ def calls_of(results: Results) -> str:
 
 def held_note(form: str, answers: Iterable[AnswerCounts]) -> str:
     """What became of --constrain, which asks for answers of this form alone and which a server may pass over."""
-    unformed, asked = 0, 0
+    unformed, unparseable, asked = 0, 0, 0
     for counts in answers:
         unformed, asked = unformed + (counts.unformed or 0), asked + counts.asked
+        unparseable += counts.unparseable
+    if asked and unparseable == asked:
+        return f"answers were to be held to {form} (--constrain), and none can be read"
     if unformed:
         return (
             f"nothing held the model to {form} (--constrain), which its server passed over; of another form: "
