@@ -20,6 +20,7 @@ from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.errors import UsageError
 from llmfair.records import Document, MixedPolicy, Side
 from tests.cli.command import llmfair, ran, refuses, table
+from tests.datasets.indexed_sources import FETCH
 from tests.datasets.trec_sources import (
     ODD_TITLE,
     WITHOUT_TITLE,
@@ -201,7 +202,7 @@ def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() 
     assert "7.9 GB" in error.value.hint and "8.1 GB of disk" in error.value.hint
     with pytest.raises(UsageError) as error:
         _ = load_dataset("trec-fair/2022/eval/location").topics
-    assert "llmfair datasets fetch trec-fair/2022/eval --topics FILE" in error.value.hint
+    assert FETCH in error.value.hint
 
 
 def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource) -> None:
