@@ -26,6 +26,7 @@ from tests.datasets.trec_sources import (
     WITHOUT_TITLE,
     FileServer,
     Sources,
+    alike,
     downloads,
     labels_of,
     large_2022,
@@ -307,6 +308,14 @@ def test_printed_labels_of_the_organisers_are_groups() -> None:
 
 
 # Audits of drawn lists
+
+
+@pytest.mark.parametrize(("audit", "says"), [("listwise", "2 queries ×"), ("refine", "2 queries\n")])
+def test_the_topics_of_the_official_results(audit: str, says: str, tmp_path: Path) -> None:
+    name = "trec-fair/2022/eval"
+    copies = alike(tmp_path, name, (5, 1449, 1499, 6, 1685))
+    ran("datasets", "fetch", name, "--yes", "--index", "pool", *copies)
+    assert says in ran(audit, "-d", f"{name}/gender", "--queries", "official", "--dry-run").out
 
 
 def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
