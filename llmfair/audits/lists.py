@@ -25,6 +25,7 @@ from llmfair.datasets.collection import Collection
 from llmfair.datasets.keywords import searched
 from llmfair.datasets.own import Given, OwnData
 from llmfair.datasets.stored import drawn_once
+from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.jsonfiles import typed
 from llmfair.manifest import RUNS_HINT
@@ -38,6 +39,8 @@ from llmfair.rundir import RunDir, folder_name
 from llmfair.settings import ListSettings, PromptSettings
 
 P = TypeVar("P", bound=PromptSettings)
+OFFICIAL = "official"
+"""What --queries calls the topics of a track's official results."""
 
 
 def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
@@ -82,7 +85,9 @@ def drawn_of(dataset: Dataset, settings: ListSettings) -> HowDrawn | None:
 def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
     queries = list(dataset.queries)
-    if settings.queries is not None:
+    if settings.queries == OFFICIAL and (unscored := unscored_topics(dataset.name)):
+        queries = [query for query in queries if query.query_id not in unscored]
+    elif settings.queries is not None:
         text = settings.queries
         if text.startswith("@"):
             try:

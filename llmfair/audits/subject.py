@@ -111,9 +111,11 @@ def adapter_warnings(adapter: Path, identity: Mapping[str, Any], dataset: str) -
     if manifest["dataset"]["name"] == dataset:
         trained, chose = (len({*asked} & {*split[part]}) for part in ("train", "validation"))
         if trained or chose:
+            beside, above = (folder / "test-queries.txt" for folder in (adapter, adapter.parent))
+            unseen = beside if beside.is_file() else above  # of a rejected adapter
             yield (
                 f"of {len(asked)} queries {adapter.name} was trained on {trained}, and {chose} chose its checkpoint; "
-                f"--queries @{adapter / 'test-queries.txt'} asks those it never saw"
+                f"--queries @{unseen} asks those it never saw"
             )
     for key, name in (("form", "--form"), ("input", "--input")):
         there, here = manifest["prompt"][key], identity.get(key)

@@ -45,6 +45,7 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Says what would be asked; asks nothing."""
     from llmfair.audits.planning.plan import plan
 
+    _runs(settings)
     planned = plan(kind, settings)
     if style == "json":
         terminal.print_json({"schema": 1, **planned})
@@ -57,12 +58,8 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     from llmfair.audits.gates import statuses_of
     from llmfair.audits.junit import write_junit
     from llmfair.audits.runs.spending import Spending
-    from llmfair.audits.subject import subjects
 
-    asked = [(one, subject) for one in settings.each() for subject in subjects(one)]
-    if settings.output is not None and len(asked) > 1:
-        hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
-        raise UsageError("--output names one folder, but several runs are asked for.", hint)
+    asked = _runs(settings)
     suites: list[Suite] = []
     try:
         if len(asked) == 1:
@@ -82,6 +79,17 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         terminal.say(
             f"Simulated; a real model: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini --dry-run"
         )
+
+
+def _runs(settings: AuditSettings) -> list[tuple[AuditSettings, Subject]]:
+    """The runs that the settings name, each with whom it asks. Raises UsageError for several in one folder."""
+    from llmfair.audits.subject import subjects
+
+    asked = [(one, subject) for one in settings.each() for subject in subjects(one)]
+    if settings.output is not None and len(asked) > 1:
+        hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
+        raise UsageError("--output names one folder, but several runs are asked for.", hint)
+    return asked
 
 
 def _lists(settings: AuditSettings) -> str:

@@ -142,7 +142,7 @@ def _check(collection: Collection, options: FetchOptions) -> None:
     if not collection.topic_files and options.topics is None and "topics" not in fetch_record(collection):
         raise UsageError(
             f"the topics of {collection.name} are published by NIST only.",
-            f"{collection.fetch_command}    with trec_2022_eval_reldocs.jsonl.gz, downloaded by hand",
+            f"{collection.fetch_command}    or --topics FILE, where it was downloaded by hand",
         )
     if options.titles and (options.text_words or options.corpus or options.index):
         raise UsageError(

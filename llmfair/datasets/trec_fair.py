@@ -45,6 +45,10 @@ class Collection:
     """Attribute -> field of the metadata file."""
     topic_files: tuple[str, ...]
     """Names in ir_datasets' list of downloads; none: published by NIST alone."""
+    published_at: str = ""
+    """NIST's address of such a file."""
+    unscored: tuple[str, ...] = ()
+    """Topics that the track's official results leave out."""
 
     @property
     def name(self) -> str:
@@ -60,7 +64,7 @@ class Collection:
 
     @property
     def fetch_command(self) -> str:
-        topics = "" if self.topic_files else " --topics FILE"
+        topics = "" if self.topic_files else f" --topics {self.published_at}"
         return f"llmfair datasets fetch {self.short_name}{topics}"
 
     def command_of(self, record: Mapping[str, Any]) -> str:
@@ -86,8 +90,17 @@ COLLECTIONS = (
     Collection(2021, "train", 57, 15.64, _2021, ("2021/train/topics",)),
     Collection(2021, "eval", 49, 15.63, _2021, ("2021/eval/topics", "2021/eval/qrels")),
     Collection(2022, "train", 50, 7.93, _2022, ("2022/train/topics",)),
-    Collection(2022, "eval", 50, 7.91, _2022, ()),
-)
+    Collection(
+        2022, "eval", 50, 7.91, _2022, (),
+        published_at="https://trec.nist.gov/data/fair/trec_2022_eval_reldocs.jsonl.gz",
+        unscored=("1449", "1499", "1685"),
+    ),
+)  # fmt: skip
+
+
+def unscored_topics(dataset: str) -> Sequence[str]:
+    """Topics of a dataset, by its name, that the track's official results leave out."""
+    return next((one.unscored for one in COLLECTIONS if dataset.startswith(f"{one.name}/")), ())
 
 
 # The datasets

@@ -72,7 +72,7 @@ class Settings:
     """Settings of one concern; a command's are composed of such. `preset_meaning` says what its presets are."""
 
     preset_meaning: ClassVar[str] = (
-        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels. What the "
+        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by its recipe. What the "
         "paper leaves open: paper+few-relevant (24 of 200), of lists also +deltr and +rankgpt."
     )
 

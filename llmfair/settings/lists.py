@@ -53,7 +53,12 @@ class ListSettings(CommandSettings):
         None, "Only the first N queries.", "Data", flags=("-n",), result=False, least=1, most=MOST_NUMBERED
     )
     queries: str | None = setting(
-        None, "Only these query ids, comma-separated, or @FILE.", "Data", result=False, advanced=True
+        None,
+        "Only these query ids, comma-separated, or @FILE; of trec-fair/2022/eval also official, the 47 topics of "
+        "the track's results.",
+        "Data",
+        result=False,
+        advanced=True,
     )
     seed: int = setting(
         0, "Seed of orders and draws, derived per query.", "Data", advanced=True, least=0, most=MOST_SEED

@@ -201,9 +201,10 @@ class FinetuneSettings(PromptSettings, ListSettings):
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         return {
             # Wang et al. 2024, section 5. It gives no alpha (8 is peft's default), and does not say whether its
-            # 140,000 pairs count orders.
+            # 140,000 pairs count orders. The form is the one of its pairwise audit, which asks for a ranking of two.
             "paper": {
                 "prompt": "wikiproject",
+                "form": "order",
                 "labels": "random",
                 "anchor": "none",
                 "group_weight": 0.0,

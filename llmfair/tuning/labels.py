@@ -5,8 +5,8 @@ z1: item `a` of the pair shown first; z2: `a` shown second. g = (z1 − z2)/2 is
 s = (z1 + z2)/2 the slot bias; the answers on a pair agree iff |g| > |s|.
 
 `shifted` moves each query's preferences by their median and keeps their order: the offset along the group direction
-is what an adapter of rank 1 can express, and what carries over to other queries. The paper's `random` labels (Wang
-et al. 2024, section 5) ask it to forget the order of items as well.
+is what an adapter of rank 1 can express, and what carries over to other queries. `random` labels, one reading of
+Wang et al. 2024, section 5, ask it to forget the order of items as well; `equal-answers` is another.
 """
 
 from __future__ import annotations

@@ -142,9 +142,11 @@ def test_an_adapter_that_is_not_finished_is_refused(base: Path, known: Path) -> 
 
 
 def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(base: Path, known: Path) -> None:
-    (known / "test-queries.txt").write_text("q4\nq5\n")
-    found = llmfair(*asked(base, known))
-    assert f"of 6 queries {known.name} was trained on 3, and 1 chose its checkpoint" in found.err
+    for folder in (known.parent, known):  # of a rejected adapter the queries lie above it
+        (folder / "test-queries.txt").write_text("q4\nq5\n")
+        found = llmfair(*asked(base, known))
+        assert f"of 6 queries {known.name} was trained on 3, and 1 chose its checkpoint" in found.err
+        assert f"--queries @{folder / 'test-queries.txt'} asks those it never saw" in found.err
     unseen = f"@{known / 'test-queries.txt'}"
     found = llmfair(*asked(base, known), "--queries", unseen)
     assert found.code == 0 and "trained on" not in found.err and "2 queries" in found.out

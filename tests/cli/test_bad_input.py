@@ -105,6 +105,8 @@ LINES: list[tuple[str, str]] = [
     (f"{SMALL_LINE} --max-wait -5s --outage 1m", "--max-wait: '-5s' is not a time."),
     (f"{SMALL_LINE} --outage x", "--outage: 'x' is not a time."),
     ("listwise --queries x -d sample", "--queries: no query 'x' in dataset 'sample'."),
+    ("listwise --queries official -d sample", "--queries: no query 'official' in dataset 'sample'."),
+    ("listwise -m fake:oracle -m fake:biased -o x --dry-run", "--output names one folder, but several runs"),
     ("rag --retriever x", "--retriever: no ranker 'x'."),
     ("refine --objective x -m fake:refiner", "--objective: no measure 'x'."),
     (f"{SMALL_LINE} --repeats 50", "--repeats"),

@@ -26,6 +26,12 @@ from tests.shared import realdata
 pytestmark = pytest.mark.whole
 
 
+def test_a_dry_run_scores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cross-encoder that would take as long as the run."""
+    monkeypatch.setattr("llmfair.rankers.base.ScoringRanker.ordered", lambda *_: pytest.fail("scored"))
+    assert "Nothing was ranked." in ran("listwise", "-m", "bm25", "--dry-run").out
+
+
 def test_its_report_does_not_say_that_it_saw_titles_only() -> None:
     """Of a model it does; bm25 reads titles and texts, whatever a model is shown."""
     for model, said in (("bm25", False), ("fake:oracle", True)):

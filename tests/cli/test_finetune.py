@@ -495,7 +495,9 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     assert relevance[1] >= relevance[0] - 0.01
     assert all(gate["met"] for gate in found.json["training"]["validation"]["gates"].values())
 
-    paper = finetune(root, "--preset", "paper", "--max-prompts", "4000", "--json", settings={})
+    paper = finetune(
+        root, "--preset", "paper", "--form", "letter", "--max-prompts", "4000", "--json", settings={}
+    )
     assert paper.code in (0, 4), paper.err
     print_rows("paper", paper.json)
 

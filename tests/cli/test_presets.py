@@ -9,6 +9,7 @@ import pytest
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.errors import UsageError
+from llmfair.settings.tuning import FinetuneSettings
 from tests import models
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.folders import balanced, write_folder
@@ -35,6 +36,13 @@ def test_a_flag_wins_over_an_option() -> None:
         "--dry-run",
     )
     assert ran(*flags, "--json").json["candidates"] == [40, 40]
+
+
+def test_an_adapter_is_trained_in_the_form_of_the_papers_pairs() -> None:
+    """Figure 4 starts where Table 3 ends."""
+    trained = FinetuneSettings.make("paper", base_model="m")
+    assert trained.form == PairwiseSettings.make("paper").form == "order"
+    assert FinetuneSettings.make(base_model="m").form == "letter"
 
 
 def test_an_option_that_is_none_is_named() -> None:

@@ -11,6 +11,10 @@ from typing import Any
 from tests.datasets.trec_sources import Sources, article_2022, labels_of, lines, metadata_2022, topic_2022
 
 NAME = "trec-fair/2022/eval"
+FETCH = (
+    f"llmfair datasets fetch {NAME} --topics https://trec.nist.gov/data/fair/trec_2022_eval_reldocs.jsonl.gz"
+)
+"""What advice names: NIST alone publishes the topics."""
 
 
 @dataclass(frozen=True)

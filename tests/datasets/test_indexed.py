@@ -20,7 +20,7 @@ from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.many import of_each_kind
 from llmfair.retrieval.build import MANIFEST
 from tests.cli.command import ran, refuses
-from tests.datasets.indexed_sources import NAME, Made, made
+from tests.datasets.indexed_sources import FETCH, NAME, Made, made
 from tests.datasets.trec_sources import labels_of
 
 GENDER = f"{NAME}/gender"
@@ -205,10 +205,7 @@ def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) ->
 def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_sentence(tmp_path: Path) -> None:
     fetched(tmp_path, made(100), "--index", "full")
     ran(*QUICK, "-o", "run")
-    index, makes = (
-        index_of("full") / "english",
-        "datasets fetch trec-fair/2022/eval --topics FILE --index full",
-    )
+    index, makes = index_of("full") / "english", f"{FETCH} --index full"
     manifest = (index / MANIFEST).read_text()
     other = json.dumps({**json.loads(manifest), "tantivy": "0.1.0"})
     (index / MANIFEST).write_text(other)

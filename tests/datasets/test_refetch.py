@@ -14,11 +14,10 @@ from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.whole import whole, write_whole
 from tests.cli.command import Outcome, llmfair, ran, refusal, refuses
-from tests.datasets.indexed_sources import NAME, Made, made
+from tests.datasets.indexed_sources import FETCH, NAME, Made, made
 
 GENDER = f"{NAME}/gender"
 REFINE = ("refine", "-d", GENDER, "--max-iterations", "1", "-q", "--no-report")
-COMMAND = f"llmfair datasets fetch {NAME} --topics FILE"
 
 
 def folder() -> Path:
@@ -71,7 +70,7 @@ def test_a_fetch_that_ends_between_two_files_is_not_trusted(
     again = command(tmp_path / "b", corrected(given), "--index", "pool")
     assert interrupted(monkeypatch, again, name).code == 130
     found = refuses("was not fetched completely", *REFINE)
-    assert COMMAND in found.err
+    assert FETCH in found.err
     assert ran(*again).json["pages"]["index"]["documents"] == len(
         {page for pages in corrected(given).relevant for page in pages}
     )

@@ -18,7 +18,7 @@ from llmfair.datasets.page_store import GroupsOf, PageStore, written
 from llmfair.errors import UsageError, warn
 from llmfair.unchanged import TABLE
 from tests.cli.command import llmfair, ran, refuses
-from tests.datasets.indexed_sources import NAME, made
+from tests.datasets.indexed_sources import FETCH, NAME, made
 
 SHOW = ("datasets", "show", f"{NAME}/location")
 
@@ -185,7 +185,7 @@ def test_altered_pages_of_an_index_are_refused_until_they_are_fetched_again(
     ran("refine", "-d", f"{NAME}/gender", "-n", "1", "-q", "--no-report", "-o", "run")
     altered(folder() / "index-full" / name)
     found = refuses(f"{name} is ", "runs", "check", "run")
-    assert f"llmfair datasets fetch {NAME} --topics FILE --index full    makes them" in found.err
+    assert f"{FETCH} --index full    makes them" in found.err
     assert not ran(*fetch).json["already_fetched"]
     ran("runs", "check", "run")
 
@@ -198,7 +198,7 @@ def test_altered_files_of_a_fetch_are_refused_until_they_are_fetched_again(tmp_p
     altered(folder() / name)
     shutil.rmtree(cache_folder() / "lists")
     found = refuses(f"{name} is another file than the one that was made", *SHOW)
-    assert f"llmfair datasets fetch {NAME} --topics FILE    fetches it again" in found.err
+    assert f"{FETCH}    fetches it again" in found.err
     assert not ran(*fetch).json["already_fetched"]
     assert shown().json == before
 
@@ -232,7 +232,7 @@ def test_judgements_that_do_not_fit_their_topics_are_refused(fetched: None) -> N
     np.save(folder() / "relevance.npy", np.load(folder() / "relevance.npy") + 1)
     path.write_text(json.dumps(topics))
     found = refuses("lacks relevant pages of the topics beside it", *SHOW)
-    assert f"then llmfair datasets fetch {NAME} --topics FILE" in found.err
+    assert f"then {FETCH}" in found.err
 
 
 def test_an_index_of_relevant_pages_has_no_pages_of_its_own(tmp_path: Path) -> None:

@@ -20,11 +20,13 @@ from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.errors import UsageError
 from llmfair.records import Document, MixedPolicy, Side
 from tests.cli.command import llmfair, ran, refuses, table
+from tests.datasets.indexed_sources import FETCH
 from tests.datasets.trec_sources import (
     ODD_TITLE,
     WITHOUT_TITLE,
     FileServer,
     Sources,
+    alike,
     downloads,
     labels_of,
     large_2022,
@@ -201,7 +203,7 @@ def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() 
     assert "7.9 GB" in error.value.hint and "8.1 GB of disk" in error.value.hint
     with pytest.raises(UsageError) as error:
         _ = load_dataset("trec-fair/2022/eval/location").topics
-    assert "llmfair datasets fetch trec-fair/2022/eval --topics FILE" in error.value.hint
+    assert FETCH in error.value.hint
 
 
 def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource) -> None:
@@ -306,6 +308,14 @@ def test_printed_labels_of_the_organisers_are_groups() -> None:
 
 
 # Audits of drawn lists
+
+
+@pytest.mark.parametrize(("audit", "says"), [("listwise", "2 queries ×"), ("refine", "2 queries\n")])
+def test_the_topics_of_the_official_results(audit: str, says: str, tmp_path: Path) -> None:
+    name = "trec-fair/2022/eval"
+    copies = alike(tmp_path, name, (5, 1449, 1499, 6, 1685))
+    ran("datasets", "fetch", name, "--yes", "--index", "pool", *copies)
+    assert says in ran(audit, "-d", f"{name}/gender", "--queries", "official", "--dry-run").out
 
 
 def test_an_audit_draws_once_and_measures_against_all_relevant_pages(

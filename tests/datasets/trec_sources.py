@@ -9,7 +9,7 @@ import pkgutil
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -171,6 +171,33 @@ def large_2022(pages: int, seed: int) -> Sources:
             article_2022(page_id, f"Page {page_id}", chance.randbytes(1000).hex()) for page_id in ids
         ),
     }
+
+
+def alike(folder: Path, name: str, topics: Sequence[int], pages: int = 480) -> list[str]:
+    """Flags of `datasets fetch` that name sources of a collection from which lists of 200 can be drawn for every topic.
+
+    Half of the pages are relevant to each, alike in groups: of four in a row two are women and two in Europe.
+    """
+    ids = range(1, pages + 1)
+    genders, regions = (["female"], ["male"]), (["Europe", "Western Europe"], ["Asia", "Eastern Asia"])
+    of_2021 = name.startswith("trec-fair/2021")
+    topic, page = (topic_2021, article_2021) if of_2021 else (topic_2022, article_2022)
+    sources = {
+        "topics": (topic(k, f"Topic {k}", [n for n in ids if (n // 4 + k) % 2]) for k in topics),
+        "metadata": (
+            metadata_2021(n, [regions[n // 2 % 2][0]])
+            if of_2021
+            else metadata_2022(n, genders[n % 2], [regions[n // 2 % 2][1]])
+            for n in ids
+        ),
+        "corpus": (page(n, f"Page {n}") for n in ids),
+    }
+    flags = []
+    for flag, rows in sources.items():
+        path = folder / f"{name.replace('/', '-')}-{flag}.gz"
+        path.write_bytes(lines(rows))
+        flags += [f"--{flag}", str(path)]
+    return flags
 
 
 def labels_of(page_id: int) -> tuple[list[str], list[str]]:

@@ -91,6 +91,8 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
     """
     prompts = answers = 0
     of_all = sum(design.plan_of(query).calls for query in design.queries)
+    if not of_all:  # a ranker, which would order the lists here
+        return 0, 0
     queries = design.queries[:: max(1, of_all // MOST_RENDERED)]
     for query, condition in zip(queries, cycle(design.prompts), strict=False):
         first_order = design.orders[query.query_id][:1]
