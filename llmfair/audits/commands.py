@@ -41,7 +41,6 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "too_few_queries": {"limit": None, "queries": None},
     "few_encounters": {"limit": None, "queries": None},
     "no_common_grade": {"buckets": "equal"},
-    "few_common_grades": {"buckets": "equal"},
     "no_better_than_input": {"input": "text"},
     "no_better_than_chance": {"input": "text"},
     "chance_answers": {"input": "text"},

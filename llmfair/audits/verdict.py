@@ -40,7 +40,7 @@ ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
     "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
     "no_common_grade": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
-    "few_common_grades": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
+    "few_common_grades": "more queries whose lists have items of both groups at the same grades",
     "no_better_than_input": "a more able model[, or --input text], so that the ranking is of use",
     "no_better_than_random": "score a ranking that orders by relevance better, or judge more queries",
     "no_better_than_chance": "a more able model[, or --input text], so that answers are more than chance",

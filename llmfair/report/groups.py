@@ -139,8 +139,9 @@ def _names_of_lists(tables: Sequence[Sequence[AuditedRun]]) -> list[str]:
     names = []
     for table, by in zip(tables, drawn, strict=True):
         digits = dict.fromkeys(str(audited.settings.get(LISTS))[:6] for audited in table)
-        told = (f"{name.replace('_', '-')} {'default' if by[name] is None else by[name]}" for name in differ)
-        names.append(", ".join([f"lists {' and '.join(digits)}", *told]))
+        told = [f"{name.replace('_', '-')} {by[name]}" for name in differ if by[name] is not None]
+        default = ["by default"] * (bool(differ) and not told)
+        names.append(", ".join([f"lists {' and '.join(digits)}", *told, *default]))
     return names
 
 
