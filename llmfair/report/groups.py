@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -124,7 +125,7 @@ def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, SideBySide]) -> 
         else:
             table.append(audited)
     return [
-        Group(task, dataset, _rows_of(kinds[task], table), kinds[task].aside, lists)
+        Group(task, dataset, _rows_of(kinds[task], table, [*chain(*of_data)]), kinds[task].aside, lists)
         for (task, dataset), of_data in tables.items()
         for table, lists in zip(of_data, _names_of_lists(of_data), strict=True)
     ]
@@ -145,15 +146,20 @@ def _names_of_lists(tables: Sequence[Sequence[AuditedRun]]) -> list[str]:
     return names
 
 
-def _rows_of(kind: SideBySide, audits: Sequence[AuditedRun]) -> dict[str, dict[str, AuditedRun]]:
-    """Runs by what they are of; a model with several settings is told apart by what differs, or by the run's name."""
+def _rows_of(
+    kind: SideBySide, table: Sequence[AuditedRun], audits: Sequence[AuditedRun]
+) -> dict[str, dict[str, AuditedRun]]:
+    """Runs of a table by what they are of, each named among all `audits`.
+
+    A model with several settings is told apart by what differs, or by the run's name.
+    """
     shared = {*OF_THE_LISTS, *kind.of_conditions}
     settings = {
         audited.folder: {key: value for key, value in audited.settings.items() if key not in shared}
         for audited in audits
     }
     rows: dict[str, dict[str, AuditedRun]] = {}
-    for audited in audits:
+    for audited in table:
         results = audited.results
         alike = [settings[one.folder] for one in audits if one.results.named_model == results.named_model]
         own = settings[audited.folder]
