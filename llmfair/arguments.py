@@ -33,7 +33,7 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
     def documented(call: F) -> F:
         own = inspect.signature(call)
         named = [item for item in own.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        here = [item for item in fields(settings) if item.name not in {*own.parameters, *COMMAND_LINE}]
+        here = [item for item in settings.given() if item.name not in {*own.parameters, *COMMAND_LINE}]
         keyword = inspect.Parameter.KEYWORD_ONLY
         others = [
             inspect.Parameter(item.name, keyword, default=default_of(item), annotation=item.type)
@@ -57,7 +57,7 @@ def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | Non
     given, hints = former.flags(given), get_type_hints(settings)
     if is_frame(given.get("dataset")):
         given = {**given, "dataset": kept(given["dataset"])}
-    known = [item.name for item in fields(settings) if item.name not in COMMAND_LINE]
+    known = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
     for name in given:
         if name in COMMAND_LINE and name in hints:
             raise UsageError(f"'{name}' is for the command line.", COMMAND_LINE[name])

@@ -39,6 +39,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "again": {},
     "measured": {"measures": None},
     "too_few_queries": {"limit": None, "queries": None},
+    "few_encounters": {"limit": None, "queries": None},
     "no_common_grade": {"buckets": "equal"},
     "no_better_than_input": {"input": "text"},
     "no_better_than_chance": {"input": "text"},

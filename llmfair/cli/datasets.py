@@ -117,7 +117,7 @@ def fetch(
     no_progress: NoProgress = False,
     shared: Shared = False,
 ) -> None:
-    """Download a TREC Fair collection (topics, relevance, groups, titles are kept), or a task of LaMP.
+    """Download a TREC Fair collection (topics, relevance, groups, numbers, titles are kept), or a task of LaMP.
 
     Stopped at any moment, the same command continues where it was.
     """
@@ -145,7 +145,7 @@ def fetch(
     if plan.origins:
         tell_plan(plan, options)
         hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
-        if not yes and not terminal.agreed("Download?", True, "download this", hint):
+        if plan.to_download and not yes and not terminal.agreed("Download?", True, "download this", hint):
             terminal.say("Nothing was downloaded.")
             raise typer.Exit(1)
     with transfers() as progress:

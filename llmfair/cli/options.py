@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import Field, fields
+from dataclasses import Field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -61,7 +61,7 @@ class WithFlags:
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         least = max(_rank(ctx, "preset"), 1) if values.get("preset") else 1
         bundled = self._settings.of_preset(values["preset"]) if values.get("preset") else {}
-        ranks = {item.name: _rank(ctx, item.name) for item in fields(self._settings)}
+        ranks = {item.name: _rank(ctx, item.name) for item in self._settings.given()}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
         own = {item.name: values[item.name] for item in self._own}
         giving_way = self._settings.giving_way(flags, own.get("runs", ()), values["output"]) - flags
@@ -95,7 +95,7 @@ class WithFlags:
     def __signature__(self) -> inspect.Signature:
         settings, keyword = self._settings, inspect.Parameter.KEYWORD_ONLY
         types, hints = get_type_hints(settings), get_type_hints(self._run, include_extras=True)
-        in_panels = sorted(fields(settings), key=lambda item: PANELS.index(item.metadata["panel"]))
+        in_panels = sorted(settings.given(), key=lambda item: PANELS.index(item.metadata["panel"]))
         preset = {"preset": (_preset(settings.preset_meaning), None)} if settings.presets() else {}
         return inspect.Signature(
             [
@@ -306,7 +306,13 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
         "preset": str,
     }
     commands = {
-        name: {key: hint for one in settings for key, hint in get_type_hints(one).items()} | everywhere
+        name: {
+            item.name: hints[item.name]
+            for one in settings
+            for hints in [get_type_hints(one)]
+            for item in one.given()
+        }
+        | everywhere
         for name, settings in settings_of_commands().items()
     }
     found = read_config(path, commands, content)

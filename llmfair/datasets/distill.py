@@ -1,4 +1,4 @@
-"""What is kept of the source files of TREC Fair: relevance, groups and titles of the relevant pages, nothing else.
+"""What is kept of the source files of TREC Fair: relevance, and of the relevant pages groups, numbers and titles.
 
 Each pass reads lines once and holds arrays over the relevant pages, so its memory does not grow with the file. A
 line is parsed only when its page is wanted. Files join by page id: ir_datasets' own document iterators hand a page
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,11 +24,11 @@ from msgspec import Meta, Struct, defstruct
 
 from llmfair.datasets.keywords import keywords_of
 from llmfair.datasets.page_lines import Keyed, PageId, by_id, fields_of, firsts, id_of, parsed
-from llmfair.datasets.page_store import GroupsOf, PageWriter, written
+from llmfair.datasets.page_store import GroupsOf, PageWriter, by_name, written
 from llmfair.datasets.relevant_pages import judgements, read_pages
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
 from llmfair.errors import MissingExtra, UsageError
-from llmfair.records import Document, Query
+from llmfair.records import NO_NUMBERS, NUMBERS, Document, Query
 from llmfair.whole import whole, write_whole
 
 TextOf = tuple[str, Callable[[str], str]]
@@ -126,7 +127,7 @@ def keep_groups(
     labels: Mapping[str, str],
     full: bool = False,
 ) -> dict[str, Any]:
-    """Writes groups.jsonl.gz: every wanted page with its canonical groups, by id; those of all pages too, if `full`.
+    """Writes groups.jsonl.gz: every wanted page with canonical groups and numbers, by id; of all pages too, if `full`.
 
     `labels` names the field of each attribute. Raises UsageError for a broken line.
     """
@@ -134,22 +135,29 @@ def keep_groups(
     unrecognised: Counter[str] = Counter()
     combinations: dict[tuple[tuple[str, ...], ...], int] = {((),) * len(labels): 0}
     codes = array("i", bytes(4 * len(wanted)))
+    numbers = np.full((len(wanted), len(NUMBERS)), np.nan)
     seen = bytearray(len(wanted))
-    ids, codes_of_all = array("q"), array("i")
+    ids, codes_of_all, numbers_of_all = array("q"), array("i"), array("d")
     keyed = by_id(lines, "page_id", name, counts)
     labelled = defstruct(
-        "Labelled", [(key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())]
+        "Labelled",
+        [
+            *((key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())),
+            *((key, float | None, None) for key in NUMBERS),
+        ],
     )
     for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
         row = fields_of(parsed(line, name, number), labelled, name, number)
         raw: dict[str, list[str]] = {attribute: getattr(row, key) or [] for attribute, key in labels.items()}
         groups = tuple(canonical_groups(attribute, found) for attribute, found in raw.items())
         code = combinations.setdefault(groups, len(combinations))
+        own = [_number(getattr(row, key)) for key in NUMBERS]
         if place is not None:
-            codes[place] = code
+            codes[place], numbers[place] = code, own
         if full:
             ids.append(page_id)
             codes_of_all.append(code)
+            numbers_of_all.extend(own)
         for attribute, found in raw.items():
             unrecognised.update(
                 label for label in found if label not in UNKNOWN and GROUP_OF[attribute](label) is None
@@ -159,18 +167,25 @@ def keep_groups(
         for groups in combinations
     ]
     with _packed(folder / "groups.jsonl.gz") as file:
-        for page_id, code in zip(wanted, codes, strict=True):
-            file.write(_page(page_id, "", groups_of[code]))
+        for page_id, code, own in zip(wanted, codes, numbers.tolist(), strict=True):
+            file.write(_page(page_id, "", groups_of[code], numbers=by_name(own)))
     if full:
         order = np.argsort(np.array(ids))
-        every = GroupsOf(np.array(ids)[order], np.array(codes_of_all)[order], groups_of)
+        rows = np.array(numbers_of_all).reshape(-1, len(NUMBERS))
+        every = GroupsOf(np.array(ids)[order], np.array(codes_of_all)[order], groups_of, rows[order])
         every.save(folder / EVERY_GROUP)
     return {
         **_counted(counts),
         **({"full": True} if full else {}),
         "pages_without_metadata": seen.count(0),
+        "pages_with_numbers": dict(zip(NUMBERS, (~np.isnan(numbers)).sum(axis=0).tolist(), strict=True)),
         "unrecognised_labels": dict(sorted(unrecognised.items())),
     }
+
+
+def _number(value: float | None) -> float:
+    """A number from 0; NaN where nothing is known."""
+    return math.nan if value is None or not 0 <= value < math.inf else value
 
 
 # Step 3: titles
@@ -200,8 +215,8 @@ def keep_pages(
         return title, plain(text)
 
     keyed = by_id(lines, "id", name, counts)
-    with _every_page(folder, sought) as pages:
-        documents = _write_pages(folder, wanted, keyed, read, counts, words, pages)
+    with _every_page(folder, sought) as every:
+        documents = _write_pages(folder, wanted, keyed, read, counts, words, every)
         if sought is not None:
             sought.fill(sought.folder, documents)
         for _ in documents:  # an index that was whole looks at none
@@ -210,14 +225,14 @@ def keep_pages(
 
 
 @contextmanager
-def _every_page(folder: Path, sought: Sought | None) -> Iterator[PageWriter | None]:
-    """The writer of all pages, titles and first words beside their index, where all are sought."""
+def _every_page(folder: Path, sought: Sought | None) -> Iterator[tuple[PageWriter, GroupsOf] | None]:
+    """The writer of all pages, titles and first words beside their index, and their groups, where all are sought."""
     if sought is None or not sought.full:
         yield None
         return
     groups = GroupsOf.load(folder / EVERY_GROUP)
     with written(sought.folder) as pages:
-        yield pages
+        yield pages, groups
         pages.save(sought.folder, groups)
 
 
@@ -249,28 +264,31 @@ def _write_pages(
     read: Callable[[int, bytes], tuple[str, str]],
     counts: Counter[str],
     words: int = 0,
-    pages: PageWriter | None = None,
+    every: tuple[PageWriter, GroupsOf] | None = None,
 ) -> Iterator[Document]:
-    """The pages as they are read, with whole texts; written when all were. For a writer of `pages` all are read."""
-    grouped = read_pages(folder / "groups.jsonl.gz")
+    """The pages as they are read, with whole texts; written when all were. For a writer of `every` all are read."""
+    grouped, numbers = read_pages(folder / "groups.jsonl.gz"), NO_NUMBERS
     groups_of, codes = grouped.combinations, grouped.codes.tolist()
     seen = bytearray(len(wanted))
     with _packed(folder / "pages.jsonl.gz") as file:
-        for place, page_id, number, line in firsts(wanted, keyed, seen, counts, pages is not None):
+        for place, page_id, number, line in firsts(wanted, keyed, seen, counts, every is not None):
             title, text = read(number, line)
             kept = first_words(text, words)
             if place is not None:
                 counts["titled"] += bool(title.strip())
-                file.write(_page(page_id, title, groups_of[codes[place]], kept))
-            if pages is not None:
-                pages.add(page_id, title, kept)
+                numbers = grouped[str(page_id)].numbers
+                file.write(_page(page_id, title, groups_of[codes[place]], kept, numbers))
+            if every is not None:
+                pages, groups = every
+                pages.add(page_id, title, kept, groups.numbers_of(page_id))
             counts["indexed"] += 1
             yield Document(str(page_id), title, text)
         for place, found in enumerate(seen):
             if not found:
-                file.write(_page(wanted[place], "", groups_of[codes[place]]))
-                if pages is not None:
-                    pages.add(wanted[place], "", "")
+                numbers = grouped[str(wanted[place])].numbers
+                file.write(_page(wanted[place], "", groups_of[codes[place]], numbers=numbers))
+                if every is not None:
+                    every[0].add(wanted[place], "", "", numbers)
 
 
 def first_words(text: str, words: int) -> str:
@@ -319,9 +337,15 @@ def _counted(counts: Counter[str]) -> dict[str, int]:
     return {name: counts[name] for name in ("lines", "duplicate_lines")}
 
 
-def _page(page_id: int, title: str, groups: Mapping[str, Any], text: str = "") -> str:
-    row = {"doc_id": str(page_id), "title": title, "groups": groups} | ({"text": text} if text else {})
-    return json.dumps(row, ensure_ascii=False) + "\n"
+def _page(
+    page_id: int,
+    title: str,
+    groups: Mapping[str, Any],
+    text: str = "",
+    numbers: Mapping[str, float] = NO_NUMBERS,
+) -> str:
+    row = {"doc_id": str(page_id), "title": title, "groups": groups, **numbers}
+    return json.dumps(row | ({"text": text} if text else {}), ensure_ascii=False) + "\n"
 
 
 @contextmanager

@@ -85,6 +85,11 @@ class Origin:
         return str(self.path) if self.here else secrets.written(self.url)
 
     @property
+    def bytes(self) -> int | None:
+        """How long the file is; None when that is not known."""
+        return self.path.stat().st_size if self.here else self.size
+
+    @property
     def missing(self) -> int | None:
         """Bytes still to be downloaded; None when the size is not known."""
         if self.here:

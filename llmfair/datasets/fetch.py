@@ -51,12 +51,14 @@ FILES: Mapping[Step, Sequence[str]] = {
     "pages": ("pages.jsonl.gz",),
 }
 """What each step leaves in the folder of its collection, beside arrays of the pages."""
-KEPT_BYTES = 200_000_000  # what stays: about 1.5 million titles, groups and 2 million judgements
+KEPT_BYTES = 300_000_000  # what stays: about 1.5 million titles, groups, numbers and 2 million judgements
 BYTES_PER_WORD = 15_000_000  # and per word of text kept of each page
 INDEX_BYTES = {
     "pool": 1_000_000_000,
     "full": 6_000_000_000,
 }  # an index, with the titles and groups of its pages
+EXPANDED, SMALLEST = 10, 1_000_000
+"""What is kept of source files, which are packed, takes at most so many times their bytes, or so many bytes."""
 CORPUS = {2021: "2021/docs", 2022: "2022/docs"}
 SMALL = 100_000_000
 """Bytes of a copy that is compared with what was read of it, however old it looks."""
@@ -97,16 +99,28 @@ class FetchPlan:
     origins: Mapping[Step, Sequence[Origin]]
 
     @property
+    def files(self) -> list[Origin]:
+        """All files that are read."""
+        return [origin for origins in self.origins.values() for origin in origins]
+
+    @property
     def to_download(self) -> list[tuple[Origin, int | None]]:
         """Files that are not here, with the bytes that are missing (None: not known)."""
-        files = (origin for origins in self.origins.values() for origin in origins)
-        return [(origin, origin.missing) for origin in files if not origin.here]
+        return [(origin, origin.missing) for origin in self.files if not origin.here]
+
+    @property
+    def read_bytes(self) -> int | None:
+        """How long all files are together; None where that of one is not known."""
+        sizes = [origin.bytes for origin in self.files]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
     @property
     def disk_bytes(self) -> int:
-        """Space that is needed on top of what is taken already."""
+        """Space that is needed beside what is taken already: of small source files no more is kept than they hold."""
         kept = KEPT_BYTES + BYTES_PER_WORD * self.options.text_words
         kept += INDEX_BYTES[self.options.index] if self.options.index and "pages" in self.origins else 0
+        if (read := self.read_bytes) is not None:
+            kept = min(kept, max(SMALLEST, EXPANDED * read))
         return kept + (0 if self.options.stream else sum(missing or 0 for _, missing in self.to_download))
 
 

@@ -2,8 +2,9 @@
 
 A folder of `ids.npy` (int64, ascending), `codes.npy` (each page's number among the combinations of groups, an integer
 as small as they allow), `starts.npy` (int64, where its line begins), `titled.npy` (bool, whether its title is known),
-`texts.jsonl` (lines `["title", "text"]`, in the order of the corpus) and `groups.json` (the combinations, each with the
-first page that has it); `files.json` tells them from files that were altered since (`unchanged.py`).
+`texts.jsonl` (lines `["title", "text"]`, in the order of the corpus, and behind those what is known of a page by
+NUMBERS) and `groups.json` (the combinations, each with the first page that has it); `files.json` tells them from files
+that were altered since (`unchanged.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from llmfair.datasets.page_values import PageValues, place_of
 from llmfair.errors import UsageError, line_of
 from llmfair.jsonbytes import decode, encode
 from llmfair.many import ManyDocuments
-from llmfair.records import Attribute, Document, Side
+from llmfair.records import NO_NUMBERS, NUMBERS, Attribute, Document, Side
 from llmfair.whole import whole, write_whole
 
 KIND = "@ "
@@ -51,11 +52,15 @@ class StoredIndex:
 
 
 class GroupsOf(NamedTuple):
-    """The groups of pages: ids ascending, each one's number among the combinations; of the first are unknown pages."""
+    """The groups of pages: ids ascending, each one's number among the combinations; of the first are unknown pages.
+
+    `numbers`: what is known of each page besides, a column for each of NUMBERS, NaN where it is not known.
+    """
 
     ids: NDArray[np.int64]
     codes: NDArray[np.int32]
     combinations: Sequence[Mapping[str, Any]]
+    numbers: NDArray[np.float64] = np.empty((0, len(NUMBERS)))
 
     def of(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """The numbers for these pages; 0 for one that is not known."""
@@ -64,17 +69,24 @@ class GroupsOf(NamedTuple):
         places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
         return np.where(self.ids[places] == ids, self.codes[places], 0).astype(np.int32)
 
+    def numbers_of(self, page_id: int) -> Mapping[str, float]:
+        """What is known of a page by NUMBERS."""
+        place = int(np.searchsorted(self.ids, page_id))
+        there = place < len(self.numbers) and self.ids[place] == page_id
+        return by_name(self.numbers[place].tolist()) if there else NO_NUMBERS
+
     def save(self, path: Path) -> None:
         combinations = np.array(encode(self.combinations).decode())
         with whole(path) as file:
-            np.savez(file, ids=self.ids, codes=self.codes, combinations=combinations)
+            np.savez(file, ids=self.ids, codes=self.codes, combinations=combinations, numbers=self.numbers)
 
     @classmethod
     def load(cls, path: Path) -> GroupsOf:
         """Raises UsageError for a file that is gone or damaged."""
         try:
             with inputs.opened(path) as file, np.load(file, allow_pickle=False) as stored:
-                return cls(stored["ids"], stored["codes"], decode(str(stored["combinations"])))
+                combinations = decode(str(stored["combinations"]))
+                return cls(stored["ids"], stored["codes"], combinations, stored["numbers"])
         except (
             OSError,
             ValueError,
@@ -88,6 +100,12 @@ class GroupsOf(NamedTuple):
             raise damaged(path, error) from None
 
 
+def by_name(numbers: Iterable[float | None]) -> dict[str, float]:
+    """Numbers in the order of NUMBERS by their names; what is None or NaN is not known."""
+    named = zip(NUMBERS, numbers, strict=True)
+    return {name: number for name, number in named if number is not None and number == number}
+
+
 class PageWriter:
     """Writes a folder of pages, in the corpus' order; `written` opens it."""
 
@@ -95,11 +113,12 @@ class PageWriter:
         self._texts, self._at = texts, 0
         self.ids, self._starts, self._titled = array("q"), array("q"), bytearray()
 
-    def add(self, page_id: int, title: str, text: str) -> None:
+    def add(self, page_id: int, title: str, text: str, numbers: Mapping[str, float] = NO_NUMBERS) -> None:
         self.ids.append(page_id)
         self._starts.append(self._at)
         self._titled.append(bool(title.strip()))
-        self._at += self._texts.write(encode([title, text]) + b"\n")
+        line = [title, text, *([numbers.get(name) for name in NUMBERS] if numbers else ())]
+        self._at += self._texts.write(encode(line) + b"\n")
 
     def save(self, folder: Path, groups: GroupsOf) -> None:
         ids = np.frombuffer(self.ids, dtype=np.int64)
@@ -200,8 +219,9 @@ class PageStore(ManyDocuments):
             if of_kind:
                 return Document(doc_id, "", groups=self.combinations[int(doc_id.removeprefix(KIND))])
             start = self._starts[place]
-            title, text = decode(self._texts[start : self._texts.find(b"\n", start)])
-            return Document(doc_id, title, text, self.combinations[self.codes[place]])
+            title, text, *numbers = decode(self._texts[start : self._texts.find(b"\n", start)])
+            groups = self.combinations[self.codes[place]]
+            return Document(doc_id, title, text, groups, by_name(numbers) if numbers else NO_NUMBERS)
         except (ValueError, LookupError, TypeError):
             raise self._damaged(f"page {doc_id} cannot be read") from None
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from llmfair.datasets.page_store import GroupsOf, PageStore, damaged, mapped, written
 from llmfair.errors import line_of, warn
 from llmfair.jsonbytes import decode, encode
+from llmfair.records import NUMBERS
 
 
 def judgements(path: Path) -> NDArray[np.int64]:
@@ -88,17 +89,18 @@ def _checked(folder: Path) -> PageStore:
 
 def _write(path: Path, folder: Path) -> None:
     """Combinations of groups are numbered in the order of the file."""
-    numbers: dict[bytes, int] = {}
+    code_of: dict[bytes, int] = {}
     codes = array("i")
     try:
         with gzip.open(path, "rb") as lines, written(folder) as pages:
             for line in lines:
                 row = decode(line)
-                pages.add(int(row["doc_id"]), row["title"], row.get("text", ""))
-                codes.append(numbers.setdefault(encode(row["groups"]), len(numbers)))
+                numbers = {name: row[name] for name in NUMBERS if name in row}
+                pages.add(int(row["doc_id"]), row["title"], row.get("text", ""), numbers)
+                codes.append(code_of.setdefault(encode(row["groups"]), len(code_of)))
             ids = np.array(pages.ids)
             order = np.argsort(ids)
-            combinations = [decode(groups) for groups in numbers]
+            combinations = [decode(groups) for groups in code_of]
             pages.save(folder, GroupsOf(ids[order], np.array(codes)[order], combinations))
     except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(path, error) from None

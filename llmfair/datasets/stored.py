@@ -21,7 +21,7 @@ from llmfair.datasets.buckets import Drawn, DrawPlan, draw
 from llmfair.records import Attribute, Candidates, Document, Query
 from llmfair.whole import whole
 
-FORM = 3  # the form in which lists are kept
+FORM = 4  # the form in which lists are kept
 MOST = 256 << 20
 
 
@@ -55,7 +55,7 @@ def _packed(drawn: Drawn) -> dict[str, Any]:
     return {
         "queries": [[query.query_id, query.text, *query.keywords] for query in drawn.queries],
         "qrels": drawn.qrels,
-        "documents": [[d.doc_id, d.title, d.text, d.groups] for d in drawn.documents.values()],
+        "documents": [[d.doc_id, d.title, d.text, d.groups, d.numbers] for d in drawn.documents.values()],
         "left_out": drawn.left_out,
         "shrunk": drawn.shrunk,
         "source": drawn.source,
@@ -71,8 +71,8 @@ def _unpacked(source: DocumentSource, stored: Mapping[str, Any]) -> Drawn:
         return {attribute: tuple(names) for attribute, names in groups.items()}
 
     documents = {
-        doc_id: Document(doc_id, title, text, tuples(groups))
-        for doc_id, title, text, groups in stored["documents"]
+        doc_id: Document(doc_id, title, text, tuples(groups), numbers)
+        for doc_id, title, text, groups, numbers in stored["documents"]
     }
     queries = [Query(query_id, text, tuple(keywords)) for query_id, text, *keywords in stored["queries"]]
     lists = {

@@ -294,7 +294,7 @@ class TrecFair:
         raise UsageError(
             f"dataset '{self.name}' was {state}.",
             f"{collection.fetch_command}    downloads {collection.gigabytes:.1f} GB once, needs "
-            f"{collection.gigabytes + 0.2:.1f} GB of disk meanwhile and about 0.2 GB afterwards{topics}",
+            f"{collection.gigabytes + 0.3:.1f} GB of disk meanwhile and about 0.3 GB afterwards{topics}",
         )
 
 

@@ -33,6 +33,8 @@ OF_ODDS: Mapping[str, Any] = {
 REASONS: Mapping[str, str] = {
     "no_common_grade": "no list has items of both groups with the same grade of relevance",
     "no_encounter": "no two equally relevant items met before an answer had moved them",
+    "few_common_grades": "fewer than 5 lists have items of both groups with the same grade of relevance",
+    "few_encounters": "in fewer than 5 queries two equally relevant items met before an answer had moved them",
     "no_readable_answer": "no answer could be read",
     "order_not_random": "the initial ranking is not random",
     "too_few_comparisons": "fewer than 20 comparisons",

@@ -40,6 +40,7 @@ class Stop(StrEnum):
 
     ATTAINED = "attained"  # no page of whole documents is nearer the target
     NO_UNDERREPRESENTED_GROUP = "no_underrepresented_group"
+    UNKNOWN_UNDERREPRESENTED = "unknown_underrepresented"  # and nothing else, and it is not asked for
     UNREADABLE = "unreadable"  # twice
     NO_KEYWORDS = "no_keywords"  # all of them stand in the query already
     NO_RESULT = "no_result"  # the original query finds nothing
@@ -80,12 +81,18 @@ class Stopping:
         return value <= goal + ROUNDING if self.better == "lower" else value >= goal - ROUNDING
 
 
-def most_underrepresented(target: Mapping[str, float], current: Mapping[str, float]) -> str | None:
+def most_underrepresented(
+    target: Mapping[str, float], current: Mapping[str, float], allow_unknown: bool = True
+) -> str | None:
     """The group whose share is furthest below its target, the first of equals; None where none is below.
 
-    Shares by group, in the order of groups. What is unknown of documents is no group that a word could name.
+    Shares by group, in the order of groups. Unless `allow_unknown`, what is unknown of documents is no group.
     """
-    behind = {name: share - current[name] for name, share in target.items() if UNKNOWN not in name.split("*")}
+    behind = {
+        name: share - current[name]
+        for name, share in target.items()
+        if allow_unknown or UNKNOWN not in name.split("*")
+    }
     most = max(behind.values(), default=0.0)
     return None if most <= ROUNDING else next(name for name in behind if behind[name] >= most - ROUNDING)
 
@@ -166,6 +173,7 @@ class FairQr:
     """The settings of the loop, alike for all topics. Raises UsageError for a prompt that lacks what is asked.
 
     `keep`: words accumulate (`added`), or those of the latest round replace the ones before (`last`).
+    `allow_unknown`: a round may ask for documents of unknown group, as the paper's does, though no word names them.
     """
 
     prompt: Prompt
@@ -173,6 +181,7 @@ class FairQr:
     k: int
     form: Form = "json"
     keep: Keep = "added"
+    allow_unknown: bool = False
 
     def __post_init__(self) -> None:
         self.prompt.expect(PLACEHOLDERS, ("Query", "subgroup"), self.form)
@@ -184,9 +193,11 @@ class FairQr:
         if not best.page.doc_ids:
             return Refined(topic.query, (best,), Stop.NO_RESULT)
         while (stop := topic.stopping.after(values)) is None:
-            subgroup = most_underrepresented(topic.target, best.page.shares)
+            shares = topic.target, best.page.shares
+            subgroup = most_underrepresented(*shares, self.allow_unknown)
             if subgroup is None:
-                stop = Stop.NO_UNDERREPRESENTED_GROUP
+                none = most_underrepresented(*shares) is None
+                stop = Stop.NO_UNDERREPRESENTED_GROUP if none else Stop.UNKNOWN_UNDERREPRESENTED
                 break
             replies = yield from self._asked(topic, best, subgroup)
             read, standing = replies[-1].read, best.added if self.keep == "added" else ()
@@ -211,14 +222,14 @@ class FairQr:
             "Target Exposure Distribution": _shares(topic.target, shown),
             "Current Exposure Distribution": _shares(page.shares, shown),
             "Top_K": self.k,
-            "subgroup": subgroup,
+            "subgroup": _in_prompt(subgroup),
             "attribute": self.attribute,
         }
         about = {
             "task": "refine",
             "query_id": topic.query.query_id,
             "iteration": standing.iteration + 1,
-            "subgroup": subgroup,
+            "subgroup": values["subgroup"],
             "query": self._known(topic, standing),
         }
         if topic.hints is not None:
@@ -252,5 +263,8 @@ def refined_text(query: Query, added: Sequence[str]) -> str:
 
 def _shares(shares: Mapping[str, float], names: Sequence[str]) -> str:
     """JSON, the shares with three decimals."""
-    shown = {name: name.replace(UNKNOWN, UNKNOWN_IN_PROMPT) for name in names}
-    return "{" + ", ".join(f"{json.dumps(shown[name])}: {shares[name]:.3f}" for name in names) + "}"
+    return "{" + ", ".join(f"{json.dumps(_in_prompt(name))}: {shares[name]:.3f}" for name in names) + "}"
+
+
+def _in_prompt(group: str) -> str:
+    return group.replace(UNKNOWN, UNKNOWN_IN_PROMPT)

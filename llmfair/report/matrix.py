@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.manifest import AskedWith, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.groups import DRAWN, AuditedRun, Group, groups_of
+from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
 from llmfair.report.method import SIMULATED, Method, cost_of, formulas_of, limits_of, lopsided
 from llmfair.report.page import General, Page
 from llmfair.report.source import Source, missing_of, unfinished
@@ -44,7 +45,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
         title=", ".join([count(len(sources), "run"), *([" and ".join(attributes)] if attributes else [])]),
         subtitle=" · ".join(
             [
-                *(f"{group.task} on {group.dataset}, {' and '.join(group.attributes)}" for group in groups),
+                *(_of_lists(f"{group.task} on {_about(group, ', ')}", group) for group in groups),
                 *(o.name for o in others),
             ]
         ),
@@ -55,14 +56,15 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
                 "Simulated models with injected preferences: their figures test the audit procedure, no real model."
             ]
             * simulated,
+            *_several_lists(groups),
             *_warnings(sources, general),
             *[f"Figures show the first {DRAWN} models, tables all of them."]
             * any(len(g.rows) > DRAWN for g in groups),
         ],
         verdicts=(),
-        tables=_all_tables(sources, general),
+        tables=_all_tables(groups, sources, general),
         plots=[
-            plot
+            replace(plot, title=_of_lists(plot.title, group))
             for number, group in enumerate(groups)
             for plot in kind_of(group.task).group_plots(group, measures, number)
         ],
@@ -75,12 +77,12 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
                 *lopsided(one.results for one in sources if one.results),
             ],
             formulas=formulas_of(measures),
-            facts=[(source.name, _about(source)) for source in sources],
+            facts=[(source.name, _told(source)) for source in sources],
             prompt="",
             command="llmfair report " + " ".join(source.name for source in sources),
             limits=[*limits_of(one.results for one in sources if one.results), *[SIMULATED] * simulated],
         ),
-        rows=[row for group in groups for audited in group.audits() for row in _shown_rows(audited.results)],
+        rows=[row for group in groups for audited in group.audits() for row in _shown_rows(audited)],
         outcome=outcome,
         following=_following([verdict for _, verdict in outcome]),
     )
@@ -109,7 +111,7 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
     audited = [(source, source.manifest) for source in sources if source.manifest and source.is_audit]
     prompts = prompt_names(manifest.prompt for _, manifest in audited)
     audits = [
-        AuditedRun(source.run.path, _with_prompt(manifest, prompts), source.audit)
+        AuditedRun(source.run.path, _with_prompt(manifest, prompts), manifest.flags, source.audit)
         for source, manifest in audited
     ]
     return groups_of(audits, {kind.name: kind for kind in kinds()})
@@ -153,11 +155,31 @@ def _warnings(sources: Sequence[Source], general: Mapping[str, General]) -> Iter
         yield f"{warning}." if len(names) == len(audits) else f"{', '.join(names)}: {warning}."
 
 
-def _all_tables(sources: Sequence[Source], general: Mapping[str, General]) -> list[Table]:
+def _about(group: Group, between: str = " · ") -> str:
+    return between.join([group.dataset, " and ".join(group.attributes)])
+
+
+def _of_lists(title: str, group: Group) -> str:
+    """The title with the lists that it is of, where those of other tables differ."""
+    return " · ".join(filter(None, [title, group.lists]))
+
+
+def _several_lists(groups: Sequence[Group]) -> Iterator[str]:
+    """Of which runs the tables are apart, and why."""
+    for task, dataset in dict.fromkeys((group.task, group.dataset) for group in groups if group.lists):
+        yield (
+            f"Runs of {task} on {dataset} were asked about different lists: each table is of one of them, and figures "
+            "of different tables do not compare."
+        )
+
+
+def _all_tables(
+    groups: Sequence[Group], sources: Sequence[Source], general: Mapping[str, General]
+) -> list[Table]:
     """A matrix for every measure shown, and one of the conclusions; studies and measured runs as they are."""
     tables = [
-        table
-        for group in _groups(sources)
+        replace(table, title=_of_lists(table.title, group))
+        for group in groups
         for table in (*_tables(group), *kind_of(group.task).group_tables(group))
     ]
     return tables + [
@@ -202,7 +224,7 @@ def _missing(sources: Sequence[Source], general: Mapping[str, General]) -> list[
 
 
 def _tables(group: Group) -> Iterator[Table]:
-    columns, about = group.columns, " · ".join([group.dataset, " and ".join(group.attributes)])
+    columns, about = group.columns, _about(group)
     several = len({attribute for attribute, _ in columns}) > 1
     header = tuple(f"{attribute}: {condition}" if several else condition for attribute, condition in columns)
     named = kind_of(group.task).condition
@@ -262,11 +284,13 @@ def _conclusions(results: Results) -> Mapping[str, str]:
     return _own_table(results).said if results.findings else {}
 
 
-def _shown_rows(results: Results) -> list[Mapping[str, Any]]:
-    return [as_json(row) for row in results.rows if row.measure in results.shown]
+def _shown_rows(audited: AuditedRun) -> list[Mapping[str, Any]]:
+    """With the lists that they are of: figures of others do not compare."""
+    results, lists = audited.results, {LISTS: audited.settings.get(LISTS)}
+    return [as_json(row) | lists for row in results.rows if row.measure in results.shown]
 
 
-def _about(source: Source) -> str:
+def _told(source: Source) -> str:
     if source.results is None:
         return "no results yet"
     if source.is_audit:

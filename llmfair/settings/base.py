@@ -121,6 +121,16 @@ class Settings:
         """Settings that change nothing here: taken, since commands share them, but left out of the help."""
         return frozenset()
 
+    @classmethod
+    def absent(cls) -> frozenset[str]:
+        """Settings that nobody can give here, though they are declared together with those of others."""
+        return frozenset()
+
+    @classmethod
+    def given(cls) -> list[Field[Any]]:
+        """The settings that a user can give."""
+        return [item for item in fields(cls) if item.name not in cls.absent()]
+
     def preset_name(self) -> str | None:
         """The preset these settings amount to, however they were given."""
         return next(

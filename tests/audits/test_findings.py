@@ -147,6 +147,17 @@ def test_small_samples_are_refused(count: int, interval: bool, test: bool, concl
     assert row.value is not None
 
 
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_where_enough_queries_are_asked_it_says_why_few_compare_anything(silent: int) -> None:
+    """Queries whose equally relevant items never meet are asked in vain, which more of them would mend."""
+    alone = [
+        replace(query(name, 2.0), encounters=(Encounter(("f0",), ("f0",)),)) for name in NAMES[4 : 4 + silent]
+    ]
+    findings, *_ = told({"neutral": [*(query(name, 2.0) for name in NAMES[:4]), *alone]})
+    expected = ("not_assessable", "few_encounters" if silent else "too_few_queries")
+    assert (findings["neutral"]["conclusion"], findings["neutral"]["reason"]) == expected
+
+
 def test_swapping_the_sides_inverts_and_keeps_p() -> None:
     queries = [query(name, 0.8) for name in NAMES]
     flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}

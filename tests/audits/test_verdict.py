@@ -258,6 +258,8 @@ def test_the_command_of_the_next_step_stands_last_and_alone(of_a_kind: str) -> N
         ("position_driven", None, (), "the position", "another model: these"),
         ("no_encounter", None, {"window"}, "", "longer windows (--window)"),
         ("no_encounter", None, (), "", "what stands behind it: llmfair report mine"),
+        ("few_encounters", None, {"window"}, "", "longer windows (--window), so that"),
+        ("few_encounters", None, (), "", "more queries"),
         ("chance_answers", None, {"input"}, "", "a more able model, or --input text, so that"),
         ("chance_answers", None, (), "", "a more able model, so that"),
         ("equal_scores", None, (), "scores of every", "another model, or this one set up otherwise"),

@@ -61,6 +61,8 @@ NOWHERE = "-m openai:x --base-url http://127.0.0.1:9"
 LINES: list[tuple[str, str]] = [
     ("listwise -d sampel", "no dataset 'sampel'. Did you mean 'sample'?"),
     ("listwise -d nowhere.csv", "nowhere.csv: there is no such file."),
+    ("rag -a bogus", "No such option: -a"),
+    ("plan rag --mixed drop", "No such option: --mixed"),
     ("pairwise --answers letters", "'--answers' (env var: 'LLMFAIR_ANSWERS'): 'letters' is not one of"),
     ("listwise -m opnai:gpt", "no backend 'opnai'. Did you mean 'openai'?"),
     ("listwise -m gpt-4", "'gpt-4' is not a model."),

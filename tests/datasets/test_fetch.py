@@ -338,6 +338,7 @@ def test_too_little_space_is_said_before_anything_is_downloaded(
 ) -> None:
     server = serve(sources_2022())
     monkeypatch.setattr(fetch, "KEPT_BYTES", 10**18)
+    monkeypatch.setattr(fetch, "SMALLEST", 10**18)
     found = command()
     assert found.code == 1 and "1000000000.0 GB are needed" in found.err and server.requests == []
 

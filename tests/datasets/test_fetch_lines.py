@@ -29,6 +29,7 @@ ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", TOPIC | {"id": 1}, "id: topic '1' is there already"),
     ("--topics", DEEP, "not a JSON object: "),
     ("--metadata", PAGE | {"gender": "female"}, "gender: expected `array | null`, got `str`"),
+    ("--metadata", PAGE | {"pred_qual": "high"}, "pred_qual: expected `float | null`, got `str`"),
     ("--metadata", PAGE | {"gender": 5}, "gender: expected `array | null`, got `int`"),
     ("--metadata", PAGE | {"gender": [{"a": 1}]}, "gender[0]: expected `str`, got `object`"),
     ("--metadata", PAGE | {"page_subcont_regions": ["\ud800"]}, "page_subcont_regions[0]: expected `str` matching"),

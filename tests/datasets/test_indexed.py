@@ -19,9 +19,9 @@ from llmfair.datasets.page_values import JudgedPages
 from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.many import of_each_kind
 from llmfair.retrieval.build import MANIFEST
-from tests.cli.command import ran, refuses
+from tests.cli.command import llmfair, ran, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, Made, made
-from tests.datasets.trec_sources import labels_of
+from tests.datasets.trec_sources import labels_of, numbers_of
 
 GENDER = f"{NAME}/gender"
 QUICK = ("refine", "-d", GENDER, "--max-iterations", "1", "-q", "--no-report")
@@ -90,6 +90,7 @@ def test_every_page_is_indexed_with_its_groups_and_first_words(tmp_path: Path) -
         assert page.groups.get("gender", ()) == canonical_groups("gender", raw[0])
         assert page.groups.get("location", ()) == canonical_groups("location", raw[1])
         assert page.title == f"Page {page_id}"
+        assert page.numbers == (numbers_of(page_id) if page_id % 3 else {})
     engine = engine_of(found)
     assert engine.count() == 300
     said = {str(page_id) for page_id, text in given.texts.items() if "w7" in text.split()}
@@ -112,6 +113,9 @@ def test_a_pool_is_of_the_relevant_pages_and_a_second_index_replaces_it(tmp_path
     assert (
         record["pages"]["index"]["documents"] == len(pool) == len(Collection(load_dataset(GENDER)).documents)
     )
+    pages = Collection(load_dataset(GENDER)).documents
+    labelled = {str(page_id): numbers_of(page_id) for page_id in pool if page_id % 3}
+    assert {doc_id: page.numbers for doc_id, page in pages.items() if page.numbers} == labelled
     again = ran("datasets", "fetch", NAME, "--yes", "--json").json
     assert again["already_fetched"] and again["pages"] == record["pages"]
     refuses("was indexed with --analyzer standard, not english", *QUICK, code=1)
@@ -120,6 +124,21 @@ def test_a_pool_is_of_the_relevant_pages_and_a_second_index_replaces_it(tmp_path
     assert record["pages"]["index"]["documents"] == 200 and not index_of("pool").exists()
     more = fetched(tmp_path, given, "--text-words", "3")  # which keeps the index
     assert more["pages"]["index"] == record["pages"]["index"]
+
+
+def test_a_fetch_from_files_says_what_it_reads_needs_and_keeps(tmp_path: Path) -> None:
+    """Nothing is downloaded, so that nobody is asked, and no more room is needed than such files can fill."""
+    found = llmfair(
+        "datasets", "fetch", NAME, *made(60).copies(tmp_path), "--index", "full", "--text-words", "300"
+    )
+    assert found.code == 0
+    reads, needs, keeps = found.err.splitlines()[:3]
+    assert "reads 2022-train-topics 1" in reads and "downloads" not in reads
+    assert "needs 1.0 MB of disk" in needs and needs.endswith("files of this disk stay as they are")
+    assert (
+        "titles, groups, quality, sitelinks and page views, and the first 300 words; an index of all" in keeps
+    )
+    assert keeps.endswith("all else that the files hold is dropped") and "removed" not in found.err
 
 
 def test_an_index_needs_the_corpus(tmp_path: Path) -> None:

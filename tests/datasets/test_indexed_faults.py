@@ -132,10 +132,10 @@ def test_no_room_for_the_pages_is_said_and_the_same_command_goes_on(
     flags = made(60).copies(tmp_path)
     add = page_store.PageWriter.add
 
-    def full(self: page_store.PageWriter, page_id: int, title: str, text: str) -> None:
+    def full(self: page_store.PageWriter, *page: Any) -> None:
         if len(self.ids) == 30:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        add(self, page_id, title, text)
+        add(self, *page)
 
     with monkeypatch.context() as patch:
         patch.setattr(page_store.PageWriter, "add", full)

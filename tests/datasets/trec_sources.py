@@ -41,13 +41,19 @@ def lines(rows: Iterable[Any], pack: bool = True) -> bytes:
     return gzip.compress(raw, mtime=0) if pack else raw
 
 
+def numbers_of(page_id: int) -> dict[str, float]:
+    """What the metadata of 2022 say of a page in numbers."""
+    views = {"relative_pageviews": 0.2} if page_id % 5 else {}
+    return {"pred_qual": 0.30334318, "num_sitelinks": page_id % 7, **views}
+
+
 def metadata_2022(page_id: int, gender: Any = (), regions: Any = ()) -> dict[str, Any]:
-    """A whole record of 2022; the two fields that count are given."""
+    """A whole record of 2022; the two fields of groups are given."""
     return {
-        "page_id": page_id, "quality": 0.3, "pred_qual": 0.30334318, "qual_cat": "Stub", "page_countries": [],
+        "page_id": page_id, "quality": 0.3, "qual_cat": "Stub", "page_countries": [],
         "page_subcont_regions": regions, "source_countries": {"UNK": 5}, "source_subcont_regions": {"UNK": 5},
-        "gender": gender, "occupations": ["athlete"], "years": [1968], "num_sitelinks": 2,
-        "relative_pageviews": 0.2, "first_letter": "K", "creation_date": "2007-07-08",
+        "gender": gender, "occupations": ["athlete"], "years": [1968],
+        "relative_pageviews": None, **numbers_of(page_id), "first_letter": "K", "creation_date": "2007-07-08",
         "first_letter_category": "e-k", "gender_category": "Man", "creation_date_category": "2007-2011",
         "years_category": "20th century", "relative_pageviews_category": "Medium-Low",
         "num_sitelinks_category": "2-4 languages",

@@ -88,12 +88,27 @@ def test_a_page_that_is_as_near_as_can_be_asks_nothing() -> None:
 
 
 def test_no_underrepresented_group() -> None:
-    """What is missing is unknown, which no word can name."""
-    behind = replace(
-        topic({(): page("m1", "m2", "f1", "f2")}), target={"female": 0.4, "male": 0.4, UNKNOWN: 0.2}
-    )
-    found, asked = ended(replace(behind, stopping=Stopping(attained=-1.0)))
+    even = topic({(): page("m1", "m2", "f1", "f2"), ("list",): page("u1", "m2", "f1", "f2")})
+    found, asked = ended(replace(even, stopping=Stopping(attained=-1.0)))
     assert (found.stop, asked) == (Stop.NO_UNDERREPRESENTED_GROUP, [])
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_unknown_is_asked_for_where_that_is_allowed(allowed: bool) -> None:
+    """By the name that the prompt's shares give it, as in the paper."""
+    pages = {(): page("m1", "m2", "f1", "f2"), ("list",): page("u1", "m2", "f1", "f2")}
+    behind = replace(
+        topic(pages, Stopping(1, attained=-1.0)), target={"female": 0.4, "male": 0.4, UNKNOWN: 0.2}
+    )
+    program = replace(PROGRAM, form="paper", allow_unknown=allowed)
+    found, asked = ended(behind, *["list"] * allowed, program=program)
+    if not allowed:
+        assert (found.stop, asked) == (Stop.UNKNOWN_UNDERREPRESENTED, [])
+        return
+    assert [one.subgroup for one in found.rounds] == [None, UNKNOWN]
+    text = asked[0].messages[0].content
+    assert '"Unknown": 0.200' in text and text.endswith("you might want to include keywords about Unknown.")
+    assert UNKNOWN not in text and asked[0].about["subgroup"] == "Unknown"
 
 
 def test_unreadable_twice_ends_the_loop_and_the_second_is_another_draw() -> None:
@@ -178,7 +193,8 @@ def test_ties_go_to_the_first_group() -> None:
     target = {"b": 0.4, "a": 0.4, UNKNOWN: 0.2}
     assert most_underrepresented(target, {"b": 0.1, "a": 0.1, UNKNOWN: 0.0}) == "b"
     assert most_underrepresented(target, {"b": 0.2, "a": 0.1, UNKNOWN: 0.0}) == "a"
-    assert most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}) is None
+    assert most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}) == UNKNOWN
+    assert most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}, allow_unknown=False) is None
     # 0.3 - 0.1 is a little less than 0.4 - 0.2 as computed
     assert most_underrepresented({"b": 0.3, "a": 0.4, "c": 0.3}, {"b": 0.1, "a": 0.2, "c": 0.7}) == "b"
 

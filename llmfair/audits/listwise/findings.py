@@ -39,7 +39,7 @@ from llmfair.probes import REPEAT
 from llmfair.records import Conclusion, Measurement, Side
 from llmfair.stats.conclusions import conclude
 from llmfair.stats.control import run_noise, slope_on_initial, without_favour
-from llmfair.stats.intervals import Estimate
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
@@ -48,6 +48,9 @@ HEADLINE = "PreferenceOdds"
 """The measure that conclusions speak of."""
 EXCESS = "ExcessRatio"
 """What the preference does to exposure, told beside it."""
+TOO_FEW = "too_few_queries"
+OF_SOME = {"no_encounter": "few_encounters", "no_common_grade": "few_common_grades"}
+"""Why fewer than 5 queries compare anything, where enough were asked: by the reason of most of the others."""
 SHUFFLES = 1000
 """The stream of a query's seed that label shuffles are drawn from."""
 
@@ -140,12 +143,14 @@ def _finding(
 ) -> ListwiseFinding:
     values = list(column.values.values())
     found = preference(values, inference.level)
+    missing = most_frequent(reason for value in values if (reason := value_of(value)[1]))
     if found is None:
-        reasons = (reason for value in values if (reason := value_of(value)[1]))
-        given = "order_not_random" if asked.initial != "random" else most_frequent(reasons)
+        given = "order_not_random" if asked.initial != "random" else missing
         return unassessable(str(column.measure), given)
     useless = "not_judged" if useful is None else useful.unshown
     conclusion, reason = concluded(found, useful is not None and useful.shown, asked, useless)
+    if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
+        reason = OF_SOME.get(str(missing), reason)
     ratios = [] if exposure is None else list(exposure.values.values())
     excess, runs = aggregate("ratio-of-means", ratios, inference), _runs(judged or ())
     estimate = found.estimate

@@ -16,7 +16,7 @@ from llmfair.audits.rag.files import files_of
 from llmfair.audits.rag.observing import kept_queries, observations_of
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
 from llmfair.audits.rag.results import Collected, JudgedPairs, OutputCounts, RagFinding, RagResults
-from llmfair.audits.rag.tradeoff import lacking, traded
+from llmfair.audits.rag.tradeoff import first_of, lacking, traded
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.metrics.columns import Column, measure_each
@@ -102,7 +102,8 @@ def concluded(
     change would lose no more than the margin. p by flipped signs, adjusted by Holm over the alphas of a retriever.
     """
     changes = {column.condition: column for column in columns if str(column.measure) == CHANGE}
-    disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == DISPARITY}
+    measure = first_of(DISPARITY, [column.measure for column in columns])
+    disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == measure}
     drawn: dict[str, list[str]] = {}
     for one in conditions:
         if one.factors["alpha"] != DETERMINISTIC and one.name != GOLD and one.name in changes:

@@ -176,7 +176,8 @@ class AlphaTest:
 class RagFinding(Finding):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
-    `disparity`: its expected exposure disparity. `margin`: the loss of utility that counts as kept.
+    `disparity`: its expected exposure disparity, in the norm of the run's table. `margin`: the loss of utility that
+    counts as kept.
     """
 
     disparity: float | None

@@ -145,10 +145,13 @@ class RagSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def idle(cls) -> frozenset[str]:
-        groups = {"attribute", "mixed", "band"}
         drawn = {"candidates", "buckets", "relevant", "min_relevant", "allow_missing"}
         drawn |= {"columns", "attributes", "groups", "run"}
-        return super().idle() | groups | drawn | {"ci", "input", "words", "constrain"}
+        return super().idle() | cls.absent() | drawn | {"ci", "input", "words", "constrain"}
+
+    @classmethod
+    def absent(cls) -> frozenset[str]:
+        return super().absent() | {"attribute", "mixed", "band"}  # no groups are told apart
 
     @property
     def cites(self) -> bool:

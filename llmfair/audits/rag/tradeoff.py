@@ -42,7 +42,7 @@ class Traded:
 
 def lacking(measures: Sequence[Measure]) -> list[Measure]:
     """What is measured for the curves beside the measures of a run."""
-    wanted = [*(_first(name, measures) for name in AXES), RAW]
+    wanted = [*(first_of(name, measures) for name in AXES), RAW]
     return [measure for measure in map(parse_measure, wanted) if measure not in measures]
 
 
@@ -57,7 +57,7 @@ def traded(
     `slots`: how many items of each query are shown at a time.
     """
     measures = list(dict.fromkeys(column.measure for column in columns))
-    disparity, relevance, utility = (_first(name, measures) for name in AXES)
+    disparity, relevance, utility = (first_of(name, measures) for name in AXES)
     values = _values(columns, slots)
     drawn: dict[str, list[str]] = {}
     for one in conditions:
@@ -106,7 +106,8 @@ def _named(name: str, measures: Sequence[Measure]) -> list[str]:
     return [str(one) for one in measures if one.name == name and ("norm", "raw") not in one.params]
 
 
-def _first(name: str, measures: Sequence[Measure]) -> str:
+def first_of(name: str, measures: Sequence[Measure]) -> str:
+    """The measure of this name that counts: the run's first in the norm of its table, else the plain one."""
     return next(iter(_named(name, measures)), name)
 
 

@@ -243,7 +243,8 @@ class RefineDesign(Design[Ended]):
     @cached_property
     def program(self) -> FairQr:
         named = " and ".join(one.name for one in self.spread.attributes)
-        return FairQr(self.prompt, named, self.k, self.settings.form, self.settings.keep)
+        settings = self.settings
+        return FairQr(self.prompt, named, self.k, settings.form, settings.keep, settings.allow_unknown)
 
     def topic(self, query: Query) -> Topic:
         """The topic as the loop is told of it."""
@@ -327,6 +328,7 @@ class RefineDesign(Design[Ended]):
             utility=str(self.utility),
             max_iterations=settings.max_iterations,
             keep=settings.keep,
+            allow_unknown=settings.allow_unknown,
             rerank=settings.rerank,
             weight=settings.weight,
             form=settings.form,

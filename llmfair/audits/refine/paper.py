@@ -6,8 +6,9 @@ each method that they are better than, by a t test paired by query, p < 0.05.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from llmfair.audits.refine.concluding import SYMBOLS
 from llmfair.audits.refine.contrasts import contrasts_table
@@ -46,49 +47,59 @@ def of_means(utility: float, fairness: float) -> Method:
 
 
 def paper_table(blocks: Mapping[str, Block], title: str, k: int = 20) -> Table:
-    """Methods down; across nDCG once, or for each attribute where that differs, and what each attribute has."""
+    """Methods down; across nDCG once, of every attribute where that differs, and what each attribute has."""
     methods = dict.fromkeys(name for block in blocks.values() for name in block)
     columns = [*_columns(blocks, k)]
     cells = {
-        (row, column): mean
+        (row, column): means
         for row, name in enumerate(methods)
-        for column, (_, attribute, kind) in enumerate(columns, start=1)
-        if (mean := blocks[attribute].get(name, {}).get(kind)) is not None
+        for column, (_, attributes, kind) in enumerate(columns, start=1)
+        if (means := _means([blocks[attribute].get(name, {}).get(kind) for attribute in attributes]))
     }
-    best = {column: max(mean.value for (_, at), mean in cells.items() if at == column) for _, column in cells}
+    values = {place: fsum(mean.value for mean in means) / len(means) for place, means in cells.items()}
+    best = {column: max(value for (_, at), value in values.items() if at == column) for _, column in values}
     rows = tuple(
-        (name, *(_cell(cells.get((row, column))) for column in range(1, len(columns) + 1)))
+        (
+            name,
+            *(" / ".join(map(_cell, cells.get((row, column), ()))) for column in range(1, len(columns) + 1)),
+        )
         for row, name in enumerate(methods)
+    )
+    signs = "".join(mean.signs for means in cells.values() for mean in means)
+    notes = (
+        "bold: the best of a column",
+        f"{HEADINGS[UTILITY].format(k=k)} of two figures: of {' / '.join(blocks)}; the best by their mean"
+        if any(len(means) > 1 for means in cells.values())
+        else "",
+        signs_text(signs),
     )
     return Table(
         title,
         ("method", *(heading for heading, _, _ in columns)),
         rows,
-        tuple(_notes(cells.values())),
-        strong=frozenset(place for place, mean in cells.items() if mean.value == best[place[1]]),
+        tuple(filter(None, notes)),
+        strong=frozenset(place for place, value in values.items() if value == best[place[1]]),
     )
 
 
-def _columns(blocks: Mapping[str, Block], k: int) -> Iterator[tuple[str, str, str]]:
-    """Heading, attribute and kind of every column."""
+def _columns(blocks: Mapping[str, Block], k: int) -> Iterator[tuple[str, Sequence[str], str]]:
+    """Heading, attributes and kind of every column: relevance is of all, whatever else of one."""
     several = len(blocks) > 1
-    utilities = [{name: means.get(UTILITY) for name, means in block.items()} for block in blocks.values()]
-    shared = all(one == utilities[0] for one in utilities)
-    for place, (attribute, block) in enumerate(blocks.items()):
+    yield HEADINGS[UTILITY].format(k=k), [*blocks], UTILITY
+    for attribute, block in blocks.items():
         for kind, heading in HEADINGS.items():
-            once = kind == UTILITY and shared
-            if any(kind in means for means in block.values()) and not (once and place):
-                yield f"{attribute}: " * (several and not once) + heading.format(k=k), attribute, kind
+            if kind != UTILITY and any(kind in means for means in block.values()):
+                yield f"{attribute}: " * several + heading.format(k=k), [attribute], kind
 
 
-def _cell(mean: Mean | None) -> str:
-    return "" if mean is None else f"{mean.value:.4f}{mean.signs}"
+def _means(means: Sequence[Mean | None]) -> Sequence[Mean]:
+    """One where all are equal, else each; those that there are."""
+    some = [mean for mean in means if mean is not None]
+    return some[:1] if len({*map(_cell, some)}) == 1 else some
 
 
-def _notes(means: Iterable[Mean]) -> Iterator[str]:
-    yield "bold: the best of a column"
-    if said := signs_text("".join(mean.signs for mean in means)):
-        yield said
+def _cell(mean: Mean) -> str:
+    return f"{mean.value:.4f}{mean.signs}"
 
 
 def signs_text(signs: str) -> str:

@@ -33,6 +33,9 @@ class RefineFacts(DesignFacts):
     utility: Annotated[str, Meta(description="The measure of what refinement costs.")]
     max_iterations: Count
     keep: str
+    allow_unknown: Annotated[
+        bool, Meta(description="Whether a round may ask for documents of unknown group.")
+    ]
     rerank: str
     weight: float
     form: str

@@ -41,7 +41,11 @@ def refine_section(results: RefineResults, folder: Path, title: str, called: str
             ("page", f"{design.k} documents"),
             ("objective", design.objective),
             ("target", design.target),
-            ("rounds", f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}"),
+            (
+                "rounds",
+                f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}"
+                + ", unknown asked for" * design.allow_unknown,
+            ),
             (
                 "last page",
                 "as it was found" if design.rerank == "none" else f"by the original query, {design.rerank}",

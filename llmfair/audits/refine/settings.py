@@ -21,7 +21,8 @@ class RefineSettings(PromptSettings, AuditSettings):
     """FAIR-QR: queries refined until the groups on the first page meet a target."""
 
     preset_meaning: ClassVar[str] = (
-        "paper: no stems, no stop words, the appendix's prompt alone, temperature 0.3, and a threshold of 1e-6."
+        "paper: no stems, no stop words, the appendix's prompt alone, unknown asked for, temperature 0.3, a threshold "
+        "of 1e-6."
     )
 
     dataset: str = setting(
@@ -107,6 +108,12 @@ class RefineSettings(PromptSettings, AuditSettings):
     keep: Literal["added", "last"] = setting(
         "added", "Words accumulate (added), or each round's replace those before (last).", "Data"
     )
+    allow_unknown: bool = setting(
+        False,
+        "A round may ask for documents of unknown group where they are furthest below the target, as the paper's does.",
+        "Data",
+        advanced=True,
+    )
     rerank: str = setting(
         "bm25",
         "Who orders the last page by the original query: bm25, a ranker such as sbert or dense:NAME, or none.",
@@ -141,6 +148,7 @@ class RefineSettings(PromptSettings, AuditSettings):
             "paper": {
                 "analyzer": "standard",
                 "form": "paper",
+                "allow_unknown": True,
                 "temperature": 0.3,
                 "kl_threshold": 1e-6,
                 "floor": False,

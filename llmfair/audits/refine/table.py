@@ -25,6 +25,7 @@ SHOWN_LEFT_OUT = 5
 STOPS = {
     "attained": "no page could be nearer",
     "no_underrepresented_group": "no group was below its target",
+    "unknown_underrepresented": "unknown is furthest below its target, and no query can ask for it",
     "unreadable": "two replies in a row named no keywords",
     "no_keywords": "all keywords stood in the query already",
     "no_result": "the query finds nothing",

@@ -136,5 +136,12 @@ def test_a_run_says_what_fairer_lists_cost_and_of_which_measures() -> None:
     assert ran.code == 0, ran.err
     results = json.loads(Path("run/results.json").read_text())
     assert results["intervals"]["bm25"]["disparity"] == "EE-D(norm=fair-rag,of=samples)"
+    shown = {row["condition"]: row["value"] for row in results["rows"]
+             if (row["measure"], row["query_id"]) == ("EE-D(norm=fair-rag,of=samples)", "all")}  # fmt: skip
+    findings, verdict = results["findings"], results["verdict"]
+    assert {name: finding["disparity"] for name, finding in findings.items()} == {
+        name: shown[name] for name in findings
+    }
+    assert f"expected exposure disparity {shown[verdict['condition']]:.3f}" in verdict["sentence"]
     assert sum(cell["observations"] for cell in results["intervals"]["bm25"]["cells"]) == 8 * 4
     assert llmfair("runs", "check", "run").code == 0
