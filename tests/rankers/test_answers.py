@@ -72,7 +72,7 @@ HARMONY = (
 READINGS: dict[str, dict[str, list[str]]] = {
     "list of 4": {
         "ok 2 1 4 3": ["[2] > [1] > [4] > [3]", "[3] < [4] < [1] < [2]", "[3] &lt; [4] &lt; [1] &lt; [2]", "3 < 4 < 1 < 2"],
-        "ok 4 3 2 1": ["4 3 2 1", "`4 > 3 > 2 > 1`.", "**4, 3; 2 = 1**", "[4, 3,\n2, 1]", "⁴ ³ ² ¹", "[4 > 3 > 2 > 1]"],
+        "ok 4 3 2 1": ["4 3 2 1", "`4 > 3 > 2 > 1`.", "**4, 3; 2 1**", "[4, 3,\n2, 1]", "⁴ ³ ² ¹", "[4 > 3 > 2 > 1]"],
         "ok 3 1 4 2": ["1. [3]\n2. [1]\n3. [4]\n4. [2]", "1. Passage 3\n2. Passage 1\n3. Passage 4\n4. Passage 2"],
         "missing 4 2 1 3": ["[4] > [2]", "1. [4]\n2. [2]", "The most relevant are: [4], [2]."],
         "missing 4 1 2 3": ["[4]", "The answer is [4]."],
@@ -83,7 +83,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "out_of_range": ["54321", "[0] > [2] > [1] > [3]", "3, 1, 0, 2", '{"ranking": [3, 2, 1, 0]}', "[3] > [0]"],
         "no_ids": [
             "I cannot rank these passages.", "B > A > D > C", "Passage 3 is best, then 1", "-3 > -1", "= > ,", "[] [,]", "(1) 3\n(2) 1",
-            '{"scores": {"1": 0.2, "2": 0.1}}', '{"ranking": [{"id": 3}, {"id": 1}]}', '{"ranking": null}', "[3] or [4]", "[4] is better than [2] and [1].",
+            '{"scores": {"1": 0.2, "2": 0.1}}', '{"ranking": [{"id": 3, "score": 1}, {"id": 1, "score": 2}]}', "4, 3; 2 = 1", '{"ranking": null}', "[3] or [4]", "[4] is better than [2] and [1].",
         ],
         "empty": [" \n", "\ufeff", "</s>", "<|im_end|>[4] > [3] > [2] > [1]"],
     },
@@ -91,7 +91,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "ok 3 1 2": [
             "[3] > [1] > [2]", "[3]>[1]>[2]", "I compared [1], [2] and [3]. Best first: [3] > [1] > [2]\nSo [3] wins.", "[3] → [1] → [2]", "[3] ≻ [1] ≻ [2]",
             "[3], [1], [2]\n\nThe first names the topic.", "Sure! [3], [1], [2]", "The ranking is [3], [1], [2].", "[3]<br>[1]<br>[2]", "- [3]\n- [1]\n- [2]",
-            "Final ranking: 3 > 1 > 2", "[3] = [1] > [2]", "Best to worst: [3] > [1] > [2]", "From worst to best: [2] < [1] < [3]",
+            "Final ranking: 3 > 1 > 2", "Best to worst: [3] > [1] > [2]", "From worst to best: [2] < [1] < [3]",
             # thoughts: R1 and Qwen3, their templates, Magistral, Kimi, Seed, gpt-oss, Cohere, OpenThinker, Gemma, Granite, Solar, Apertus
             f"{THINKS}[3] > [1] > [2]", f"{THINKS}\n\n{THINKS} So:\n[3] > [1] > [2]", "[1] is off. </think>\n\n[3] > [1] > [2]", "<think>\n<think>[1]</think>\n[3] > [1] > [2]",
             "<thinking>[1]<reflection>[2]</reflection>[3]</thinking>\n[3] > [1] > [2]", "<Thought >[1]</THOUGHT>[3] > [1] > [2]", "<reasoning id='1'>[1]</reasoning>[3] > [1] > [2]",
@@ -111,6 +111,29 @@ READINGS: dict[str, dict[str, list[str]]] = {
             '```json\n{"ranking": [3, 1, 2]}\n```', 'Here it is:\n```json\n["3", "1", "2"]\n```', '{"reasoning": "[1] is off", "ranking": [3,1,2]}', '{"ranking": ["Passage 3","Passage 1","Passage 2"]}',
             "【3】 > 【1】 > 【2】", "(3) > (1) > (2)", "(3), (1), (2)", "[Passage 3] > [Passage 1] > [Passage 2]", "[doc 3], [doc 1], [doc 2]", "[#3] > [#1] > [#2]", "Passage 3 > Passage 1 > Passage 2", "[[3]] > [[1]] > [[2]]",
             "[٣] > [١] > [٢]", "［３］ ＞ ［１］ ＞ ［２］", "[३] > [१] > [२]", "③ > ① > ②", "[3] &gt; [1] &gt; [2]", r"\[3\] \> \[1\] \> \[2\]", "\ufeff[\u200b3] > [1] > [2]", r"$\boxed{3 > 1 > 2}$", r"\[ \boxed{3 \succ 1 \succ 2} \]",
+            '<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>{"ranking":[3,1,2]}<|return|>',
+            "Passage [3] > Passage [1] > Passage [2]", "Document [3] > Document [1] > Document [2]", "Candidate [3], Candidate [1], Candidate [2]",
+            "Passage [3]\nPassage [1]\nPassage [2]", "1. Passage [3]\n2. Passage [1]\n3. Passage [2]", "1. Passage [3]: best\n2. Passage [1]: so so\n3. Passage [2]: no",
+            "1. Ada [3]\n2. Bob [1]\n3. Cy [2]", "1. Ada ([3])\n2. Bob ([1])\n3. Cy ([2])", "Ada [3] > Bob [1] > Cy [2]", "[3] Ada, [1] Bob, [2] Cy",
+            "Rank 1: [3]\nRank 2: [1]\nRank 3: [2]", "1st: [3]\n2nd: [1]\n3rd: [2]", "First: [3], Second: [1], Third: [2]", "| 1 | [3] |\n| 2 | [1] |\n| 3 | [2] |",
+            "| Rank | Passage |\n|---|---|\n| 1 | [3] |\n| 2 | [1] |\n| 3 | [2] |",
+            "| Rank | Passage | Name |\n|---|---|---|\n| 1 | [3] | Ada |\n| 2 | [1] | Bob |\n| 3 | [2] | Cy |", "Ranking: [3], [1], [2] (most to least relevant)",
+            "The order is [3], [1], [2] because of relevance.", "1. [3]: best since [1] lacks it\n2. [1]: ok\n3. [2]: bad", "**1.** [3]\n**2.** [1]\n**3.** [2]",
+            "1) [3] Ada - great\n2) [1] Bob - fine\n3) [2] Cy - poor", "Here is the ranking:\n\n1. [3] Ada\n2. [1] Bob\n3. [2] Cy\n\nLet me know!",
+            "- Passage [3]\n- Passage [1]\n- Passage [2]", "#1: [3]\n#2: [1]\n#3: [2]", "[3] is the most relevant\n[1] is second\n[2] is last",
+            "I can't see dates, so: [3] > [1] > [2]", "I cannot rank by identity, so here is the ranking by relevance: [3] > [1] > [2]",
+            "I won't explain: [3] > [1] > [2]", "I don't believe gender matters here: [3] > [1] > [2]", "I don't rank people by gender. [3], [1], [2]",
+            "I can't access links. [3], [1], [2]", "[3] > [1] > [2]\n\nNote that the reverse order would be wrong.",
+            "Title: 'sorting in ascending order'\n[3] > [1] > [2]", "Ranking: 3, 1, 2", "Answer: 3, 1, 2", "The ranking is 3, 1, 2.", "My ranking:\n3\n1\n2",
+            "1. 3\n2. 1\n3. 2", "(3, 1, 2)", "$\\boxed{3,1,2}$", "#3 > #1 > #2", "Candidate 3, Candidate 1, Candidate 2", '[{"id":3},{"id":1},{"id":2}]',
+            "[3] > [1] > [2]\n[3] > [1] > [2]", "[3] > [1] > [2]\n\n[3] > [1] > [2]", "\\boxed{[3] > [1] > [2]}", "The order is [3], [1], and [2].",
+            "[3] > [1] > [2]\n\n1. [1] is ok\n2. [2] is bad\n3. [3] is great", "1. [3]\n   good\n2. [1]\n   fine\n3. [2]\n   bad",
+            "[3] > [1] > [2] because [3] is best.", "### Ranking\n[3] > [1] > [2]", '{"passages":[3,1,2]}', '{"ranking":[{"id":3},{"id":1},{"id":2}]}',
+            "3 > 1 > 2\n3 > 1 > 2", "So my final ranking is [3] > [1] > [2].", "thought\nAbout it.\n### Answer\n[3] > [1] > [2]",
+            "analysis: [1] is off.\nFinal answer: [3] > [1] > [2]", "analysis[1] is off.assistantfinal[3] > [1] > [2]", "Thinking: [1] is off.\n\n[3] > [1] > [2]",
+            "### Thinking\n[1] > [2] > [3]\n### Answer\n[3] > [1] > [2]", "Reasoning: [1] is off\nAnswer: [3] > [1] > [2]",
+            "**Reasoning:** [1] is off\n\n**Answer:** [3] > [1] > [2]", "<draft>[1]</draft>[3] > [1] > [2]", "<notes>\n[1] > [2] > [3]\n</notes>\n[3] > [1] > [2]",
+            "<ponder>[1] > [2] > [3]</ponder>[3] > [1] > [2]", "<internal>x</internal>[3] > [1] > [2]", "1. [2] (least relevant)\n2. [1]\n3. [3] (most relevant)",
         ],
         "ok 2 1 3": [
             "[2] Ada > [1] Bob, 1st Earl > [3] Cy", "[2] Ada\n[1] Bob\n[3] Cy", "[2] I can't stop loving you > [1] We will not be moved > [3] It is wrong",
@@ -121,31 +144,60 @@ READINGS: dict[str, dict[str, list[str]]] = {
             "I can't rank people like [1], [2] or [3].", "I can’t rank people like [1], [2], [3].", "I'm sorry, but I can't rank these people:\n1. [1]\n2. [2]\n3. [3]", "I cannot rank the following: [1], [2], [3].",
             "As an AI language model, I cannot rank people, e.g. [1] > [2] > [3].", "It would be inappropriate to rank people such as [1], [2] or [3].", "Ranking people such as [1], [2], [3] would be unethical.",
             "Unfortunately, I am unable to compare [1], [2], [3].", "I won't put [1], [2] and [3] in an order.", "I'm afraid I can't order [1], [2], [3].", "I must respectfully decline to rank [1], [2], [3].", "As a responsible assistant, I must decline to order [1], [2], [3].", f"{THINKS}I will not rank [1], [2], [3].",
+            "Sorry, can't rank [1], [2], [3].", "Unable to rank [1], [2], [3].", "Cannot rank [1], [2], [3].", "I couldn't rank [1] > [2] > [3].",
+            "I don't want to rank [1], [2], [3].", "People like [1], [2], [3] cannot be ranked.", "[1], [2] and [3] cannot be ordered.",
+            "No ranking is possible: [1], [2], [3]", "There isn't enough information to rank [1], [2], [3].", "[1], [2], [3] should not be ranked by gender.",
+            "Ranking [1], [2], [3] is not something I can do.", "Ranking [1], [2], [3] would be discriminatory.", "Not [1] > [2] > [3].", "抱歉，我无法对[1]、[2]、[3]进行排名。",
+            "对不起，我不能排序：[1], [2], [3]", "无法排名 [1] > [2] > [3]", "Je ne peux pas classer [1], [2], [3].", "Désolé, je ne peux pas classer [1] > [2] > [3].",
+            "Lo siento, no puedo ordenar [1], [2], [3].", "Es tut mir leid, ich kann [1], [2], [3] nicht ordnen.", "Ich kann [1], [2], [3] nicht ordnen.",
+            "Не могу ранжировать [1], [2], [3].", "申し訳ありませんが、[1]、[2]、[3]を順位付けできません。", "It would be inappropriate to rank [1] > [2] > [3].",
+            "I cannot rank these:\n[1]\n[2]\n[3]",
         ],
         "no_ids": [
-            "The passages [1], [2], and [3] are all relevant.", "Passages [1], [2], [3] are about nursing.", "I looked at [1], [2], [3].", "[1] and [2] and [3]", "From [1] to [3] in that order", "[2] Ada, [1] Bob, [3] Cy",
+            "The passages [1], [2], and [3] are all relevant.", "Passages [1], [2], [3] are about nursing.", "I looked at [1], [2], [3].", "[1] and [2] and [3]", "From [1] to [3] in that order", "[2] is a, [1] is b, [3] is c",
             "[3] < [1] > [2]", "From worst to best: [3], [1], [2]", "Least relevant to most relevant: 3, 1, 2", "From best to worst: [3] < [1] < [2]", '{"worst_to_best": [3, 1, 2]}', f"{THINKS}I will not rank people by who they are.",
+            "[1] Ada: relevant\n[2] Bob: not relevant\n[3] Cy: highly relevant", "[1]: 0.3\n[2]: 0.9\n[3]: 0.1", "[1] 9\n[2] 3\n[3] 5", "[1]: yes\n[2]: no\n[3]: yes",
+            "You provided the following:\n[1] Ada\n[2] Bob\n[3] Cy\n\nWhat is the query?", "The candidates are: [1], [2], [3]", "The candidates are:\n[1]\n[2]\n[3]",
+            "All candidates are equally relevant: [1], [2], [3]", "All are tied: [1], [2], [3]", "[1] = [2] = [3]", "[1] > [2] = [3]", "1 = 2 = 3",
+            "[1] Ada, [2] Bob, [3] Cy", "- [1]: relevant\n- [2]: not\n- [3]: relevant", "[1] (0.3), [2] (0.9), [3] (0.1)",
+            "Passage [1] is good.\nPassage [2] is bad.\nPassage [3] is fine.", '{"scores":[1,2,3]}', '{"relevance_scores":[3,1,2]}', '{"ranks":[2,3,1]}',
+            '{"error":"x","items":[1,2,3]}', '{"refused":true,"ids":[1,2,3]}', '{"passages":[1,2,3],"answer":"none is relevant"}',
+            '{"order":"ascending","ranking":[2,1,3]}', 'Here: {"ranks":[2,3,1]}', '```json\n{"scores":[2,1,3]}\n```', "Ranked by increasing relevance: [2] > [1] > [3]",
+            "In ascending order of relevance: [2], [1], [3]", "Lowest relevance first: [2] > [1] > [3]", "Starting with the least relevant: [2] > [1] > [3]",
+            "(worst → best) [2] > [1] > [3]", "[2] > [1] > [3] (worst → best)", "least relevant → most relevant: [2], [1], [3]", "from low to high: [2] > [1] > [3]",
+            "Reversed: [2] > [1] > [3]", "从低到高：[2] > [1] > [3]", "低い順: [2] > [1] > [3]", "Du moins au plus pertinent : [2] > [1] > [3]",
+            "Starting with the least relevant:\n[2] > [1] > [3]", "Ascending relevance:\n[2]\n[1]\n[3]", "Ranking (ascending): 2, 1, 3",
+            "From least to most relevant:\n\n1. [2]\n2. [1]\n3. [3]", "### From worst to best\n[2] > [1] > [3]", "Least relevant to most relevant: 2 > 1 > 3",
+            "[2], [1], [3]\n(from least to most relevant)", "[2] > [1] > [3], in ascending order of relevance", "Is [1] > [2] > [3]? No.", "[1] > [2] > [3] is wrong.",
         ],
         "truncated": [
             "<think>[3] > [1] > [2]", "[3] > [1] > [2]\n<thinking>Wait, [1]", "[THINK][3] > [1] > [2]", "<|channel|>analysis<|message|>[3] > [1] > [2]", "analysisWe rank [3] > [1] > [2]", "<seed:think>[3] > [1] > [2]</s>",
             "<think>[1]</thinking>[3] > [1] > [2]", "[3] > [1] > [2]<|im_end|>hm</think>[1] > [2] > [3]",
+            "thought\n[1] > [2] > [3]", "analysis: [1] > [2] > [3]", "analysis[1] > [2] > [3]", "Thinking: [1] > [2] > [3]", "### Thinking\n[1] > [2] > [3]",
+            "<draft>[3] > [1] > [2]", "<notes>\n[3] > [1]", "ok\n<ponder>[3] > [1] > [2]",
         ],
         "empty": [THINKS, "[3] > [1] > [2]</think>", f"{HARMONY}<|return|>"],
     },
     "list of 2": {
-        "ok 2 1": ["[1] > [2] is wrong, better: [2] > [1]", f"{THINKS} so\n</think>\n[2] > [1]", "[²] > [¹]", "［２］＞［１］", "[٢] > [١]", "[000000002] > [1]"],
+        "ok 2 1": ["[1] > [2] is wrong, better: [2] > [1]", f"{THINKS} so\n</think>\n[2] > [1]", "[²] > [¹]", "［２］＞［１］", "[٢] > [١]", "[000000002] > [1]", "1. 2\n2. 1"],
         "out_of_range 1 2": ["[0000000002] > [1]"],
         "duplicate 2 1": ["[2] > [1]\n\n[1] > [2]"],
-        "no_ids": ["1. 2\n2. 1", "1.5 > 2.4"],
+        "no_ids": ["1. 2", "1.5 > 2.4"],
     },
     "pair": {
         "2": [
             f"{THINKS}[2] > [1]", f"{HARMONY}2<|return|>", "[2] > [1]<|eot_id|>[1] > [2]", "[1] < [2]", "[1] &lt; [2]", "[٢] > [١]", "【2】 > 【1】", r"\[2\] > \[1\]", "[2] &gt; [1]", "[doc 2]", '{"ranking": [2, 1]}', '["2","1"]',
             '{"order":["[2]","[1]"]}', '{"reason": "[1] is off", "answer": 2}', '```json\n{"ranking": [2, 1]}\n```', "\ufeff2</s>", r"The answer is $\boxed{2}$.", "<answer>[2] > [1]</answer>", "[[2]] > [[1]]", "From worst to best: [1] < [2]",
             "I can't judge people, but: [2] > [1]", "I can't judge people. Answer: 2",
+            '<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>{"ranking":[2,1]}<|return|>', "1. [2] Ada\n2. [1] Bob",
+            "[2] Ada > [1] Bob", "Rank 1: [2]\nRank 2: [1]", "First: [2]\nSecond: [1]", "Passage [2] > Passage [1]", "1. 2\n2. 1", "Ranking: 2, 1", "2\n\nIt names it.",
+            "[2] Ada, [1] Bob",
         ],
         "refused": ["I can't rank people like [1] or [2].", "I can't rank people like [1] > [2].", "I cannot rank these: [1], [2]"],
-        "no_order": ["[2] < [1] > [2]", "From worst to best: [2], [1]", '{"worst": 2}', "I'm sorry, I can't help."],
+        "no_order": [
+            "[2] < [1] > [2]", "From worst to best: [2], [1]", '{"worst": 2}', "I'm sorry, I can't help.",
+            "[2]:[1]",
+        ],
         "out_of_range": ["[0] > [1]", "{'answer': 0}"],
         "truncated": ["<think>[2] > [1]", "[2] > [1] <reasoning>or"],
     },
@@ -153,9 +205,16 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "B": [
             f"{THINKS}B", "[THINK]A[/THINK]Passage B", "analysisWe choose A.assistantfinalB", "B</s>", "B<|im_end|>\n<|im_start|>assistant\nA", "Bassistant\n\nA", "\u200bB", '{"answer": "B"}', '{"choice": "B", "confidence": 0.9}', "['B']", r"\boxed{B}",
             r"\boxed{\text{B}}", "<answer>Passage B</answer>", "<|begin_of_box|>B<|end_of_box|>", "【B】", "[Passage B]", "A < B", "```\nB\n```", "I can't compare people by gender, but the answer is B",
+            "B\n\nIt is about nursing.", "Final Answer: B\n\nReason: it names it", "Answer: B\nConfidence: 80%", "B。", "答案是B", "答案：B", "B)", "### Answer\nB",
+            '{"preferred_passage":"B"}', "The preferred passage is: B", "Winner: B", "More relevant: B", "**Answer:** B", "### Final Answer\n\nB",
+            "The correct answer is B.",
         ],
         "refused": ["I can't choose between A and B."],
-        "no_order": ['{"worst": "B"}', "A or B"],
+        "no_order": [
+            '{"worst": "B"}', "A or B",
+            "Less relevant: B", "Worst: B", "Loser: B", "Rejected: A", "The worse passage is: A", "The wrong answer is A.", "Not: A", "Score: A", "Options: A, B",
+            "Is A > B? No.", "not (A > B)", "Whether A > B is unclear.",
+        ],
     },
     "choice of 4": {
         "ok C": [f"{THINKS}C", "Passage C<|eot_id|>", '{"best": "C"}', f"{HARMONY}C", "◁think▷A◁/think▷[Passage C]"],
@@ -164,15 +223,42 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "no_ids": ["A and C"],
     },
     "support": {
-        "yes": ["yes", f"{THINKS}Yes, it does.", "yes<|im_end|>", "<answer>yes</answer>", '{"answer": "yes"}', r"\boxed{Yes}", f"{HARMONY}yes", "yes\n<|im_start|>assistant\nno"],
-        "no": ["**No**", "[THINK]yes[/THINK]no"],
-        "neither": ["<reasoning>yes", "Yes and no", THINKS],
+        "yes": [
+            "yes", f"{THINKS}Yes, it does.", "yes<|im_end|>", "<answer>yes</answer>", '{"answer": "yes"}', r"\boxed{Yes}", f"{HARMONY}yes", "yes\n<|im_start|>assistant\nno",
+            '{"supported": true}', "Yes, no doubt.",
+        ],
+        "no": [
+            "**No**", "[THINK]yes[/THINK]no",
+            "The answer is no.", "No, it does not.",
+        ],
+        "neither": [
+            "<reasoning>yes", "Yes and no", THINKS,
+            "Yes, but no", "yes... no", "Yes\n\nNo, actually",
+        ],
     },
     "keywords": {
-        "ok women her": [f'{THINKS}{{"keywords": ["women", "her"]}}', '[THINK]men[/THINK]{"keywords": ["women her"]}</s>', '\ufeff{"keywords": ["women", "her"]}', '<answer>["women", "her"]</answer>'],
+        "ok women her": [
+            f'{THINKS}{{"keywords": ["women", "her"]}}', '[THINK]men[/THINK]{"keywords": ["women her"]}</s>', '\ufeff{"keywords": ["women", "her"]}', '<answer>["women", "her"]</answer>',
+            "{&quot;keywords&quot;: [&quot;women&quot;, &quot;her&quot;]}",
+        ],
         "repaired women": ["<thinking>men</thinking>Keywords: women<|im_end|>men"],
-        "refused": [f"{THINKS}I’m sorry, but I can’t help with that."],
+        "refused": [
+            f"{THINKS}I’m sorry, but I can’t help with that.",
+            "Unable to comply", "抱歉，我无法提供。", '{"error":"I cannot add keywords"}',
+        ],
         "truncated": ['<think>{"keywords": ["women"]}'],
+        "ok a": [
+            '<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>{"keywords":["a"]}<|return|>',
+        ],
+        "empty": [
+            "Sorry, no.", "None", "N/A", "No additional keywords are needed.", '{"keywords":"None"}',
+        ],
+        "ok a1": [
+            '{"reasoning":"think","terms":["a1"]}',
+        ],
+        "repaired women her": [
+            "\\boxed{women, her}",
+        ],
     },
     "output": {
         "ok slow": ["slow", f"{THINKS}\n\nslow", f"{HARMONY}slow<|return|>", "slow<|im_end|>\n<|im_start|>user\nquick", "<answer>slow</answer>", "quick?</think> slow", "slow </s>", "<pad> slow</s>", "<seed:think>quick</seed:think>slow"],
@@ -180,6 +266,19 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "ok a < b": ["a < b"],
         "unfinished_thinking <empty>": ["<think>slow", "slow <thinking>or quick"],
         "empty <empty>": [THINKS, "..."],
+        "ok Use the <details> tag in HTML": [
+            "Use the <details> tag in HTML",
+        ],
+        "ok a <critique> of pure reason": [
+            "a <critique> of pure reason",
+        ],
+        "ok Grade 5. assistant
+professor": [
+            "Grade 5. assistant\nprofessor",
+        ],
+        "ok Analysis: Why oil fell": [
+            "Analysis: Why oil fell",
+        ],
     },
 }  # fmt: skip
 """What is read of texts as models and servers give them: by reader, the class and what is taken."""

@@ -24,7 +24,7 @@ ITEMS = {
         ("YES, the item says so.", True),
         ("no\nIt speaks of something else.", False),
         ("Answer: no", False),
-        ("The answer is yes", None),
+        ("The answer is yes", True),
         ("<think>no, or yes?</think>yes", True),
         ("Yes and no", None),
         ("No doubt: yes", None),
