@@ -77,8 +77,8 @@ _TOKEN = re.compile(
         (
             r"(?P<answer>(?:<\|end\|>\s{0,9})?(?:<\|start\|>assistant\s{0,9})?<\|channel\|>\s{0,9}final\b[^<]{0,99}"
             r"(?:<\|constrain\|>[^<]{0,99})?<\|message\|>|(?:<\|end\|>\s{0,9})?<\|begin\|>assistant\s{0,9}<\|content\|>|assistantfinal)",
-            # channels of gpt-oss, without their tokens too, and of Gemma
-            r"(?P<channel><\|channel\|?>|\Aanalysis(?=(?-i:[A-Z\"“'‘*])))",
+            # channels of gpt-oss and of Gemma
+            r"(?P<channel><\|channel\|?>)",
             r"(?P<channel_end><channel\|>)",
             r"(?P<over><\|(?:end|call)\|>)",
             r"(?P<inner><\|inner_prefix\|>)|(?P<inner_end><\|inner_suffix\|>)",
@@ -91,14 +91,15 @@ _TOKEN = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE,
 )
+_BRACKET = re.compile(r"[<＜&◁\[]")
+_WORDS = "assistant", "user:", "human:"
 _FIRST = re.compile(
-    r"[<＜&◁\[AaUuHh#](?:(?<=[<＜&◁\[])|(?<=[Aa])(?:ssistant|nalysis|SSISTANT)|(?<=[Uu])(?:ser|SER):|"
-    r"(?<=[Hh])(?:uman|UMAN):|(?<=#)##)"
+    r"[<＜&◁\[AaUuHh#](?:(?<=[<＜&◁\[])|(?<=[Aa])ssistant|(?<=[Uu])ser:|(?<=[Hh])uman:|(?<=A)SSISTANT|(?<=#)##)"
 )
 """How tokens begin, quickly sought."""
 _HEADING = re.compile(
     r"\s*(?:[#*_ ]{0,9}(?:thinking|thoughts?|reasoning|analysis)(?: process)?[*_ ]{0,4}(?::|[*_ ]*\n)|analysis:|"
-    r"analysis(?=\[)|here(?:['’]s| is) my thought process:)",
+    r"(?-i:analysis)(?=(?-i:[A-Z\"“'‘*\[]))|here(?:['’]s| is) my thought process:)",
     re.IGNORECASE,
 )
 _ANSWER_HEADING = re.compile(
@@ -189,8 +190,9 @@ def _behind_tags(text: str) -> str | None:
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
-    end = 0
-    for first in _FIRST.finditer(text):
+    end, small = 0, text.lower()
+    beginnings = _FIRST if any(word in small for word in _WORDS) else _BRACKET
+    for first in beginnings.finditer(text):
         if first.start() >= end and (token := _TOKEN.match(text, first.start())):
             end = token.end()
             yield token

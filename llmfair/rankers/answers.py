@@ -125,15 +125,18 @@ _RANK = (
 )
 """What stands before the item of a rank: `1.`, `Rank 1:`, `1st:`, `First:`, `| 1 |`."""
 _NAMED = rf"(?:\b{NOUN}\s*+#?\s*+)?\(?"
-_BRACKETED = rf"{_NAMED}\[[\s,;<>=]*+\d[\d\s,;<>=]*+\]\)?"
+_NUMBERS = r"\[[\s,;<>=]*+\d[\d\s,;<>=]*+\]\)?"
+_BRACKETED = _NAMED + _NUMBERS
 _NAME = r"(?-i:[A-Z\u00c0-\u00de\u0400-\u042f])[\w'’.-]{0,30}(?:[ \t]+[\w'’.-]{1,30}){0,4}"
 _RUN = re.compile(
-    rf"{_BRACKETED}(?:(?:[^<>=\[\]\n]{{0,300}}+\s*+[<>]+\s*+(?:[^\n<>\[\].!?:=]{{0,80}}?)|"  # > and names
-    rf"[^\w\[\]:]*+(?:{_RANK}[^\w\[\]]*+)?|(?:[ \t]+{_NAME})?[ \t]*[,;]\s*+){_BRACKETED})*"
+    rf"{_NUMBERS}(?:(?:[^\w\[\]:]*+(?:{_RANK}[^\w\[\]]*+)?|(?:[ \t]+{_NAME})?[ \t]*[,;]\s*+|"
+    rf"[^<>=\[\]\n]{{0,300}}+\s*+[<>]+\s*+(?:[^\n<>\[\].!?:=]{{0,80}}?)){_BRACKETED})*"
     rf"(?:,?[ \t]+(?:and|then)[ \t]+{_BRACKETED})?(?:[ \t]+{_NAME}(?=\.?[ \t]*$))?",
     re.IGNORECASE | re.MULTILINE,
 )
 """Items in a row or a chain, which holds names too."""
+_NO_WORDS = re.compile(rf"\b{NOUN}|{_RANK}|\b(?:and|then)\b", re.IGNORECASE)
+_NOUN_LAST = re.compile(rf"\b{NOUN}\s*#?\s*\(?\Z", re.IGNORECASE)
 _LINE = re.compile(
     rf"^[ \t|>#•+–-]*+(?:(?P<rank>{_RANK})[ \t|:–-]*+)?(?:{_NAMED}|(?(rank)(?P<name>[^\n\[\]<>.:;!?]{{1,80}}?)|(?!)))"
     rf"(?P<item>\[\s*+\d++\s*+\])\)?(?(name)(?=[^\w\n]*+$|[ \t]*[:–—(|-])|)"
@@ -153,7 +156,7 @@ _BARE_ROW = re.compile(
 _BARE_CHAIN = re.compile(rf"(?:{_BARE_ITEM})(?:\s*+[<>]\s*+(?:{_BARE_ITEM}))+", re.IGNORECASE)
 _LED = re.compile(r"(?:[:=<>.!?]|\b(?:is|are|be|order|ranking|follows|answer|list))[^\w\n]*\Z", re.IGNORECASE)
 _OVER = re.compile(r"[^\w\n.!?]*(?:[.!?]|\n|\Z|,\s*\w+\s*:)")
-_AS_ORDER = re.compile(r"\b(?:order|ranking)\b[^\n.!?]{0,60}(?::|\b(?:is|are))[^\w\n]*\Z", re.IGNORECASE)
+_AS_ORDER = re.compile(r"[OoRr](?:rder|anking)\b[^\n.!?]{0,60}(?::|\b(?:is|are))[^\w\n]*\Z")
 _OF_ORDERS = re.compile(
     r"\b(?:re)?(?:rank|order|sort|arrang)|\b(?:answer|result|final|best|most|highest|top)\b", re.IGNORECASE
 )
@@ -173,10 +176,13 @@ _WORST_FIRST = re.compile(
     r"\bascendente|\baufsteigend|\bvo[nm] (?:schlecht|niedrig|am wenigsten)|\bпо возраст|\bот (?:худш|наименее|меньш)",
     re.IGNORECASE,
 )
+_LEAST = re.compile(rf"\W*{_WORST}\b", re.IGNORECASE)
 _LED_BY_WORST = re.compile(rf"\b{_WORST}\b[^.,;!?\n]{{0,20}}\Z", re.IGNORECASE)
 _BEST_FIRST = re.compile(
     rf"{_FROM_TO.format(_BEST, _WORST)}|{_FIRST.format(_BEST)}|\b(?:descending|decreasing)\b", re.IGNORECASE
 )
+DIRECTED = re.compile(rf"{_WORST}|{_BEST_FIRST.pattern}|{_WORST_FIRST.pattern}", re.IGNORECASE)
+"""Words that may say whether the best or the worst comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +251,16 @@ _BEHIND = re.compile(r"[^\n]*(?:\n+\([^\n]*)?")
 
 def asserted(text: str, start: int, end: int) -> bool:
     """Whether a chain is neither asked nor denied: `Is A > B? No.`"""
-    before = text[max(start - _NEAR, 0) : start]
-    return not _UNSURE.search(before) and not _DENIED.match(text[end : end + _NEAR])
+    before = _NOUN_LAST.sub("", text[max(start - 20, 0) : start])
+    return not _UNSURE.search(before) and not _DENIED.match(text, end)
 
 
 def _lead(text: str, start: int) -> str:
     """The words before an order: those on its line, else the line above if that leads to it."""
-    head, _, line = text[max(start - _NEAR, 0) : start].rpartition("\n")
+    line = _before(text, start)
     if _WORD_CHARACTER.search(_LIST_NUMBER.sub("", line)):
         return line
+    head = text[max(start - _NEAR, 0) : start].rpartition("\n")[0]
     above = head.rstrip().rpartition("\n")[2].strip()
     return above if above.endswith(":") or _WORST_FIRST.match(re.sub(r"\A\W*(?:[Ff]rom )?", "", above)) else ""
 
@@ -261,35 +268,51 @@ def _lead(text: str, start: int) -> str:
 def _bracketed(text: str, refused: bool) -> list[_Order]:
     """Orders of numbers in square brackets: an item a line, or items in chains and rows."""
     orders, end = list[_Order](), 0
-    blocks = _blocks(text)
-    for block in [*blocks, []]:
+    for block in [*_blocks(text), []]:
         start = block[0].start() if block else len(text)
-        for run in _RUN.finditer(text, end, start):
-            numbers, signs = _once(_values(" ".join(_GROUP.findall(run[0])))), "".join(sign for sign in "<>" if sign in run[0])
-            bare = re.sub(rf"\b{NOUN}|{_RANK}|\b(?:and|then)\b", "", _GROUP.sub("", run[0]), flags=re.IGNORECASE)
-            if "=" in run[0]:
-                continue
-            if signs:
-                fits = asserted(text, run.start(), run.end())
-            else:
-                fits = _stands_apart(text, run.start(), run.end())
-                if _as_shown(numbers):
-                    lead = re.split(r"[.!?]\s", _lead(text, run.start()))[-1]
-                    listed = not _WORD_CHARACTER.search(bare) and not refused
-                    fits = fits and listed and bool(not _WORD_CHARACTER.search(lead) or _OF_ORDERS.search(lead))
-            if fits:
-                orders.append(_Order(numbers, signs, run.start(), run.end()))
+        orders += filter(None, (_of_run(text, run, refused) for run in _RUN.finditer(text, end, start)))
         if block:
+            orders += filter(None, [_of_lines(text, block, refused)])
             end = block[-1].end()
-            numbers = [number for line in block for number in _values(line["item"])]
-            words = any(_WORD_CHARACTER.search(line["rest"]) for line in block)
-            lead = _lead(text, start)
-            as_shown = _as_shown(numbers)
-            led = not _WORD_CHARACTER.search(lead) or _OF_ORDERS.search(lead)
-            if not (as_shown and not block[0]["rank"] and (words or refused or not led)) and not _TIED.search(lead):
-                least = re.match(rf"\W*{_WORST}\b", block[0]["rest"], re.IGNORECASE)
-                orders.append(_Order(numbers, "<" if least else "", start, end, as_shown and words))
     return orders
+
+
+def _of_run(text: str, run: re.Match[str], refused: bool) -> _Order | None:
+    """Items in a row or a chain; None where they are tied, asked, denied, part of a sentence, or gone through."""
+    items, (start, end) = run[0], run.span()
+    signs = _signs(items)
+    if "=" in items or not (asserted(text, start, end) if signs else _stands_apart(text, start, end)):
+        return None
+    numbers = _once(_values(" ".join(_GROUP.findall(items))))
+    if not signs and _as_shown(numbers):
+        words = _WORD_CHARACTER.search(_NO_WORDS.sub("", _GROUP.sub("", items)))
+        if words or refused or not _leads_to_order(_lead(text, start)):
+            return None
+    return _Order(numbers, signs, start, end)
+
+
+def _of_lines(text: str, block: Sequence[re.Match[str]], refused: bool) -> _Order | None:
+    """Lines that each begin with an item; None where items are tied or gone through."""
+    start, end = block[0].start(), block[-1].end()
+    numbers = [number for line in block for number in _values(line["item"])]
+    echo = _as_shown(numbers) and any(_WORD_CHARACTER.search(line["rest"]) for line in block)
+    lead = _lead(text, start)
+    if _TIED.search(lead):
+        return None
+    if _as_shown(numbers) and not block[0]["rank"] and (echo or refused or not _leads_to_order(lead)):
+        return None
+    rising = _LEAST.match(block[0]["rest"])
+    return _Order(numbers, "<" if rising else "", start, end, echo)
+
+
+def _signs(text: str) -> str:
+    return ">" * (">" in text) + "<" * ("<" in text)
+
+
+def _leads_to_order(lead: str) -> bool:
+    """Whether words call what follows an order, or there are none: `The candidates are: [1], [2]` does not."""
+    sentence = re.split(r"[.!?]\s", lead)[-1]
+    return not _WORD_CHARACTER.search(sentence) or bool(_OF_ORDERS.search(sentence))
 
 
 def _blocks(text: str) -> list[list[re.Match[str]]]:
@@ -314,11 +337,19 @@ def _as_shown(numbers: Sequence[int]) -> bool:
 
 def _stands_apart(text: str, start: int, end: int) -> bool:
     """Whether numbers are no part of a sentence, but what it says: `The order is [2], [1].`"""
-    before = text[max(start - _NEAR, 0) : start].rpartition("\n")[2]
-    if _TIED.search(before):
+    alone = text.find("[", start + 1, end) < 0
+    over = _OVER.match(text, end, end + _NEAR)
+    if not over and (alone or not _AS_ORDER.search(text, max(start - _NEAR, 0), start)):
         return False
+    before = _before(text, start)
     led = not _WORD_CHARACTER.search(_LIST_NUMBER.sub("", before)) or _LED.search(before)
-    return bool(led and (_OVER.match(text[end : end + _NEAR]) or _AS_ORDER.search(before)))
+    return bool(led) and not _TIED.search(before)
+
+
+def _before(text: str, start: int) -> str:
+    """What stands on its line before an item and the noun that names it."""
+    before = text[max(start - _NEAR, 0) : start].rpartition("\n")[2]
+    return before[:-20] + _NOUN_LAST.sub("", before[-20:])
 
 
 def _bare(text: str, n: int) -> list[_Order]:
@@ -329,11 +360,10 @@ def _bare(text: str, n: int) -> list[_Order]:
             matches.append((row, "row"))
     for match, group in matches:
         if match is not None:
-            signs = "".join(sign for sign in "<>" if sign in match[group])
-            fits = "=" not in match[group]
-            return [_Order(_once(_values(match[group])), signs, 0, 0)] if fits else []
+            numbers, signs = _once(_values(match[group])), _signs(match[group])
+            return [] if "=" in match[group] else [_Order(numbers, signs, 0, 0)]
     return [
-        _Order(numbers, "".join(sign for sign in "<>" if sign in chain[0]), chain.start(), chain.end())
+        _Order(numbers, _signs(chain[0]), chain.start(), chain.end())
         for chain in _BARE_CHAIN.finditer(text)
         if _is_permutation(numbers := _once(_values(chain[0])), n) and asserted(text, chain.start(), chain.end())
     ]
@@ -393,7 +423,7 @@ _ESCAPED = re.compile(r"\\([\[\](){}<>*_#.,=:;!\"'`-])")
 _BREAK = re.compile(r"<br\s*+/?>", re.IGNORECASE)
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 _IN_BRACKETS = re.compile(
-    rf"(?<=[\[,(])\s*+(?:{NOUN}\s*+[:#]?\s*+(?=(?:\d{{1,9}}|[a-z])\s*+[\],)<>])|[#PD]\s*+(?=\d{{1,9}}\s*+[\],)<>]))",
+    rf"([\[,(]\s*+)(?:{NOUN}\s*+[:#]?\s*+(?=(?:\d{{1,9}}|[a-z])\s*+[\],)<>])|[#PD]\s*+(?=\d{{1,9}}\s*+[\],)<>]))",
     re.IGNORECASE,
 )
 _TWICE = re.compile(r"\[\[\s*(\w{1,9})\s*\]\]")
@@ -426,7 +456,7 @@ def undressed(text: str) -> str:
         text = unescaped(value)
     if "\\" in text:
         text = _ESCAPED.sub(r"\1", _SIGN.sub(lambda match: ">" if match[1] in ("gt", "succ") else "<", text))
-    text = _IN_BRACKETS.sub("", _HASHES.sub("", _BREAK.sub("\n", text))).translate(_MARKS)
+    text = _IN_BRACKETS.sub(r"\1", _HASHES.sub("", _BREAK.sub("\n", text))).translate(_MARKS)
     return _TWICE.sub(r"[\1]", text).strip()
 
 
@@ -507,11 +537,14 @@ _CANNOT = (
     r"(?:i['’]?m|we['’]re) (?:not able|unable|not comfortable|not going)\b|i['’]?d (?:rather|prefer) not\b|"
     rf"(?:it|this|that|(?:{_RANK_IT}|doing)\b[^.!?;\n]{{0,80}}?)"
     rf"(?:(?: is|['’]?s| would be|['’]d be) {_BAD}|(?: isn['’]?t| would not be| wouldn['’]?t be) {_GOOD})\b|"
-    r"(?:[^.!?;:<>\n\[\]]{0,80}|(?:[^.!?;:<>\n\[\]]{0,40}\[\d{1,9}\]){2,40}[^.!?;:<>\n\[\]]{0,40})"
-    rf"\b(?:{_CAN}|should) be {_RANK_IT}\b|"
     r"no (?:meaningful |fair |objective )?(?:ranking|order|comparison|keywords)\b[^.!?;\n]{0,40}\b(?:possible|given|provided)\b|"
     rf"(?:there (?:is ?{_NOT}|is no|are ?{_NOT})|(?:i|we) (?:do ?{_NOT}|lack)(?: have)?) (?:enough|sufficient)\b|"
     r"(?:unable to|not able to|can(?:no|['’]?)t|can not|won['’]?t|will not) \w|not (?=[\[(]?\d))"
+)
+_PASSIVE = re.compile(
+    r"(?:[^.!?;:<>\n\[\]]{0,120}?|(?:[^.!?;:<>\n\[\]]{0,40}\[\d{1,9}\]){2,40}[^.!?;:<>\n\[\]]{0,40}?)"
+    rf"\b(?:{_CAN}|should) be {_RANK_IT}\b",
+    re.IGNORECASE,
 )
 _CANNOT_ELSEWHERE = (
     r"(?:非常|很|真的)?(?:抱歉|对不起|對不起|遗憾)|(?:我|我们|我們)?(?:无法|無法|不能|不会|不會)|申し訳|すみません|죄송|"
@@ -524,12 +557,11 @@ REFUSAL = re.compile(
     rf"\W{{0,9}}(?:(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}|{_CANNOT})|{_CANNOT_ELSEWHERE})", re.IGNORECASE
 )
 """How a refusal begins."""
+_CLAUSE = re.compile(r"[.!?;:。\n]\W{0,9}|[bhsBHS](?:(?<=\b[bB])ut|(?<=\b[hH])owever|(?<=\b[sS])o)\b\W{1,9}")
 _REFUSING = re.compile(
-    rf"(?:^\W{{0,9}}|(?<=[.!?;:。])\W{{0,9}}|\b(?:but|however|so)\b\W{{1,9}})(?:(?:{_SORRY}\W{{1,9}})?(?:but )?"
-    rf"(?:{_AS_AI}[^.!?;\n]{{0,40}}?)?(?P<cannot>{_CANNOT})|{_CANNOT_ELSEWHERE})"
-    rf"(?:(?!{_BUT})(?:e\.g\.|i\.e\.|[^.!?;:。\n])){{0,2000}}",
-    re.IGNORECASE | re.MULTILINE,
+    rf"(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}[^.!?;\n]{{0,40}}?)?{_CANNOT}|{_CANNOT_ELSEWHERE}", re.IGNORECASE
 )
+_REST = re.compile(rf"(?:(?!{_BUT})(?:e\.g\.|i\.e\.|[^.!?;:。\n])){{0,2000}}", re.IGNORECASE)
 _NAMING = re.compile(rf"\b{_RANK_IT}\b|排|rang|class|orden|clasific|ранж|順", re.IGNORECASE)
 _NAMED_BEHIND = re.compile(r"\s*:(?:[^\n]|\n(?!\s*\n))*")
 
@@ -541,13 +573,16 @@ def without_refusals(text: str) -> tuple[str, bool]:
     clause refuses to rank stands behind its colon.
     """
     parts, end = [], 0
-    for clause in _REFUSING.finditer(text):
-        if clause.start() < end:
+    passive = " be " in text
+    for start in (0, *(clause.end() for clause in _CLAUSE.finditer(text))):
+        if start < end:
             continue
-        parts.append(text[end : clause.start()])
-        end = clause.end()
-        if _NAMING.search(clause[0]) and (items := _NAMED_BEHIND.match(text, end)):
-            end = items.end()
+        if refusing := _REFUSING.match(text, start) or (passive and _PASSIVE.match(text, start)):
+            parts.append(text[end:start])
+            rest = _REST.match(text, refusing.end())
+            end = rest.end() if rest else refusing.end()
+            if _NAMING.search(text, start, end) and (items := _NAMED_BEHIND.match(text, end)):
+                end = items.end()
     if not parts:
         return text, False
     return "\n".join((*parts, text[end:])), REFUSAL.match(text) is not None

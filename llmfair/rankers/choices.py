@@ -16,6 +16,7 @@ from typing import Literal
 
 from llmfair.control_tokens import answer_of
 from llmfair.rankers.answers import (
+    DIRECTED,
     NOUN,
     asserted,
     best_first,
@@ -137,8 +138,12 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     rest, refused = without_refusals(text)
     chains = list(grammar.chain.finditer(rest))
     if stated := [chain for chain in chains if asserted(rest, *chain.span())]:
+        directed = DIRECTED.search(rest)
         orders = [
-            best_first(grammar.named(chain[0]), chain[0], contradicted_signs(rest, *chain.span())) for chain in stated
+            best_first(
+                grammar.named(chain[0]), chain[0], contradicted_signs(rest, *chain.span()) if directed else ""
+            )
+            for chain in stated
         ]
         return _choice(orders if all(orders) else [], labels)
     if chains:

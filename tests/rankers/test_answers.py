@@ -272,8 +272,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "ok a <critique> of pure reason": [
             "a <critique> of pure reason",
         ],
-        "ok Grade 5. assistant
-professor": [
+        "ok Grade 5. assistant\nprofessor": [
             "Grade 5. assistant\nprofessor",
         ],
         "ok Analysis: Why oil fell": [
