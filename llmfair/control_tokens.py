@@ -91,10 +91,10 @@ _TOKEN = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE,
 )
-_BRACKET = re.compile(r"[<＜&◁\[]")
+_BRACKET = re.compile(r"[<＜&◁\[](?!\d)")
 _WORDS = "assistant", "user:", "human:"
 _FIRST = re.compile(
-    r"[<＜&◁\[AaUuHh#](?:(?<=[<＜&◁\[])|(?<=[Aa])ssistant|(?<=[Uu])ser:|(?<=[Hh])uman:|(?<=A)SSISTANT|(?<=#)##)"
+    r"[<＜&◁\[AaUuHh#](?:(?<=[<＜&◁\[])(?!\d)|(?<=[Aa])ssistant|(?<=[Uu])ser:|(?<=[Hh])uman:|(?<=A)SSISTANT|(?<=#)##)"
 )
 """How tokens begin, quickly sought."""
 _HEADING = re.compile(

@@ -557,7 +557,7 @@ REFUSAL = re.compile(
     rf"\W{{0,9}}(?:(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}|{_CANNOT})|{_CANNOT_ELSEWHERE})", re.IGNORECASE
 )
 """How a refusal begins."""
-_CLAUSE = re.compile(r"[.!?;:。\n]\W{0,9}|[bhsBHS](?:(?<=\b[bB])ut|(?<=\b[hH])owever|(?<=\b[sS])o)\b\W{1,9}")
+_CLAUSE = re.compile(r"[.!?;:,。\n](?:(?<!,)\W{0,9}|(?=\s?(?:but|however|so)\b))(?:\s?(?:but|however|so)\b\W{1,9})?")
 _REFUSING = re.compile(
     rf"(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}[^.!?;\n]{{0,40}}?)?{_CANNOT}|{_CANNOT_ELSEWHERE}", re.IGNORECASE
 )

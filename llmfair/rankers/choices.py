@@ -109,10 +109,14 @@ LEAST_MASS = 0.001
 def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[str, float], float]:
     """The log-probabilities of the labels that an answer has, and how much of the first token's probability they hold.
 
-    That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities.
+    That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities. None where the
+    label that is the answer has no log-probability, since the others' say nothing then.
     """
     found = completion.logprobs or {}
     sent = {label: found[label] for label in labels if math.isfinite(found.get(label, -math.inf))}
+    answer = completion.text.strip()
+    if answer in labels and answer not in sent:
+        return {}, 0.0
     return sent, min(1.0, math.fsum(math.exp(min(value, 0.0)) for value in sent.values()))
 
 

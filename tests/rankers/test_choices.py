@@ -240,8 +240,8 @@ def test_against_a_label_that_is_not_among_the_alternatives_there_is_no_margin(
     assert margin({"A": 0.0, **absent}) == Choice(0, margin=None, mass=1.0)
 
 
-@pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}])
-def test_without_both_labels_there_is_no_order(absent: dict[str, float]) -> None:
+@pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}, {"B": -1.0}])
+def test_without_both_labels_or_that_of_the_answer_there_is_no_order(absent: dict[str, float]) -> None:
     assert margin(absent) == Choice(None, Problem.NO_ORDER, mass=0.0)
     assert read_margin(Completion("A", Finish.STOP), ("A", "B")).problem is Problem.NO_ORDER
 
