@@ -103,7 +103,8 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 _ANSWER_HEADING = re.compile(
-    rf"(?:^|(?<=[.!?] ))(?:[#*_ ]{{0,9}}(?:my )?{_ANSWER}[*_ ]{{0,4}}(?::[*_]{{0,4}}|[*_ ]*\n)|here(?:['’]s| is) my response:)",
+    rf"(?:^|(?<=[.!?] ))(?:[#*_ ]{{0,9}}(?:my )?{_ANSWER}[*_ ]{{0,4}}(?::[*_]{{0,4}}|[*_ ]*\n)|"
+    r"here(?:['’]s| is) my response:)",
     re.IGNORECASE | re.MULTILINE,
 )
 _INDENT = 20

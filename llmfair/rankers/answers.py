@@ -130,11 +130,13 @@ _BRACKETED = _NAMED + _NUMBERS
 _NAME = r"(?-i:[A-Z\u00c0-\u00de\u0400-\u042f])[\w'’.-]{0,30}(?:[ \t]+[\w'’.-]{1,30}){0,4}"
 _RUN = re.compile(
     rf"{_NUMBERS}(?:(?:[^\w\[\]:]*+(?:{_RANK}[^\w\[\]]*+)?|(?:[ \t]+{_NAME})?[ \t]*[,;]\s*+|"
-    rf"[^<>=\[\]\n]{{0,300}}+\s*+[<>]+\s*+(?:[^\n<>\[\].!?:=]{{0,80}}?)){_BRACKETED})*"
+    rf"(?:[^\[\]\n<>=]{{0,5000}}+[<>=]++)+\s*+[^\n<>\[\].!?:=]{{0,80}}?){_BRACKETED})*"
     rf"(?:,?[ \t]+(?:and|then)[ \t]+{_BRACKETED})?(?:[ \t]+{_NAME}(?=\.?[ \t]*$))?",
     re.IGNORECASE | re.MULTILINE,
 )
 """Items in a row or a chain, which holds names too."""
+_BEFORE_ITEM = re.compile(r"([<>=])[^\[\]<>=]*\[|(?<=[\d\s])([<>=])(?=[\s\d]+[\]<>=,;])")
+"""The signs before items, outside brackets and in them; names have signs, too."""
 _NO_WORDS = re.compile(rf"\b{NOUN}|{_RANK}|\b(?:and|then)\b", re.IGNORECASE)
 _NOUN_LAST = re.compile(rf"\b{NOUN}\s*#?\s*\(?\Z", re.IGNORECASE)
 _LINE = re.compile(
@@ -144,7 +146,7 @@ _LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """A line for each item, whatever follows it."""
-_BARE_NUMBERS = re.compile(r"[\d\s,;<>=]+")
+_BARE_NUMBERS = re.compile(r"(?P<row>[\d\s,;<>=]+)")
 _BARE_ITEMS = rf"(?:\b{NOUN}\s*+)?(?<![\w.-])#?\d++(?![\w-]|\.\w)", r"\(\d++\)", r"\{\d++\}"
 _BARE_ITEM = "|".join(_BARE_ITEMS)
 _BARE_ROWS = "|".join(rf"(?:{item})(?:[\s,;<>=]++(?:{item}))+" for item in _BARE_ITEMS)
@@ -161,7 +163,10 @@ _OF_ORDERS = re.compile(
     r"\b(?:re)?(?:rank|order|sort|arrang)|\b(?:answer|result|final|best|most|highest|top)\b", re.IGNORECASE
 )
 _TIED = re.compile(r"\b(?:equal|tie[ds]?\b|same\b)", re.IGNORECASE)
-_UNSURE = re.compile(r"(?:\b(?:not|whether|if|neither|unless)|n['’]?t|(?:\A|[.!?\n])\W*(?:is|are))(?: that)?[\s:(]*\Z", re.IGNORECASE)
+_UNSURE = re.compile(
+    r"(?:\b(?:not|whether|if|neither|unless)|n['’]?t|(?:\A|[.!?\n])\W*(?:is|are))(?: that)?[\s:(]*\Z",
+    re.IGNORECASE,
+)
 _DENIED = re.compile(r"[\s)]*(?:\?|(?:is|are|would be) (?:not|wrong|false|incorrect|un\w+)\b)", re.IGNORECASE)
 _NEAR = 200
 """Characters before and behind numbers that tell what they are."""
@@ -172,7 +177,8 @@ _FIRST = r"\b{0}\b(?:[ _-]\w+){{0,2}}[ _-]first\b|\b(?:start|begin)\w* (?:with|f
 _WORST_FIRST = re.compile(
     rf"{_FROM_TO.format(_WORST, _BEST)}|{_FIRST.format(_WORST)}|"
     r"(?<!non-)\b(?:ascending|increasing|rising|reversed?)\b|"
-    r"(?:从|從|由)(?:最?低|最?差|最不)|升序|低い順|昇順|低いものから|\bdu moins\b|\bcroissant|\bdu pire\b|\bde (?:menor|menos|peor)\b|"
+    r"(?:从|從|由)(?:最?低|最?差|最不)|升序|低い順|昇順|低いものから|"
+    r"\bdu moins\b|\bcroissant|\bdu pire\b|\bde (?:menor|menos|peor)\b|"
     r"\bascendente|\baufsteigend|\bvo[nm] (?:schlecht|niedrig|am wenigsten)|\bпо возраст|\bот (?:худш|наименее|меньш)",
     re.IGNORECASE,
 )
@@ -204,10 +210,7 @@ def _order(text: str, n: int, refused: bool = False) -> Sequence[int]:
 
     Of several the last that is a permutation, else the only one. `refused`: the answer begins with a refusal.
     """
-    if not _GROUP.search(text):
-        orders = _bare(text, n)
-    else:
-        orders = _bracketed(text, refused)
+    orders = _bracketed(text, refused) if _GROUP.search(text) else _bare(text, n)
     permutations = [order for order in orders if _is_permutation(order.numbers, n)]
     if permutations:
         order = ([order for order in permutations if not order.echo] or permutations)[-1]
@@ -262,7 +265,9 @@ def _lead(text: str, start: int) -> str:
         return line
     head = text[max(start - _NEAR, 0) : start].rpartition("\n")[0]
     above = head.rstrip().rpartition("\n")[2].strip()
-    return above if above.endswith(":") or _WORST_FIRST.match(re.sub(r"\A\W*(?:[Ff]rom )?", "", above)) else ""
+    return (
+        above if above.endswith(":") or _WORST_FIRST.match(re.sub(r"\A\W*(?:[Ff]rom )?", "", above)) else ""
+    )
 
 
 def _bracketed(text: str, refused: bool) -> list[_Order]:
@@ -280,8 +285,8 @@ def _bracketed(text: str, refused: bool) -> list[_Order]:
 def _of_run(text: str, run: re.Match[str], refused: bool) -> _Order | None:
     """Items in a row or a chain; None where they are tied, asked, denied, part of a sentence, or gone through."""
     items, (start, end) = run[0], run.span()
-    signs = _signs(items)
-    if "=" in items or not (asserted(text, start, end) if signs else _stands_apart(text, start, end)):
+    signs = _signs("".join(map("".join, _BEFORE_ITEM.findall(items))))
+    if "=" in signs or not (asserted(text, start, end) if signs else _stands_apart(text, start, end)):
         return None
     numbers = _once(_values(" ".join(_GROUP.findall(items))))
     if not signs and _as_shown(numbers):
@@ -306,7 +311,7 @@ def _of_lines(text: str, block: Sequence[re.Match[str]], refused: bool) -> _Orde
 
 
 def _signs(text: str) -> str:
-    return ">" * (">" in text) + "<" * ("<" in text)
+    return "".join(sign for sign in "<>=" if sign in text)
 
 
 def _leads_to_order(lead: str) -> bool:
@@ -353,19 +358,17 @@ def _before(text: str, start: int) -> str:
 
 
 def _bare(text: str, n: int) -> list[_Order]:
-    """Orders without square brackets: numbers that are all of an answer but what leads to them, or chains of all items."""
-    matches = [(_BARE_NUMBERS.fullmatch(text.removesuffix(".").strip()), 0)]
-    for unnumbered in (text, _LIST_NUMBER.sub("", text)):
-        if row := _BARE_ROW.fullmatch(unnumbered.strip()):
-            matches.append((row, "row"))
-    for match, group in matches:
+    """Orders without square brackets: numbers that are all of an answer but their lead, or chains of all items."""
+    rows = [_BARE_ROW.fullmatch(of.strip()) for of in (text, _LIST_NUMBER.sub("", text))]
+    for match in (_BARE_NUMBERS.fullmatch(text.removesuffix(".").strip()), *rows):
         if match is not None:
-            numbers, signs = _once(_values(match[group])), _signs(match[group])
-            return [] if "=" in match[group] else [_Order(numbers, signs, 0, 0)]
+            numbers, signs = _once(_values(match["row"])), _signs(match["row"])
+            return [] if "=" in signs else [_Order(numbers, signs, 0, 0)]
     return [
         _Order(numbers, _signs(chain[0]), chain.start(), chain.end())
         for chain in _BARE_CHAIN.finditer(text)
-        if _is_permutation(numbers := _once(_values(chain[0])), n) and asserted(text, chain.start(), chain.end())
+        if _is_permutation(numbers := _once(_values(chain[0])), n)
+        and asserted(text, chain.start(), chain.end())
     ]
 
 
@@ -518,7 +521,9 @@ def _label(value: Any) -> str | None:
     if isinstance(value, str):
         text = value.strip()
         return f"[{text}]" if text.isdecimal() else text if _LABEL.fullmatch(text) else None
-    return f"[{value}]" if type(value) is int and value >= 0 else str(value).lower() if isinstance(value, bool) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"[{value}]" if isinstance(value, int) and value >= 0 else None
 
 
 # Refusals
@@ -537,7 +542,8 @@ _CANNOT = (
     r"(?:i['’]?m|we['’]re) (?:not able|unable|not comfortable|not going)\b|i['’]?d (?:rather|prefer) not\b|"
     rf"(?:it|this|that|(?:{_RANK_IT}|doing)\b[^.!?;\n]{{0,80}}?)"
     rf"(?:(?: is|['’]?s| would be|['’]d be) {_BAD}|(?: isn['’]?t| would not be| wouldn['’]?t be) {_GOOD})\b|"
-    r"no (?:meaningful |fair |objective )?(?:ranking|order|comparison|keywords)\b[^.!?;\n]{0,40}\b(?:possible|given|provided)\b|"
+    r"no (?:meaningful |fair |objective )?(?:ranking|order|comparison|keywords)\b[^.!?;\n]{0,40}"
+    r"\b(?:possible|given|provided)\b|"
     rf"(?:there (?:is ?{_NOT}|is no|are ?{_NOT})|(?:i|we) (?:do ?{_NOT}|lack)(?: have)?) (?:enough|sufficient)\b|"
     r"(?:unable to|not able to|can(?:no|['’]?)t|can not|won['’]?t|will not) \w|not (?=[\[(]?\d))"
 )
@@ -557,9 +563,12 @@ REFUSAL = re.compile(
     rf"\W{{0,9}}(?:(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}|{_CANNOT})|{_CANNOT_ELSEWHERE})", re.IGNORECASE
 )
 """How a refusal begins."""
-_CLAUSE = re.compile(r"[.!?;:,。\n](?:(?<!,)\W{0,9}|(?=\s?(?:but|however|so)\b))(?:\s?(?:but|however|so)\b\W{1,9})?")
+_CLAUSE = re.compile(
+    r"[.!?;:,。\n](?:(?<!,)\W{0,9}|(?=\s?(?:but|however|so)\b))(?:\s?(?:but|however|so)\b\W{1,9})?"
+)
 _REFUSING = re.compile(
-    rf"(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}[^.!?;\n]{{0,40}}?)?{_CANNOT}|{_CANNOT_ELSEWHERE}", re.IGNORECASE
+    rf"(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}[^.!?;\n]{{0,40}}?)?{_CANNOT}|{_CANNOT_ELSEWHERE}",
+    re.IGNORECASE,
 )
 _REST = re.compile(rf"(?:(?!{_BUT})(?:e\.g\.|i\.e\.|[^.!?;:。\n])){{0,2000}}", re.IGNORECASE)
 _NAMING = re.compile(rf"\b{_RANK_IT}\b|排|rang|class|orden|clasific|ранж|順", re.IGNORECASE)
@@ -581,7 +590,8 @@ def without_refusals(text: str) -> tuple[str, bool]:
             parts.append(text[end:start])
             rest = _REST.match(text, refusing.end())
             end = rest.end() if rest else refusing.end()
-            if _NAMING.search(text, start, end) and (items := _NAMED_BEHIND.match(text, end)):
+            names = " should be " not in text[start:end] and _NAMING.search(text, start, end)
+            if names and (items := _NAMED_BEHIND.match(text, end)):
                 end = items.end()
     if not parts:
         return text, False

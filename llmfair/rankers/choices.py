@@ -109,14 +109,10 @@ LEAST_MASS = 0.001
 def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[str, float], float]:
     """The log-probabilities of the labels that an answer has, and how much of the first token's probability they hold.
 
-    That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities. None where the
-    label that is the answer has no log-probability, since the others' say nothing then.
+    That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities.
     """
     found = completion.logprobs or {}
     sent = {label: found[label] for label in labels if math.isfinite(found.get(label, -math.inf))}
-    answer = completion.text.strip()
-    if answer in labels and answer not in sent:
-        return {}, 0.0
     return sent, min(1.0, math.fsum(math.exp(min(value, 0.0)) for value in sent.values()))
 
 
@@ -124,10 +120,10 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     """Reads the text of an answer that ended by itself; the first rule that applies decides. `labels`: the form's two.
 
     1. Chains `label > label`, or `label < label` from their end, which must agree; an order that is said to begin with
-    the worst is none, nor one that is asked or denied. 2. The reply, or its first line, is one label. 3. `label = label`
-    is a tie; two labels in a row are an order where they stand alone: from a line's start or after a colon to the line's
-    end, since `[1], [2] are both relevant` is prose; and so are two numbers that are a list's order. 4. The reply states
-    a label after a colon or `answer is`, the words before call it the answer, and no other label is stated so.
+    the worst is none, nor one that is asked or denied. 2. The reply, or its first line, is one label.
+    3. `label = label` is a tie; two labels in a row are an order where they stand alone: from a line's start or after a
+    colon to the line's end, since `[1], [2] are both relevant` is prose; and so are two numbers that are a list's order.
+    4. The reply states a label after a colon or `answer is`, the words before call it the answer, and no other is stated.
     An answer that begins with a refusal can only be read by 1 and 4.
     """
     answer = answer_of(text)
@@ -153,9 +149,8 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     if chains:
         return Choice(None, Problem.NO_ORDER)
     if not refused:
-        if whole := grammar.whole.match(rest):
-            if not _TAKEN_BACK.search(rest, whole.end()):
-                return _choice([grammar.named(whole[0])[-1:], *_stated(grammar, rest, labels)], labels)
+        if (whole := grammar.whole.match(rest)) and not _TAKEN_BACK.search(rest, whole.end()):
+            return _choice([grammar.named(whole[0])[-1:], *_stated(grammar, rest, labels)], labels)
         if ties := [grammar.named(tie[0]) for tie in grammar.tie.finditer(rest)]:
             problem = _choice(ties, labels).problem
             wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
@@ -166,7 +161,10 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
             return _choice([[str(number) for number in order]], labels)
     if statements := list(_stated(grammar, rest, labels)):
         choice = _choice(statements, labels)
-        led = any(_leads(rest, said.start("label")) for said in grammar.said.finditer(rest))
+        led = any(
+            _leads(rest, said.start("label")) and not _TAKEN_BACK.search(rest, said.end())
+            for said in grammar.said.finditer(rest)
+        )
         return choice if led or choice.problem is Problem.CONTRADICTORY else Choice(None, Problem.NO_ORDER)
     names = refused and any(label in grammar.name.findall(text) for label in labels)
     return Choice(None, Problem.REFUSED if names else Problem.NO_ORDER)
@@ -178,7 +176,9 @@ _NAMES_ANSWER = re.compile(
     r"(?:more |most )?relevant|ranking|order|result|response|verdict|decision|conclusion)\b",
     re.IGNORECASE,
 )
-_NAMES_OTHER = re.compile(r"\b(?:less|least|not|worse|worst|wrong|in\w+|un\w+|second)\b|n['’]t\b", re.IGNORECASE)
+_NAMES_OTHER = re.compile(
+    r"\b(?:less|least|not|worse|worst|wrong|in\w+|un\w+|second)\b|n['’]t\b", re.IGNORECASE
+)
 
 
 def _leads(text: str, start: int) -> bool:
@@ -259,7 +259,9 @@ def _grammar(name: str) -> _Grammar:
     row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})+)(?P<after>{after})?"
     return _Grammar(
         name=re.compile(rf"(?<!\w){name}(?!\w)"),
-        whole=re.compile(rf"(?i:final\s++)?(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!)。]?+\s*+(?:\Z|(?<=\n)(?=[^\n]*[^\W\d_]{{2}}))"),
+        whole=re.compile(
+            rf"(?i:final\s++)?(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!)。]?+\s*+(?:\Z|(?<=\n)(?=[^\n]*[^\W\d_]{{2}}))"
+        ),
         chain=re.compile(rf"{label}(?:\s*+[<>]\s*+{label})+"),
         tie=re.compile(rf"{label}(?:\s*+=\s*+{label})+"),
         row=re.compile(row, re.MULTILINE),

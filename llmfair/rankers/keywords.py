@@ -73,7 +73,8 @@ _LABEL = re.compile(
 _OPERATOR = re.compile(r"\b(?:AND|OR|NOT)\b")
 _SENTENCE = re.compile(r"[.!?:][*_\"')\s]*$")
 _NONE = re.compile(
-    r"\W*(?:sorry\W+)?(?:none|no(?:thing)?|n/?a|no (?:\w+ )?(?:keyword|term|word)s?\b[^\n]{0,80})\W*", re.IGNORECASE
+    r"\W*(?:sorry\W+)?(?:none|no(?:thing)?|n/?a|no (?:\w+ )?(?:keyword|term|word)s?\b[^\n]{0,80})\W*",
+    re.IGNORECASE,
 )
 _KEYS = re.compile("keyword", re.IGNORECASE), re.compile("term|word|phrase|synonym|quer", re.IGNORECASE)
 """What an object calls its keywords, the surest first."""
@@ -94,7 +95,9 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
     parsed_by, keywords = _found(text)
     if REFUSAL.match((" ".join(keywords) if parsed_by == "json" else text)[:_BEGINNING]):
         return Keywords(ReplyClass.REFUSED)
-    keywords = [] if _NONE.fullmatch(text) else [keyword for keyword in keywords if not _NONE.fullmatch(keyword)]
+    keywords = (
+        [] if _NONE.fullmatch(text) else [keyword for keyword in keywords if not _NONE.fullmatch(keyword)]
+    )
     phrases, echoed = _without_query([words for keyword in keywords if (words := words_of(keyword))], query)
     if sum(map(len, phrases)) > MOST_WORDS:
         return Keywords(ReplyClass.TOO_LONG, parsed_by)

@@ -75,7 +75,8 @@ class Judging:
 def read_support(completion: Completion) -> bool | None:
     """Whether an answer says yes; None where it says neither, breaks off or leaves it open.
 
-    It is yes or no alone, or one of them up to a punctuation mark, unless the rest takes it back: `Yes, but no` is neither.
+    It is yes or no alone, or one of them up to a punctuation mark, unless the rest takes it back: `Yes, but no` is
+    neither.
     """
     if completion.finish is not Finish.STOP:
         return None

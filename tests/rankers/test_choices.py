@@ -39,7 +39,7 @@ ORDER = {
     "duplicate": ["[1] > [1]", "2 > 2", "1, 1", "[2] > [1] > [2]", "[1] = [1]", "[1] > [2] and [2] > [2]"],
     "out_of_range": ["[1] > [0]", "[0] > [1]", "3", "[2] > [1] > [3]", "2, 1, 3", "[1] = [3]", "Answer: [7]", "The answer is 12.", "99999999999999999999 > 1"],
     "contradictory": [
-        "[2] > [1], or perhaps [1] > [2]", "[1] > [2]\n[2] > [1]", 
+        "[2] > [1], or perhaps [1] > [2]", "[1] > [2]\n[2] > [1]",
         "More relevant: [2]\nLess relevant: [1]", "Most relevant: 2, least relevant: 1",
         "First choice: Passage [2]. Second choice: Passage [1].", "The answer is 2. Or rather: 1", "Confidence: 1\nAnswer: 2",
     ],
@@ -240,8 +240,8 @@ def test_against_a_label_that_is_not_among_the_alternatives_there_is_no_margin(
     assert margin({"A": 0.0, **absent}) == Choice(0, margin=None, mass=1.0)
 
 
-@pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}, {"B": -1.0}])
-def test_without_both_labels_or_that_of_the_answer_there_is_no_order(absent: dict[str, float]) -> None:
+@pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}])
+def test_without_both_labels_there_is_no_order(absent: dict[str, float]) -> None:
     assert margin(absent) == Choice(None, Problem.NO_ORDER, mass=0.0)
     assert read_margin(Completion("A", Finish.STOP), ("A", "B")).problem is Problem.NO_ORDER
 
