@@ -140,7 +140,8 @@ _BEFORE_ITEM = re.compile(r"([<>=])[^\[\]<>=]*\[|(?<=[\d\s])([<>=])(?=[\s\d]+[\]
 _NO_WORDS = re.compile(rf"\b{NOUN}|{_RANK}|\b(?:and|then)\b", re.IGNORECASE)
 _NOUN_LAST = re.compile(rf"\b{NOUN}\s*#?\s*\(?\Z", re.IGNORECASE)
 _LINE = re.compile(
-    rf"^[ \t|>#•+–-]*+(?:(?P<rank>{_RANK})[ \t|:–-]*+)?(?:{_NAMED}|(?(rank)(?P<name>[^\n\[\]<>.:;!?]{{1,80}}?)|(?!)))"
+    rf"^[ \t|>#•+–-]*+(?:(?P<rank>{_RANK})[ \t|:–-]*+)?"
+    rf"(?:{_NAMED}|(?(rank)(?P<name>[^\n\[\]<>.:;!?]{{1,80}}?(?::[ \t]*)?)|(?!)))"
     rf"(?P<item>\[\s*+\d++\s*+\])\)?(?(name)(?=[^\w\n]*+$|[ \t]*[:–—(|-])|)"
     rf"(?![^\w\n]*+(?:{NOUN}[^\w\n]*+)?\[\d)(?P<rest>[^\n<>]*+)$",
     re.IGNORECASE | re.MULTILINE,
@@ -183,7 +184,7 @@ _WORST_FIRST = re.compile(
     re.IGNORECASE,
 )
 _LEAST = re.compile(rf"\W*{_WORST}\b", re.IGNORECASE)
-_LED_BY_WORST = re.compile(rf"\b{_WORST}\b[^.,;!?\n]{{0,20}}\Z", re.IGNORECASE)
+_LED_BY_WORST = re.compile(r"\b(?:worst|least|lowest|weakest)\b[^.,;!?\n]{0,20}\Z", re.IGNORECASE)
 _BEST_FIRST = re.compile(
     rf"{_FROM_TO.format(_BEST, _WORST)}|{_FIRST.format(_BEST)}|\b(?:descending|decreasing)\b", re.IGNORECASE
 )
@@ -249,7 +250,7 @@ def contradicted_signs(text: str, start: int, end: int) -> str:
     return ">" * worst + "<" * best
 
 
-_BEHIND = re.compile(r"[^\n]*(?:\n+\([^\n]*)?")
+_BEHIND = re.compile(r"[^\n.!?]*(?:\n+\([^\n]*)?")
 
 
 def asserted(text: str, start: int, end: int) -> bool:
@@ -438,7 +439,7 @@ _KEYS = re.compile(
 """What a JSON answer calls its order or its choice, letters alone."""
 _ID = re.compile(rf"(?:{NOUN}){{1,2}}s?", re.IGNORECASE)
 """What it calls an item, or items where it says nothing else."""
-_OBJECT = re.compile(r"\{\s*[\"'].*\}", re.DOTALL)
+_OBJECT = re.compile(r"\{\s*[\"']")
 _NO_ORDER = "{}"
 _LABEL = re.compile(rf"[\[({{]?\s*(?:{NOUN}\s*)?#?(?:\w{{1,9}})\s*[\])}}]?", re.IGNORECASE)
 _ANSWER_IS = re.compile(r"(?:答案|回答|答え)(?:是|为|為|は)?\s*:?\s*")
@@ -488,10 +489,10 @@ def _of_json(text: str) -> str | None:
     fences = _FENCE.findall(text)
     source = (fences[0] if len(fences) == 1 else text).strip()
     if source[:1] not in ("{", "["):
-        inner = _OBJECT.search(source)
+        inner, end = _OBJECT.search(source), source.rfind("}") + 1
         if inner is None:
             return None
-        source = inner[0]
+        source = source[inner.start() : end]
     try:
         value = json.loads(source if '"' in source else source.replace("'", '"'))
     except (ValueError, RecursionError):

@@ -121,9 +121,9 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
 
     1. Chains `label > label`, or `label < label` from their end, which must agree; an order that is said to begin with
     the worst is none, nor one that is asked or denied. 2. The reply, or its first line, is one label.
-    3. `label = label` is a tie; two labels in a row are an order where they stand alone: from a line's start or after a
-    colon to the line's end, since `[1], [2] are both relevant` is prose; and so are two numbers that are a list's order.
-    4. The reply states a label after a colon or `answer is`, the words before call it the answer, and no other is stated.
+    3. `label = label` is a tie; two labels in a row are an order where they stand alone: from a line's start or after
+    a colon to the line's end, since `[1], [2] are both relevant` is prose; and so are two numbers in order as in lists.
+    4. The reply states a label after a colon or `answer is`, the words before call it the answer, and no other is.
     An answer that begins with a refusal can only be read by 1 and 4.
     """
     answer = answer_of(text)

@@ -455,6 +455,8 @@ def test_every_permutation_reads_back(order: list[int], between: str) -> None:
         "9" * 500_000, "1" + " " * 500_000 + "x", "[1]" + "\n" * 500_000 + "[2]", "[1]\n2. " * 50_000,
         "[1]" * 150_000, "</think>" * 60_000, "<think>" * 300_000, "<think></think>" * 100_000, "<thinking " * 100_000,
         "I can't [1]. " * 40_000, "1 > 2 " * 80_000, "[1] a " * 50_000, "\\boxed{" * 60_000, "<|im_end|>" * 100_000,
+        "[1] " + "a <" * 150_000, "[1] Ada, " * 50_000, "- [1] x\n" * 60_000, "1. Ada [1]\n" * 40_000, "[1] < a " * 60_000, "<details>" * 60_000, "x <notes> " * 50_000,
+        "I cannot rank these:\n" * 30_000, "they should be " * 30_000, "Reasoning: x\n" * 50_000, "Passage " * 60_000, "." * 400_000, "[1]\n" + ", so " * 80_000, "{'a': " * 60_000,
     ],
     ids=lambda text: f"{text[:8]!r}",
 )  # fmt: skip
