@@ -128,14 +128,15 @@ _NAMED = rf"(?:\b{NOUN}\s*+#?\s*+)?\(?"
 _NUMBERS = r"\[[\s,;<>=]*+\d[\d\s,;<>=]*+\]\)?"
 _BRACKETED = _NAMED + _NUMBERS
 _NAME = r"(?-i:[A-Z\u00c0-\u00de\u0400-\u042f])[\w'’.-]{0,30}(?:[ \t]+[\w'’.-]{1,30}){0,4}"
+_NO_GROUP = r"\[(?![\s,;<>=]*+\d)"
 _RUN = re.compile(
     rf"{_NUMBERS}(?:(?:[^\w\[\]:]*+(?:{_RANK}[^\w\[\]]*+)?|(?:[ \t]+{_NAME})?[ \t]*[,;]\s*+|"
-    rf"(?:[^\[\]\n<>=]{{0,5000}}+[<>=]++)+\s*+[^\n<>\[\].!?:=]{{0,80}}?){_BRACKETED})*"
+    rf"(?:[^\[\n<>=]*+(?:{_NO_GROUP}[^\[\n<>=]*+)*[<>=]++)+\s*+[^\n<>\[\].!?:=]{{0,80}}?){_BRACKETED})*"
     rf"(?:,?[ \t]+(?:and|then)[ \t]+{_BRACKETED})?(?:[ \t]+{_NAME}(?=\.?[ \t]*$))?",
     re.IGNORECASE | re.MULTILINE,
 )
 """Items in a row or a chain, which holds names too."""
-_BEFORE_ITEM = re.compile(r"([<>=])[^\[\]<>=]*\[|(?<=[\d\s])([<>=])(?=[\s\d]+[\]<>=,;])")
+_BEFORE_ITEM = re.compile(r"([<>=])[^\[<>=]*+\[(?=[\s,;<>=]*+\d)|(?<=[\d\s])([<>=])(?=[\s\d]+[\]<>=,;])")
 """The signs before items, outside brackets and in them; names have signs, too."""
 _NO_WORDS = re.compile(rf"\b{NOUN}|{_RANK}|\b(?:and|then)\b", re.IGNORECASE)
 _NOUN_LAST = re.compile(rf"\b{NOUN}\s*#?\s*\(?\Z", re.IGNORECASE)
@@ -165,7 +166,7 @@ _OF_ORDERS = re.compile(
 )
 _TIED = re.compile(r"\b(?:equal|tie[ds]?\b|same\b)", re.IGNORECASE)
 _UNSURE = re.compile(
-    r"(?:\b(?:not|whether|if|neither|unless)|n['’]?t|(?:\A|[.!?\n])\W*(?:is|are))(?: that)?[\s:(]*\Z",
+    r"(?:\b(?:not|whether|if|neither|unless|(?:is|are|do|does|did|would|should)n['’]?t)|(?:\A|[.!?\n])\W*(?:is|are))(?: that)?[\s:(]*\Z",
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"[\s)]*(?:\?|(?:is|are|would be) (?:not|wrong|false|incorrect|un\w+)\b)", re.IGNORECASE)

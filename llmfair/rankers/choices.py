@@ -177,7 +177,8 @@ _NAMES_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _NAMES_OTHER = re.compile(
-    r"\b(?:less|least|not|worse|worst|wrong|in\w+|un\w+|second)\b|n['’]t\b", re.IGNORECASE
+    r"\b(?:less|least|not|worse|worst|wrong|in\w+|un\w+|second|(?:is|are|do|does|wo|ca)n['’]?t)\b",
+    re.IGNORECASE,
 )
 
 

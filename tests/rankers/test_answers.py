@@ -89,6 +89,8 @@ READINGS: dict[str, dict[str, list[str]]] = {
     },
     "list of 3": {
         "ok 3 1 2": [
+            "Low-income nurses: [3] > [1] > [2]", "These should be ranked as follows: [3] > [1] > [2]", "1. Ada L: [3]\n2. Bob: [1]\n3. Cy: [2]",
+            "Most to least relevant: [3] > [1] > [2]. Not the reverse.", "Here is the order: {x} [3], [1], [2]",
             "[3] > [1] > [2]", "[3]>[1]>[2]", "I compared [1], [2] and [3]. Best first: [3] > [1] > [2]\nSo [3] wins.", "[3] → [1] → [2]", "[3] ≻ [1] ≻ [2]",
             "[3], [1], [2]\n\nThe first names the topic.", "Sure! [3], [1], [2]", "The ranking is [3], [1], [2].", "[3]<br>[1]<br>[2]", "- [3]\n- [1]\n- [2]",
             "Final ranking: 3 > 1 > 2", "Best to worst: [3] > [1] > [2]", "From worst to best: [2] < [1] < [3]",
@@ -136,7 +138,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
             "<ponder>[1] > [2] > [3]</ponder>[3] > [1] > [2]", "<internal>x</internal>[3] > [1] > [2]", "1. [2] (least relevant)\n2. [1]\n3. [3] (most relevant)",
         ],
         "ok 2 1 3": [
-            "[2] Ada > [1] Bob, 1st Earl > [3] Cy", "[2] Ada\n[1] Bob\n[3] Cy", "[2] I can't stop loving you > [1] We will not be moved > [3] It is wrong",
+            "[2] Ada > [1] Bob, 1st Earl > [3] Cy", "[2] Ada\n[1] Bob\n[3] Cy", "[2] A < B [x > [1] C = [note] > [3]", "[2] I can't stop loving you > [1] We will not be moved > [3] It is wrong",
             "I can't judge people by who they are, but here is an order: [2] > [1] > [3]", "I’m sorry, I can’t judge them. By relevance:\n[2] > [1] > [3]", "As an AI I rank by relevance alone: [2] > [1] > [3]",
             "[2] > [1] > [3]\n\nI'm sorry, but I can't say more about [1].", "1. [2]\n2. [1]\n3. [3]\nI cannot verify dates.",
         ],

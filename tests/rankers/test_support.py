@@ -31,6 +31,9 @@ ITEMS = {
         ("Nothing", None),
         ("", None),
         ("It does.", None),
+        ('{"supported": true}', True),
+        ("Yes, but no", None),
+        ("Yes\n\nNo, actually", None),
     ],
 )
 def test_an_answer_is_yes_or_no_or_neither(text: str, says: bool | None) -> None:
