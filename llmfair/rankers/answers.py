@@ -166,7 +166,8 @@ _OF_ORDERS = re.compile(
 )
 _TIED = re.compile(r"\b(?:equal|tie[ds]?\b|same\b)", re.IGNORECASE)
 _UNSURE = re.compile(
-    r"(?:\b(?:not|whether|if|neither|unless|(?:is|are|do|does|did|would|should)n['’]?t)|(?:\A|[.!?\n])\W*(?:is|are))(?: that)?[\s:(]*\Z",
+    r"(?:\b(?:not|whether|if|neither|unless|(?:is|are|do|does|did|would|should)n['’]?t)|"
+    r"(?:\A|[.!?\n])\W*(?:is|are))(?: that)?[\s:(]*\Z",
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"[\s)]*(?:\?|(?:is|are|would be) (?:not|wrong|false|incorrect|un\w+)\b)", re.IGNORECASE)

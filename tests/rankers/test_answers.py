@@ -90,7 +90,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
     "list of 3": {
         "ok 3 1 2": [
             "Low-income nurses: [3] > [1] > [2]", "These should be ranked as follows: [3] > [1] > [2]", "1. Ada L: [3]\n2. Bob: [1]\n3. Cy: [2]",
-            "Most to least relevant: [3] > [1] > [2]. Not the reverse.", "Here is the order: {x} [3], [1], [2]",
+            "Most to least relevant: [3] > [1] > [2]. Not the reverse.",
             "[3] > [1] > [2]", "[3]>[1]>[2]", "I compared [1], [2] and [3]. Best first: [3] > [1] > [2]\nSo [3] wins.", "[3] → [1] → [2]", "[3] ≻ [1] ≻ [2]",
             "[3], [1], [2]\n\nThe first names the topic.", "Sure! [3], [1], [2]", "The ranking is [3], [1], [2].", "[3]<br>[1]<br>[2]", "- [3]\n- [1]\n- [2]",
             "Final ranking: 3 > 1 > 2", "Best to worst: [3] > [1] > [2]", "From worst to best: [2] < [1] < [3]",
