@@ -7,14 +7,16 @@ length of the text, which a model and not we decide.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 _THOUGHT = (
     r"[\w:.-]{0,30}(?:think|thought|reason|reflect|analy[sz]|scratchpad|monologue|deliberat|rationale)"
-    r"[\w:.-]{0,30}|cot|plan(?:ning)?|critique|brainstorm(?:ing)?|details"
+    r"[\w:.-]{0,30}|cot"
 )
 """A tag's name that says of what it holds that it is no answer, whatever the model calls its thoughts."""
+_PROSE = r"plan(?:ning)?|critique|brainstorm(?:ing)?|details|drafts?|notes?|internal|ponder(?:ing)?"
+"""Names of thoughts that prose has, too: such a tag opens thoughts at the beginning of a line, or where it closes."""
 _ANSWER = r"(?:final[_ -]?)?(?:answer|response|output|result|ranking|solution|conclusion)"
 
 _COMMON = (
@@ -23,7 +25,7 @@ _COMMON = (
     r"<\|(?:turn|channel)>",
     r"<(?:turn|channel)\|>",
     r"</?s>",
-    rf"</?(?:{_THOUGHT})(?:\s[^<>]*)?>",
+    rf"</?(?:{_THOUGHT}|{_PROSE})(?:\s[^<>]*)?>",
     r"[\[◁]/?(?:think(?:ing)?|thoughts?|reasoning)[\]▷]",
     r"<(?:start|end)_of_turn>",
     r"<</?SYS>>",
@@ -61,7 +63,7 @@ _HEADERS = (
     r"<\|start_of_turn_token\|>(?:<\|\w{1,20}_token\|>)?",
     r"\[/?INST\]",
     # without its tokens: alone on its line, glued to an answer, or as of a dialogue
-    r"(?:^|(?<=[\]\d.}])|(?<=[\]\d.}] )|(?<=\b(?-i:[A-Z])))assistant[ \t]{0,9}:?[ \t]{0,9}\n",
+    r"(?:^|(?<=[\]\d.}])|(?<=[\]}] )|(?<=\b(?-i:[A-Z])))assistant[ \t]{0,9}:?[ \t]{0,9}\n",
     r"(?<=\n)(?:###\s{0,3})?(?:assistant|user|human):",
 )
 _ENDS = (
@@ -74,17 +76,14 @@ _TOKEN = re.compile(
     "|".join(
         (
             r"(?P<answer>(?:<\|end\|>\s{0,9})?(?:<\|start\|>assistant\s{0,9})?<\|channel\|>\s{0,9}final\b[^<]{0,99}"
-            r"<\|message\|>|(?:<\|end\|>\s{0,9})?<\|begin\|>assistant\s{0,9}<\|content\|>|assistantfinal)",
-            # channels of gpt-oss, without their tokens too, and of Gemma
-            r"(?P<channel><\|channel\|?>|\A\s{0,9}analysis(?=(?-i:[A-Z\"“'‘*])))",
+            r"(?:<\|constrain\|>[^<]{0,99})?<\|message\|>|(?:<\|end\|>\s{0,9})?<\|begin\|>assistant\s{0,9}<\|content\|>|assistantfinal)",
+            # channels of gpt-oss and of Gemma
+            r"(?P<channel><\|channel\|?>)",
             r"(?P<channel_end><channel\|>)",
             r"(?P<over><\|(?:end|call)\|>)",
-            # headings of Granite
-            r"(?P<heading>\A\s{0,9}here(?:['’]s| is) my thought process:)",
-            r"(?P<heading_end>here(?:['’]s| is) my response:)",
             r"(?P<inner><\|inner_prefix\|>)|(?P<inner_end><\|inner_suffix\|>)",
             r"(?P<bracket>[\[◁](?P<bracket_slash>/?)(?P<bracket_name>think(?:ing)?|thoughts?|reasoning)[\]▷])",
-            rf"(?P<tag>{_LEFT}\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>{_THOUGHT})"
+            rf"(?P<tag>{_LEFT}\s{{0,9}}(?P<slash>/?)\s{{0,9}}(?P<name>{_THOUGHT}|(?P<prose>{_PROSE}))"
             rf"(?:\s[^<>＜＞]{{0,200}}?)?(?P<whole>/?){_RIGHT})",
             rf"(?P<turn>{'|'.join(_HEADERS)})",
             rf"(?P<end>{'|'.join(_ENDS)})",
@@ -92,22 +91,23 @@ _TOKEN = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE,
 )
-_SIGNS = (
-    "<",
-    "＜",
-    "&lt;",
-    "◁",
-    "think]",
-    "|]",
-    "inst]",
-    "eos]",
-    "assistant",
-    "user:",
-    "human:",
-    "analysis",
-    "my response:",
+_BRACKET = re.compile(r"[<＜&◁\[](?!\d)")
+_WORDS = "assistant", "user:", "human:"
+_FIRST = re.compile(
+    r"[<＜&◁\[AaUuHh#](?:(?<=[<＜&◁\[])(?!\d)|(?<=[Aa])ssistant|(?<=[Uu])ser:|(?<=[Hh])uman:|(?<=A)SSISTANT|(?<=#)##)"
 )
-"""One of which every token holds, in small letters."""
+"""How tokens begin, quickly sought."""
+_HEADING = re.compile(
+    r"\s*(?:[#*_ ]{0,9}(?:thinking|thoughts?|reasoning|analysis)(?: process)?[*_ ]{0,4}(?::|[*_ ]*\n)|analysis:|"
+    r"(?-i:analysis)(?=(?-i:[A-Z\"“'‘*\[]))|here(?:['’]s| is) my thought process:)",
+    re.IGNORECASE,
+)
+_ANSWER_HEADING = re.compile(
+    rf"(?:^|(?<=[.!?] ))(?:[#*_ ]{{0,9}}(?:my )?{_ANSWER}[*_ ]{{0,4}}(?::[*_]{{0,4}}|[*_ ]*\n)|"
+    r"here(?:['’]s| is) my response:)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_INDENT = 20
 _SIDE = re.compile(r"(?:^|_)(?:start|begin|(end))(?:_of)?(?:_|$)")
 _ANSWERING = re.compile("assistant|model|chatbot|/inst", re.IGNORECASE)
 _ANSWERED = re.compile(
@@ -121,6 +121,7 @@ _AROUND = re.compile(
 )
 
 
+@lru_cache(maxsize=256)  # asked when an answer comes, and when it is read
 def answer_of(text: str) -> str | None:
     """What a model answers: its text without thoughts and without what follows the end of its turn.
 
@@ -129,14 +130,35 @@ def answer_of(text: str) -> str | None:
     left open, behind an answer too, or where a tag only closes behind the end of the turn: then thoughts and
     answer cannot be told apart. `<answer>` and the like hold the answer where they hold anything.
     """
-    small = text.lower()
-    if not any(sign in small for sign in _SIGNS):
-        return text
+    answer = _behind_tags(text)
+    heading = _HEADING.match(answer) if answer else None
+    if answer is None or heading is None:
+        return answer
+    if heading[0].lstrip().startswith("Analysis:") and "\n" not in answer.strip():
+        return answer  # a title
+    endings = [*_ANSWER_HEADING.finditer(answer, heading.end())]
+    if endings:
+        return answer[endings[-1].end() :]
+    _, apart, rest = answer[heading.end() :].lstrip().partition("\n\n")
+    return rest if apart else None
+
+
+def _behind_tags(text: str) -> str | None:
+    """The text without thoughts in tags and without what follows the end of its turn; None of thoughts left open."""
+    text = text.lstrip()
     answer, start, explicit, ended = "", 0, False, ""
     thoughts: list[str] = []  # the names of open tags, each once
     names: set[str] = set()
-    for token in _TOKEN.finditer(text):
+    closing: dict[str, int] = {}  # names that prose has, and where they close for the last time
+    for token in _tokens(text):
         side, name = _side_of(token)
+        if token["prose"]:
+            if name not in closing:
+                closing[name] = text.rfind(f"/{token['prose']}")
+            above, _, before = text[max(start, token.start() - _INDENT) : token.start()].rpartition("\n")
+            begins = not before.strip() and (above or token.start() - start <= len(before))
+            if not (begins or closing[name] > token.start() or name in names):
+                continue
         if side == "over":
             side = "close" if name in names else "end"
         before = "" if thoughts or ended else text[start : token.start()]
@@ -168,6 +190,15 @@ def answer_of(text: str) -> str | None:
     return _inside(answer)
 
 
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    end, small = 0, text.lower()
+    beginnings = _FIRST if any(word in small for word in _WORDS) else _BRACKET
+    for first in beginnings.finditer(text):
+        if first.start() >= end and (token := _TOKEN.match(text, first.start())):
+            end = token.end()
+            yield token
+
+
 def _side_of(token: re.Match[str]) -> tuple[str, str]:
     """What a token does, and the name of the thoughts that it opens or closes."""
     form = str(token.lastgroup)
@@ -177,7 +208,7 @@ def _side_of(token: re.Match[str]) -> tuple[str, str]:
         return "" if token["whole"] else "close" if closes else "open", _SIDE.sub("", name)
     if form == "turn":
         return "turn" if _ANSWERING.search(token[0]) else "end", ""
-    if form in ("channel", "heading", "inner"):
+    if form in ("channel", "inner"):
         return "open", form
     if form.endswith("_end"):
         return "close", form.removesuffix("_end")

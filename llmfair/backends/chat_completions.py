@@ -64,7 +64,8 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
     """Log-probability of each label as the first token, with and without spaces around; None where none are sent.
 
     A label outside the alternatives that were sent is absent, and so is one whose log-probability is no number or
-    stands for −∞, as -9999 does. Raises ValueError where none of them is a number.
+    stands for −∞, as -9999 does; all are where the label that is the answer has none, since the others' say nothing
+    then. Raises ValueError where none of them is a number.
     """
     rows = [*dict.fromkeys(_first_token(choice.get("logprobs")))]
     if not rows:
@@ -72,12 +73,18 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
     numbers = [(token, float(value)) for token, value in rows if type(value) in (int, float)]
     if not numbers:
         raise ValueError("no log-probability is a number")
+    answer = _content(table(choice.get("message")).get("content")).strip()
+    if answer in labels and answer in {_label(token) for token, value in rows if value is None}:
+        return {}
     spellings: dict[str, list[float]] = {}
     for token, value in numbers:
-        label = token.translate(_SPACES).strip() if isinstance(token, str) else ""
-        if label in labels and math.isfinite(value) and math.exp(min(value, 0.0)):
+        if (label := _label(token)) in labels and math.isfinite(value) and math.exp(min(value, 0.0)):
             spellings.setdefault(label, []).append(value)
     return {label: _log_sum(values) for label, values in spellings.items()}
+
+
+def _label(token: object) -> str:
+    return token.translate(_SPACES).strip() if isinstance(token, str) else ""
 
 
 def _first_token(logprobs: Any) -> Iterator[tuple[Any, Any]]:

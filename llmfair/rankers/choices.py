@@ -15,7 +15,16 @@ from enum import StrEnum
 from typing import Literal
 
 from llmfair.control_tokens import answer_of
-from llmfair.rankers.answers import NOUN, best_first, contradicted_signs, undressed, without_refusals
+from llmfair.rankers.answers import (
+    DIRECTED,
+    NOUN,
+    asserted,
+    best_first,
+    contradicted_signs,
+    two_in_order,
+    undressed,
+    without_refusals,
+)
 from llmfair.records import Completion, Finish
 
 Form = Literal["order", "letter"]
@@ -111,10 +120,10 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     """Reads the text of an answer that ended by itself; the first rule that applies decides. `labels`: the form's two.
 
     1. Chains `label > label`, or `label < label` from their end, which must agree; an order that is said to begin with
-    the worst is none. 2. The whole reply is one label. 3. `label = label` is a tie; two labels in a row are an order
-    where they stand alone: from a line's start or after a colon to the line's end, since `[1], [2] are both relevant`
-    is prose. 4. The reply ends in a label after a colon or `answer is`, and states no other label so: of `First: [2]`,
-    `Second: [1]` the last is not the winner. The colon of a ratio or rank, `2:1` or `Rank 2: [1]`, leads to no answer.
+    the worst is none, nor one that is asked or denied. 2. The reply, or its first line, is one label.
+    3. `label = label` is a tie; two labels in a row are an order where they stand alone: from a line's start or after
+    a colon to the line's end, since `[1], [2] are both relevant` is prose; and so are two numbers in order as in lists.
+    4. The reply states a label after a colon or `answer is`, the words before call it the answer, and no other is.
     An answer that begins with a refusal can only be read by 1 and 4.
     """
     answer = answer_of(text)
@@ -127,31 +136,75 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
         return Choice(None, Problem.EMPTY)
     grammar, labels = _GRAMMARS[form], labels or LABELS[form]
     rest, refused = without_refusals(text)
-    contradicted = contradicted_signs(rest)
-    if chains := [chain[0] for chain in grammar.chain.finditer(rest)]:
-        orders = [best_first(grammar.named(chain), chain, contradicted) for chain in chains]
+    chains = list(grammar.chain.finditer(rest))
+    if stated := [chain for chain in chains if asserted(rest, *chain.span())]:
+        directed = DIRECTED.search(rest)
+        orders = [
+            best_first(
+                grammar.named(chain[0]), chain[0], contradicted_signs(rest, *chain.span()) if directed else ""
+            )
+            for chain in stated
+        ]
         return _choice(orders if all(orders) else [], labels)
+    if chains:
+        return Choice(None, Problem.NO_ORDER)
     if not refused:
-        if whole := grammar.whole.fullmatch(rest.strip()):
-            return _choice([grammar.named(whole[0])[-1:]], labels)
+        if (whole := grammar.whole.match(rest)) and not _TAKEN_BACK.search(rest, whole.end()):
+            return _choice([grammar.named(whole[0])[-1:], *_stated(grammar, rest, labels)], labels)
         if ties := [grammar.named(tie[0]) for tie in grammar.tie.finditer(rest)]:
             problem = _choice(ties, labels).problem
             wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
             return Choice(None, problem if wrong else Problem.TIE)
         if rows := list(_rows(grammar, _LIST_NUMBER.sub("", rest))):
-            return _choice(best_first(rows, "", contradicted), labels)
-    if (end := grammar.end.search(rest)) and not end[1].islower():
-        named = [grammar.named(said[1])[-1:] for said in grammar.said.finditer(rest) if not said[1].islower()]
-        others = [label for label in named if label[0] in labels]
-        return _choice([grammar.named(end[1])[-1:], *others], labels)
+            return _choice(rows, labels)
+        if form == "order" and (order := two_in_order(rest)):
+            return _choice([[str(number) for number in order]], labels)
+    if statements := list(_stated(grammar, rest, labels)):
+        choice = _choice(statements, labels)
+        led = any(
+            _leads(rest, said.start("label")) and not _TAKEN_BACK.search(rest, said.end())
+            for said in grammar.said.finditer(rest)
+        )
+        return choice if led or choice.problem is Problem.CONTRADICTORY else Choice(None, Problem.NO_ORDER)
     names = refused and any(label in grammar.name.findall(text) for label in labels)
     return Choice(None, Problem.REFUSED if names else Problem.NO_ORDER)
 
 
-def _rows(grammar: _Grammar, text: str) -> Iterator[list[str]]:
+_TAKEN_BACK = re.compile(r"\b(?:no|wait|actually|rather|instead|second thought)\b", re.IGNORECASE)
+_NAMES_ANSWER = re.compile(
+    r"\b(?:answer|winner|best|better|choice|choose|label|selected|selection|preferred|preference|say|"
+    r"(?:more |most )?relevant|ranking|order|result|response|verdict|decision|conclusion)\b",
+    re.IGNORECASE,
+)
+_NAMES_OTHER = re.compile(
+    r"\b(?:less|least|not|worse|worst|wrong|in\w+|un\w+|second|(?:is|are|do|does|wo|ca)n['’]?t)\b",
+    re.IGNORECASE,
+)
+
+
+def _leads(text: str, start: int) -> bool:
+    """Whether the words before a label say that it is the answer: `Less relevant:` and `Score:` do not."""
+    words = re.split(r"[.!?;,:]\s|\n", text[max(start - _NEAR, 0) : start].rstrip())[-1]
+    return bool(_NAMES_ANSWER.search(words)) and not _NAMES_OTHER.search(words)
+
+
+_NEAR = 80
+
+
+def _stated(grammar: _Grammar, text: str, labels: Sequence[str]) -> Iterator[list[str]]:
+    """What an answer states to be a label, whatever it says of it; of other names those that are called the answer."""
+    for said in grammar.said.finditer(text):
+        label = grammar.named(said["label"])[-1:]
+        if not said["label"].islower() and (label[0] in labels or _leads(text, said.start("label"))):
+            yield label
+
+
+def _rows(grammar: _Grammar, text: str) -> Iterator[Sequence[str]]:
     for row in grammar.row.finditer(text):
         if row["before"] is not None and row["after"] is not None:
-            yield grammar.named(row["row"])
+            led = row["before"].strip() == "" or _leads(text, row.start("row"))
+            if led:
+                yield best_first(grammar.named(row["row"]), "", contradicted_signs(text, *row.span("row")))
 
 
 def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
@@ -185,7 +238,6 @@ class _Grammar:
     tie: re.Pattern[str]
     row: re.Pattern[str]
     said: re.Pattern[str]
-    end: re.Pattern[str]
 
     def named(self, text: str) -> list[str]:
         """The labels in a matched text, in order, letters as capitals."""
@@ -198,9 +250,7 @@ def _grammar(name: str) -> _Grammar:
     bracketed = "|".join(rf"\{left}\s*+{name}\s*+\{right}" for left, right in ("[]", "()", "{}"))
     bare = rf"(?:{bracketed}|{alone})"
     label = rf"(?:{_NOUN})?{bare}"
-    is_answer = r"\b(?i:answer\s++is)\b"
-    leads = rf"(?::|{is_answer})"
-    led = rf"\s*+(?:{_NOUN})?({bare})[.!]?+"
+    leads = r"(?:(?<!\d)(?<!\b\w)(?<!\]):|\b(?i:answer\s++is)\b)"
     # A statement ends with its line or sentence, or runs into the next one: Winner: B, loser: A.
     over = r"(?=[,?]?+[^\S\n]*+$|(?<=[.!])\s|;|[^.!?;:\n]{0,80}+:)"
     # A row may stand in brackets as a whole, [2, 1]; those of [2], [1] belong to the labels.
@@ -210,12 +260,13 @@ def _grammar(name: str) -> _Grammar:
     row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})+)(?P<after>{after})?"
     return _Grammar(
         name=re.compile(rf"(?<!\w){name}(?!\w)"),
-        whole=re.compile(rf"(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!]?+"),
+        whole=re.compile(
+            rf"(?i:final\s++)?(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!)。]?+\s*+(?:\Z|(?<=\n)(?=[^\n]*[^\W\d_]{{2}}))"
+        ),
         chain=re.compile(rf"{label}(?:\s*+[<>]\s*+{label})+"),
         tie=re.compile(rf"{label}(?:\s*+=\s*+{label})+"),
         row=re.compile(row, re.MULTILINE),
-        said=re.compile(rf"{leads}{led}{over}", re.MULTILINE),
-        end=re.compile(rf"(?:(?<!\d)(?<!\b\w):|{is_answer}){led}\Z"),
+        said=re.compile(rf"{leads}\s*+(?:{_NOUN})?(?P<label>{bare})[.!]?+{over}", re.MULTILINE),
     )
 
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from llmfair.control_tokens import answer_of
-from llmfair.rankers.answers import REFUSAL
+from llmfair.rankers.answers import REFUSAL, unescaped
 from llmfair.records import Completion, Finish
 
 MOST_KEYWORDS, MOST_WORDS = 8, 12
@@ -72,6 +72,12 @@ _LABEL = re.compile(
 )
 _OPERATOR = re.compile(r"\b(?:AND|OR|NOT)\b")
 _SENTENCE = re.compile(r"[.!?:][*_\"')\s]*$")
+_NONE = re.compile(
+    r"\W*(?:sorry\W+)?(?:none|no(?:thing)?|n/?a|no (?:\w+ )?(?:keyword|term|word)s?\b[^\n]{0,80})\W*",
+    re.IGNORECASE,
+)
+_KEYS = re.compile("keyword", re.IGNORECASE), re.compile("term|word|phrase|synonym|quer", re.IGNORECASE)
+"""What an object calls its keywords, the surest first."""
 _BEGINNING = 100
 """Characters of a reply in which a refusal shows."""
 
@@ -83,13 +89,16 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
     answer = answer_of(completion.text)
     if answer is None:
         return Keywords(ReplyClass.TRUNCATED)
-    text = answer.replace("\ufeff", "").strip()
+    text = unescaped(answer.replace("\ufeff", "")).strip()
     if not text:
         return Keywords(ReplyClass.EMPTY)
     parsed_by, keywords = _found(text)
-    if parsed_by != "json" and REFUSAL.match(text[:_BEGINNING]):
+    if REFUSAL.match((" ".join(keywords) if parsed_by == "json" else text)[:_BEGINNING]):
         return Keywords(ReplyClass.REFUSED)
-    phrases, echoed = _without_query([words for one in keywords if (words := words_of(one))], query)
+    keywords = (
+        [] if _NONE.fullmatch(text) else [keyword for keyword in keywords if not _NONE.fullmatch(keyword)]
+    )
+    phrases, echoed = _without_query([words for keyword in keywords if (words := words_of(keyword))], query)
     if sum(map(len, phrases)) > MOST_WORDS:
         return Keywords(ReplyClass.TOO_LONG, parsed_by)
     if not phrases and not echoed:
@@ -151,7 +160,7 @@ def _json(text: str) -> list[str] | None:
     try:
         value: Any = json.loads(text, strict=False)
         if isinstance(value, dict):
-            value = next(([of] for name, of in value.items() if "keyword" in name.casefold()), value)
+            value = next(([of] for key in _KEYS for name, of in value.items() if key.search(name)), value)
         return [*_texts(value)] if isinstance(value, dict | list) else None
     except (ValueError, RecursionError):
         return None

@@ -20,7 +20,11 @@ WHOLE = 1_000_000
 Pair = tuple[str, str]
 """A doc_id, and what an output says."""
 _BRACKETS = str.maketrans("", "", "[]()")
-_SAID = re.compile(r"(?:answer(?:\s*:|\s+is)\s*)?(yes|no)(?:\s*[.,;:!\n–—].*|\s*)", re.IGNORECASE | re.DOTALL)
+_SAID = re.compile(
+    r"(?:(?:(?:the|my|final)\s+)*answer(?:\s*:|\s+is)\s*)?(?:(yes|true)|no|false)"
+    r"(?:\s*[.,;:!\n–—](?!.*\b(?:but|however|actually|(?(1)no(?! doubt)|yes))\b).*|\s*)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,11 @@ class Judging:
 def read_support(completion: Completion) -> bool | None:
     """Whether an answer says yes; None where it says neither, breaks off or leaves it open.
 
-    It is yes or no alone, or one of them up to a punctuation mark: `Yes and no` is neither.
+    It is yes or no alone, or one of them up to a punctuation mark, unless the rest takes it back: `Yes, but no` is
+    neither.
     """
     if completion.finish is not Finish.STOP:
         return None
     answer = answer_of(completion.text)
     said = None if answer is None else _SAID.fullmatch(undressed(answer).translate(_BRACKETS).strip())
-    return None if said is None else said[1].lower() == "yes"
+    return None if said is None else said[1] is not None

@@ -398,6 +398,7 @@ HALF, EIGHTH = math.log(0.5), math.log(0.125)
         ({"\nA": HALF, "B\r\n": EIGHTH, "▁▁B": EIGHTH}, {"A": HALF, "B": math.log(0.25)}),
         ({"A": HALF, "B": -9999.0}, {"A": HALF}),
         ({"A": HALF, "B": None}, {"A": HALF}),
+        ({"A": None, "B": HALF}, {}),  # the answer is A
         ({"A": HALF, "B": "-2"}, {"A": HALF}),
         ({"A": 800.0, "B": 799.0}, {"A": 800.0, "B": 799.0}),
         ({"ĠAn": HALF, "Ġ": EIGHTH, "a": EIGHTH}, {}),

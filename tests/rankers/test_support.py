@@ -24,13 +24,16 @@ ITEMS = {
         ("YES, the item says so.", True),
         ("no\nIt speaks of something else.", False),
         ("Answer: no", False),
-        ("The answer is yes", None),
+        ("The answer is yes", True),
         ("<think>no, or yes?</think>yes", True),
         ("Yes and no", None),
         ("No doubt: yes", None),
         ("Nothing", None),
         ("", None),
         ("It does.", None),
+        ('{"supported": true}', True),
+        ("Yes, but no", None),
+        ("Yes\n\nNo, actually", None),
     ],
 )
 def test_an_answer_is_yes_or_no_or_neither(text: str, says: bool | None) -> None:
