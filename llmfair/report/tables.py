@@ -309,13 +309,13 @@ def held_note(form: str, answers: Iterable[AnswerCounts]) -> str:
     for counts in answers:
         unformed, asked = unformed + (counts.unformed or 0), asked + counts.asked
         unparseable += counts.unparseable
-    if asked and unparseable == asked:
-        return f"answers were to be held to {form} (--constrain), and none can be read"
     if unformed:
         return (
             f"nothing held the model to {form} (--constrain), which its server passed over; of another form: "
             f"{unformed:,} of {count(asked, 'answer')}"
         )
+    if asked and unparseable == asked:
+        return f"answers were to be held to {form} (--constrain), and none can be read"
     return (
         f"answers were to be held to {form} (--constrain), and none is of another form: refusals and careless answers "
         "do not show; without it they are counted"
