@@ -46,7 +46,7 @@ GIVEN_UP: Mapping[str, str] = {
 }
 """Regular expressions of what was given up, each with what stands in its place."""
 NAMES = {"control vs neutral", "free baseline"}
-"""Literals that are keys of files, also of those that older versions wrote."""
+"""Literals that are keys of files."""
 OF_FILES = {("llmfair/prompts.py", "variant"), ("llmfair/prompts.py", "variants")}
 """Words that a user's own file has, and messages about it name."""
 
@@ -150,11 +150,8 @@ NOT_IDENTIFIERS = re.compile(
 
 
 def test_identifiers_follow() -> None:
-    """What is named in code, but for the names of earlier versions."""
     back = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name == "former.py":
-            continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [getattr(node, key, None) for key in ("id", "attr", "arg", "name")]
             back += [
