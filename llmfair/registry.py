@@ -31,7 +31,7 @@ What = Literal[
     "remedy",
 ]
 F = TypeVar("F")
-Check = Callable[[str, object, Iterable[Any]], None]
+C = TypeVar("C", bound=Callable[[str, object, Iterable[Any]], None])
 
 _PACKAGES: dict[What, str] = {
     "audit": "llmfair.audits",
@@ -47,7 +47,7 @@ _PACKAGES: dict[What, str] = {
 }
 _PLURALS: dict[What, str] = {"strategy": "strategies", "simulated": "simulated", "remedy": "remedies"}
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
-_checks: dict[What, Check] = {}
+_checks: dict[What, Callable[[str, object, Iterable[Any]], None]] = {}
 _complete: set[What] = set()
 
 
@@ -63,13 +63,13 @@ def register(kind: What, name: str) -> Callable[[F], F]:
     return offer
 
 
-def check(kind: What) -> Callable[[Check], Check]:
+def check(kind: What) -> Callable[[C], C]:
     """Has what another package offers examined by the decorated function before it is registered.
 
     It is called with the name, what is offered, and what there is beside it; a ValueError leaves that out.
     """
 
-    def examine(function: Check) -> Check:
+    def examine(function: C) -> C:
         _checks[kind] = function
         return function
 

@@ -193,6 +193,16 @@ def test_no_two_files_import_each_other() -> None:
     assert not circles, f"these import each other, in one step or several: {', '.join(circles)}"
 
 
+def test_no_file_is_imported_by_a_text_that_names_it() -> None:
+    """So is the registry free of what it registers, and no circle is closed where nobody sees it."""
+    hidden = [
+        path
+        for path in modules()
+        if re.search(r'import_module\(f?"llmfair\.\w*[."]', path.read_text("utf-8"))
+    ]
+    assert hidden == [PACKAGE / "cli" / "app.py"]  # its own commands, by name
+
+
 def test_what_the_report_offers_to_kinds_knows_no_audit() -> None:
     graph, audits = needs(), PACKAGE / "audits"
     offered = {
