@@ -68,17 +68,25 @@ def test_what_is_wrong_is_named_with_file_and_field(
     assert caught.value.message.startswith(f"{path}: ") and said in caught.value.message
 
 
-def test_a_damaged_run_is_one_sentence_on_the_command_line(folders: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda d: d["family"].update(size="two"), "Expected `int`, got `str` - at `$.family.size`."),
+        (lambda d: d.pop("verdict"), "Object missing required field `verdict`."),
+        (lambda d: d["design"].pop("conditions"), "Object missing required field `conditions` - at `$.design`."),
+    ],
+)  # fmt: skip
+def test_a_damaged_run_is_one_sentence_on_the_command_line(
+    folders: Path, tmp_path: Path, spoil: Callable[[Any], Any], said: str
+) -> None:
     document = json.loads((folders / "listwise" / "results.json").read_text())
-    document["family"]["size"] = "two"
+    spoil(document)
     (tmp_path / "run").mkdir()
     for name in ("manifest.json", "journal.jsonl"):
         (tmp_path / "run" / name).write_bytes((folders / "listwise" / name).read_bytes())
     (tmp_path / "run" / "results.json").write_text(json.dumps(document))
     for command in (("runs", "show"), ("report",)):
-        refuses(
-            "results.json: Expected `int`, got `str` - at `$.family.size`.", *command, str(tmp_path / "run")
-        )
+        refuses(f"results.json: {said}", *command, str(tmp_path / "run"))
 
 
 def test_a_field_that_needs_another_is_left_out_with_it_and_null_beside_it() -> None:
