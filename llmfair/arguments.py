@@ -8,7 +8,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
-from llmfair import former
 from llmfair.config import typed
 from llmfair.datasets.frames import is_frame, kept
 from llmfair.errors import UsageError, did_you_mean
@@ -54,7 +53,7 @@ def defaults_of(settings: type[CommandSettings]) -> dict[str, Any]:
 
 def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    given, hints = former.flags(given), get_type_hints(settings)
+    hints = get_type_hints(settings)
     if is_frame(given.get("dataset")):
         given = {**given, "dataset": kept(given["dataset"])}
     known = [item.name for item in settings.given() if item.name not in COMMAND_LINE]

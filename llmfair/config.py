@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from llmfair import former, inputs, registry, secrets
+from llmfair import inputs, registry, secrets
 from llmfair.errors import UsageError, did_you_mean, warn
 
 CONFIG_NAME = "llmfair.toml"
@@ -90,7 +90,7 @@ def read_config(
 def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """A table's settings, each known and of its type."""
     found = {}
-    for key, value in former.settings(table).items():
+    for key, value in table.items():
         if key in known:
             value = typed(f"{path}: {prefix}{key}", value, known[key])
             found[key] = _from(path.parent, key, value, known[key])

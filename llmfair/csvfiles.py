@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from llmfair import former, inputs
+from llmfair import inputs
 from llmfair.errors import UsageError
 from llmfair.printable import from_csv
 
@@ -29,7 +29,7 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
             rows = csv.DictReader(line.decode("utf-8") for line in inputs.pieces(stored))
             found: list[T] = []
             try:
-                found.extend(map(whole, former.rows(from_csv(rows))))
+                found.extend(map(whole, from_csv(rows)))
             except (ValueError, LookupError, TypeError, csv.Error) as error:
                 raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", AGAIN) from None
             return found

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json, typed
 
@@ -118,7 +117,7 @@ def read_named(path: Path, of: type[T]) -> T:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    document = former.manifest(read_json(path, RUNS_HINT))
+    document = read_json(path, RUNS_HINT)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
     return document

@@ -10,7 +10,7 @@ models answer a form of question).
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -31,6 +31,7 @@ What = Literal[
     "remedy",
 ]
 F = TypeVar("F")
+C = TypeVar("C", bound=Callable[[str, object, Iterable[Any]], None])
 
 _PACKAGES: dict[What, str] = {
     "audit": "llmfair.audits",
@@ -46,6 +47,7 @@ _PACKAGES: dict[What, str] = {
 }
 _PLURALS: dict[What, str] = {"strategy": "strategies", "simulated": "simulated", "remedy": "remedies"}
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
+_checks: dict[What, Callable[[str, object, Iterable[Any]], None]] = {}
 _complete: set[What] = set()
 
 
@@ -59,6 +61,19 @@ def register(kind: What, name: str) -> Callable[[F], F]:
         return thing
 
     return offer
+
+
+def check(kind: What) -> Callable[[C], C]:
+    """Has what another package offers examined by the decorated function before it is registered.
+
+    It is called with the name, what is offered, and what there is beside it; a ValueError leaves that out.
+    """
+
+    def examine(function: C) -> C:
+        _checks[kind] = function
+        return function
+
+    return examine
 
 
 def lookup(kind: What, name: str) -> Any:
@@ -128,9 +143,8 @@ def _discover(kind: What) -> None:
     for point in _points().select(group=_group(kind)):
         try:
             offered = point.load()
-            if kind == "audit":
-                check = import_module("llmfair.audits.outside").check_kind
-                check(point.name, offered, _found[kind].values())
+            if kind in _checks:
+                _checks[kind](point.name, offered, _found[kind].values())
             register(kind, point.name)(offered)
         except Exception as error:  # another package's fault, which must not cost the user ours
             warn(f"{point.value}, the {kind} '{point.name}' of another package, cannot be loaded: {error}")

@@ -1,8 +1,7 @@
 """What an audit found, typed: `results.json` and its JSON Schema are both generated from these classes.
 
 What every kind of audit has stands here; a kind declares what it has besides in a class of its own, and the report's
-general parts rely on the shared part alone. A later version may add fields: what a file has besides is ignored, and a
-field that older files lack has a default.
+general parts rely on the shared part alone. What a file has besides is ignored.
 """
 
 from __future__ import annotations

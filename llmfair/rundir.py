@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from llmfair import former, inputs, locks, rights
+from llmfair import inputs, locks, rights
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
 from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
@@ -106,7 +106,7 @@ class RunDir:
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
             )
-        found = former.results(read_json(self.results))
+        found = read_json(self.results)
         if not isinstance(found, dict) or not isinstance(found.get("task"), str):
             raise UsageError(f"{self.results}: holds no results.", RUNS_HINT)
         return found
@@ -142,10 +142,9 @@ class RunDir:
         if report.is_file() or report.is_symlink():
             report.unlink()
 
-    def prepare(self, settings: Mapping[str, Any], earlier: Mapping[str, Any] | None = None) -> bool:
+    def prepare(self, settings: Mapping[str, Any]) -> bool:
         """Makes the folder, or checks that it belongs to these settings; returns whether it was there.
 
-        Single settings may also be as `earlier` versions had them.
         Raises RunConflict listing each difference, UsageError when the folder cannot be written.
         """
         try:
@@ -164,10 +163,7 @@ class RunDir:
         if theirs is None:
             return False
         ours = json.loads(json.dumps(settings, default=str))
-        before = {**ours, **(earlier or {})}
-        different = sorted(
-            key for key in {*theirs, *ours} if theirs.get(key) not in (ours.get(key), before.get(key))
-        )
+        different = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
         if different:
             shown = "; ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} now" for key in different)
             raise RunConflict(

@@ -59,7 +59,7 @@ def note(folder: Path, names: Collection[str]) -> None:
 
 
 def check(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Whether these files of a folder, or all, are what they were; a folder of which nothing is known passes.
+    """Whether these files of a folder, or all that it is known of, are what they were.
 
     Raises OSError for one that is gone, ValueError for another one.
     """
@@ -73,8 +73,6 @@ def check(folder: Path, names: Iterable[str] | None = None) -> None:
 def _known(folder: Path) -> dict[str, Any]:
     try:
         known = decode(inputs.content(folder / TABLE, inputs.MOST_RECORDED))
-    except FileNotFoundError:
-        return {}
     except (ValueError, RecursionError):
         known = None
     if not isinstance(known, dict):

@@ -45,8 +45,6 @@ GIVEN_UP: Mapping[str, str] = {
     r"\bin numbers\b|\basks the same again\b": "Results, Reproduce this run",
 }
 """Regular expressions of what was given up, each with what stands in its place."""
-NAMES = {"control vs neutral", "free baseline"}
-"""Literals that are keys of files, also of those that older versions wrote."""
 OF_FILES = {("llmfair/prompts.py", "variant"), ("llmfair/prompts.py", "variants")}
 """Words that a user's own file has, and messages about it name."""
 
@@ -65,7 +63,7 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.JoinedStr):
             parts = (str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
             yield node.lineno, "".join(parts)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in NAMES:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from [(node.lineno, node.value)] * (" " in node.value.strip())
 
 
@@ -150,11 +148,8 @@ NOT_IDENTIFIERS = re.compile(
 
 
 def test_identifiers_follow() -> None:
-    """What is named in code, but for the names of earlier versions."""
     back = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name == "former.py":
-            continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [getattr(node, key, None) for key in ("id", "attr", "arg", "name")]
             back += [

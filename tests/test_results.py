@@ -1,9 +1,8 @@
-"""Results as types: written and read without a change, older files too, and what is wrong with one is named."""
+"""Results as types: written and read without a change, and what is wrong with one is named."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import pytest
 
 from llmfair.audits.kind import found_of
 from llmfair.audits.listwise.results import ListwiseResults
-from llmfair.audits.pairwise.results import PairwiseResults
 from llmfair.audits.texts import read_texts
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import read
 from llmfair.results import Reach, Results, absent_row, plain, write
-from tests.cli.command import llmfair, ran, refuses
+from tests.cli.command import ran, refuses
 
 LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--passes", "1", "--require", "P@20>=0.1")
 PAIRS = ("pairwise", "-q", "-n", "5", "--pairs", "4")
@@ -48,23 +46,6 @@ def test_what_is_read_is_written_again_byte_for_byte(folders: Path, name: str) -
     assert isinstance(found, Results) and write(found) == path.read_text()
 
 
-def test_keys_of_later_versions_are_ignored_and_those_that_older_ones_lack_have_defaults(
-    folders: Path,
-) -> None:
-    document = json.loads((folders / "listwise" / "results.json").read_text())
-    document["later"] = {"of": ["another"]}
-    for counts in document["answers"].values():
-        for key in ("identity", "first_pass", "readers_differ", "places", "omitted"):
-            del counts[key]
-    found: ListwiseResults = found_of(document)
-    assert found.answers["neutral"].first_pass.windows == 0 and found.answers["neutral"].asked > 0
-    document = json.loads((folders / "pairwise" / "results.json").read_text())
-    for key in ("probes", "pairs_asked", "without_pairs", "fewer_pairs", "passed_over", "left_out"):
-        del document["design"][key]
-    pairs: PairwiseResults = found_of(document)
-    assert pairs.design.without_pairs == {}
-
-
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -87,17 +68,25 @@ def test_what_is_wrong_is_named_with_file_and_field(
     assert caught.value.message.startswith(f"{path}: ") and said in caught.value.message
 
 
-def test_a_damaged_run_is_one_sentence_on_the_command_line(folders: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda d: d["family"].update(size="two"), "Expected `int`, got `str` - at `$.family.size`."),
+        (lambda d: d.pop("verdict"), "Object missing required field `verdict`."),
+        (lambda d: d["design"].pop("conditions"), "Object missing required field `conditions` - at `$.design`."),
+    ],
+)  # fmt: skip
+def test_a_damaged_run_is_one_sentence_on_the_command_line(
+    folders: Path, tmp_path: Path, spoil: Callable[[Any], Any], said: str
+) -> None:
     document = json.loads((folders / "listwise" / "results.json").read_text())
-    document["family"]["size"] = "two"
+    spoil(document)
     (tmp_path / "run").mkdir()
     for name in ("manifest.json", "journal.jsonl"):
         (tmp_path / "run" / name).write_bytes((folders / "listwise" / name).read_bytes())
     (tmp_path / "run" / "results.json").write_text(json.dumps(document))
     for command in (("runs", "show"), ("report",)):
-        refuses(
-            "results.json: Expected `int`, got `str` - at `$.family.size`.", *command, str(tmp_path / "run")
-        )
+        refuses(f"results.json: {said}", *command, str(tmp_path / "run"))
 
 
 def test_a_field_that_needs_another_is_left_out_with_it_and_null_beside_it() -> None:
@@ -105,20 +94,12 @@ def test_a_field_that_needs_another_is_left_out_with_it_and_null_beside_it() -> 
     assert list(plain(absent_row("M", "v")).values()).count(None) == 7
 
 
-def test_a_run_of_before_there_were_texts_still_checks(folders: Path, tmp_path: Path) -> None:
-    here = tmp_path / "listwise"  # a run's rows name its folder
-    shutil.copytree(folders / "listwise", here)
-    (here / "texts.jsonl").unlink()
-    ran("runs", "check", str(here))
-    (here / "texts.jsonl").write_text("")
-    assert llmfair("runs", "check", str(here)).code == 1
-
-
 def test_texts_are_those_that_were_asked_about(folders: Path, tmp_path: Path) -> None:
     lists, pairs = read_texts(folders / "listwise"), read_texts(folders / "pairwise")
     assert len(lists.queries) == len(pairs.queries) == 5 and lists.queries == pairs.queries
     assert len(lists.titles) > len(pairs.titles) > 5 and pairs.titles.items() <= lists.titles.items()
+    with pytest.raises(UsageError, match=r"texts\.jsonl: cannot be read"):
+        read_texts(tmp_path)
     (tmp_path / "texts.jsonl").write_text('{"query_id": "q", "text": "t"}\n{"doc_id": "d"}\n')
     with pytest.raises(UsageError, match=r"texts\.jsonl:2: Object has to have .* `doc_id` and `title`"):
         read_texts(tmp_path)
-    assert read_texts(tmp_path / "none").titles == {}

@@ -67,6 +67,6 @@ def test_a_damaged_table_is_said_and_made_anew(folder: Path, table: str) -> None
     check(folder)
 
 
-def test_a_folder_of_which_nothing_is_known_passes(tmp_path: Path) -> None:
-    check(tmp_path)
-    check(tmp_path / "gone")
+def test_a_folder_of_which_nothing_is_known_is_not_trusted(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=TABLE):
+        check(tmp_path)

@@ -258,13 +258,10 @@ def _digest(key: str, answer: str) -> str:
 
 
 def _completion(key: str, value: Any) -> Completion | None:
-    """The answer a row holds; None for one that was damaged or changed, so that it is asked again.
-
-    Rows of earlier versions have no digest: what they hold is of the right types, and is believed.
-    """
+    """The answer a row holds; None for one that was damaged or changed, so that it is asked again."""
     try:
-        digest, _, answer = value.partition(" ") if not value.startswith("{") else ("", "", value)
-        if digest and digest != _digest(key, answer):
+        digest, _, answer = value.partition(" ")
+        if digest != _digest(key, answer):
             return None
         row = decode(answer)
         if row.get("logprobs"):  # −∞ is null in JSON, and no more than a label that is absent

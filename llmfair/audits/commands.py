@@ -52,7 +52,7 @@ SECRET = re.compile(r"//[^/@\s]+@")
 
 
 def settings_of(run: RunDir, manifest: Manifest) -> AuditSettings | None:
-    """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
+    """The settings of a run, as far as its manifest has them; None where they are damaged."""
     try:
         kind = registry.lookup("audit", manifest.task)
         found: AuditSettings = kind.settings.from_flags(manifest.flags, run.manifest)

@@ -54,6 +54,17 @@ HELP: Mapping[str, str] = {
     "calibrate": "Simulated audits with injected effects: recovery, coverage, false-positive rate.",
 }
 """What commands about an audit say of themselves, unless its kind says it better."""
+COMMANDS = {
+    "cache", "calibrate", "compare", "datasets", "doctor", "measures", "mitigate", "plan", "prompts", "report",
+    "rerank", "runs", "score", "strategies", "study",
+}  # fmt: skip
+"""Commands that are no audits."""
+DOCUMENTS = {
+    "comparison", "failure", "finetune_lora", "finetune_plan", "look", "merge", "mitigation", "mitigation_plan",
+    "several", "study_plan",
+}  # fmt: skip
+"""What `--json` prints besides, as the schema names it: there a kind has its own name, and these with it behind."""
+PREFIXES = ("plan_", "calibrate_", "study_")
 
 
 class Kind(ABC):
@@ -375,13 +386,9 @@ def study_of(task: str) -> Study | None:
 
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
-    """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong.
-
-    Those of an audit from before there were verdicts get theirs.
-    """
+    """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.audits.scoring.score_results import ScoreResults
-    from llmfair.audits.verdict import judged
-    from llmfair.jsonfiles import typed
+    from llmfair.jsonfiles import AGAIN, typed
 
     task = document["task"]
     if task == "score":
@@ -389,9 +396,45 @@ def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     if study := study_of(task):
         return typed(document, study.results(), where)
     found = typed(document, kind_in(where, task).results(), where)
-    return found if found.verdict is not None else judged(found)
+    if found.verdict is None:
+        raise UsageError(f"{where}: Object missing required field `verdict`.", AGAIN)
+    return found
 
 
 def results_of(run: RunDir) -> Any:
     """What a run found, as the class of its task. Raises UsageError naming the file and the field that is wrong."""
     return found_of(run.read_results(), run.results)
+
+
+@registry.check("audit")
+def check_kind(name: str, offered: object, beside: Iterable[Kind] = ()) -> None:
+    """Raises ValueError for what could not be used as a kind of this name beside the kinds there are."""
+    if not isinstance(offered, Kind):
+        made = f"a class; a kind is a value, {offered.__name__}()" if isinstance(offered, type) else "no Kind"
+        raise ValueError(f"it is {made}")
+    if offered.name != name:
+        raise ValueError(f"the kind calls itself '{offered.name}'")
+    if not _is_word(name):
+        raise ValueError("its name has to be a word of small letters, digits and _")
+    if name in COMMANDS:
+        raise ValueError(f"llmfair {name} is another command")
+    if name in DOCUMENTS or name.startswith(PREFIXES):
+        raise ValueError(f"--json prints something else that is called {name}")
+    if "" not in offered.helps:
+        raise ValueError('its helps say nothing of its command (by "")')
+    if not all(isinstance(one, Study) and _is_word(one.name) for one in offered.studies):
+        raise ValueError("its studies have to be values, too, each with a name of one word in small letters")
+    others = [kind for kind in beside if kind is not offered]
+    taken = {"plan", *(study.name for kind in others for study in kind.studies)}  # study_plan is of them all
+    for study in offered.studies:
+        if study.name in taken:
+            raise ValueError(f"another study is called {study.name}")
+        taken.add(study.name)
+    reader = next((kind.name for kind in others if kind.reads_runs), None)
+    if offered.reads_runs and reader is not None:
+        raise ValueError(f"TREC run files are measured by {reader} already")
+
+
+def _is_word(name: str) -> bool:
+    """In the schema what begins with a capital is a class."""
+    return name.isidentifier() and name.islower()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from llmfair import inputs
@@ -35,7 +34,7 @@ from llmfair.rankers.crossfit import POOL
 from llmfair.records import Attribute, Candidates, MixedPolicy, Query, Side
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import Engine
-from llmfair.rundir import RunDir, folder_name
+from llmfair.rundir import RunDir
 from llmfair.settings import ListSettings, PromptSettings
 
 P = TypeVar("P", bound=PromptSettings)
@@ -151,22 +150,6 @@ def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:
     return (name,) if name.endswith(attribute.name) else (name, attribute.name)
 
 
-def folder_below(
-    parent: Path, parts: Sequence[str], settings: Mapping[str, Any], earlier: Mapping[str, Any]
-) -> Path:
-    """The folder of these settings; where there is none yet, one that an `earlier` version named.
-
-    It may have had some settings otherwise, and other words in its name.
-    """
-    names = [folder_name(parts, one) for one in (settings, {**settings, **earlier})]
-    for name in names:
-        if (parent / name).is_dir():
-            return parent / name
-    digits = [name.rpartition("-")[2] for name in names]
-    found = (path for one in digits for path in sorted(parent.glob(f"{parts[0]}-*-{one}")))
-    return next(found, parent / names[0])
-
-
 def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Query]) -> dict[str, Any]:
     """What is ranked, for a folder's name and against mixing runs."""
     of = asdict(attribute)
@@ -194,11 +177,6 @@ class ListsAsked:
 def asked_of_lists(run: RunDir, settings: Mapping[str, Any]) -> ListsAsked:
     """The same, of the settings of a run. Raises UsageError naming the file and the field."""
     return typed(settings, ListsAsked, f"{run.manifest}: settings", RUNS_HINT)
-
-
-def earlier_lists_identity(dataset: Dataset, queries: Sequence[Query]) -> dict[str, Any]:
-    """What earlier versions took otherwise: over the groups of all attributes, audited or not."""
-    return {} if isinstance(dataset, Collection) else {"lists_sha256": fingerprint(dataset, queries)}
 
 
 def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:

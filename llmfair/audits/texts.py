@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from llmfair.jsonfiles import read_lines
@@ -15,10 +15,10 @@ TEXTS = "texts.jsonl"
 
 @dataclass(frozen=True)
 class Texts:
-    """Queries by query_id, titles by doc_id; empty of folders that older versions wrote, where ids have to do."""
+    """Queries by query_id, titles by doc_id."""
 
-    queries: Mapping[str, str] = field(default_factory=dict)
-    titles: Mapping[str, str] = field(default_factory=dict)
+    queries: Mapping[str, str]
+    titles: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iter
 
 def read_texts(folder: Path) -> Texts:
     """The texts of a run folder. Raises UsageError naming file, line and field."""
-    path = folder / TEXTS
-    lines = [*read_lines(path, _Line)] if path.is_file() else []
+    lines = [*read_lines(folder / TEXTS, _Line)]
     return Texts(
         {line.query_id: line.text for line in lines if line.query_id is not None and line.text is not None},
         {line.doc_id: line.title for line in lines if line.doc_id is not None and line.title is not None},

@@ -21,7 +21,7 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
-from llmfair import beginning, former, printable, registry, rights, secrets, terminal
+from llmfair import beginning, printable, registry, rights, secrets, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
@@ -204,15 +204,11 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
 
 
-def _work(given: list[str]) -> Any:
+def _work(arguments: list[str]) -> Any:
     """What a line asks for; what comes of it, as Typer has it."""
-    arguments = [*map(former.flag, given)]
     for argument in arguments:
         if "\0" in argument:
             raise UsageError(f"'{argument}' holds a NUL character.", "leave it out")
-    for before, now in zip(given, arguments, strict=True):
-        if before != now:
-            terminal.warn(f"{before.partition('=')[0]} is called {now.partition('=')[0]} now.")
     set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
     if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
         for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):

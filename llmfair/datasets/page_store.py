@@ -172,8 +172,7 @@ def mapped(path: Path) -> NDArray[Any]:
 class PageStore(ManyDocuments):
     """The pages of a folder: what is not looked at stays on disk.
 
-    Raises OSError or ValueError for a folder that is gone, damaged or altered; a damaged line of one of which nobody
-    told how it was made is found when it is looked at, a UsageError.
+    Raises OSError or ValueError for a folder that is gone, damaged or altered.
     """
 
     def __init__(self, folder: Path) -> None:

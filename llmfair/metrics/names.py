@@ -21,13 +21,6 @@ from llmfair.metrics.base import (
 )
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
 
-WITHDRAWN: Mapping[str, tuple[str, str]] = {
-    "impliedodds": (
-        "ImpliedOdds is no measure any more: it was too near to parity; PreferenceOdds is measured instead.",
-        "of a run folder from before, the command that made it measures its answers anew, without a call",
-    )
-}
-"""Measures that there were, and what to do about them."""
 _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
@@ -52,8 +45,6 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     known = {one for one, of_it in read.items() if reads in (None, of_it)}
     hint = f"known: {', '.join(sorted(known))}"
     if definition is None and name.casefold() not in theirs:
-        if name.casefold() in WITHDRAWN:
-            raise UsageError(*WITHDRAWN[name.casefold()])
         raise UsageError(f"no measure '{name}'.{did_you_mean(name, known)}", hint)
     spoken = definition.name if definition else theirs[name.casefold()]
     if reads is not None and spoken not in known:

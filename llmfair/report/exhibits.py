@@ -48,7 +48,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibits:
-    """`command` asks the same again; `queries` and `titles` by id are empty of folders that older versions wrote."""
+    """`command` asks the same again; `queries` and `titles` are by id."""
 
     measures: Declared
     command: str | None = None

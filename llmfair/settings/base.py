@@ -12,14 +12,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from llmfair import secrets
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.jsonfiles import typed
+from llmfair.jsonfiles import AGAIN, typed
 
 WIDEST_BAND = (0.01, 100.0)
 MOST_NUMBERED = 1_000_000_000
 """The most that anything is counted to: more pairs, prompts or calls take no machine and no purse."""
 MOST_SEED = 2**63 - 1
 """As servers take a seed, in 64 bits with a sign."""
-OTHER_VERSION = "the version of llmfair that made the run reads its manifest"
 
 
 class Effect(NamedTuple):
@@ -47,7 +46,6 @@ def setting(
     flags: tuple[str, ...] = (),
     result: bool = True,
     advanced: bool = False,
-    before: Any = None,
     least: float | None = None,
     most: float | None = None,
     effect: Effect | None = None,
@@ -55,13 +53,12 @@ def setting(
     """A field of a settings class.
 
     `result` says that it can change a result: such settings name the run. `advanced`: no flag of a first week, which
-    `--help-all` shows and `--help` does not. `before`: its value in runs whose manifest does not know it, where
-    that is not the default. `least` and `most`: the bounds of a number, which every whole number has; beyond them
-    an audit would not fit into a machine or a lifetime, or the number stands for nothing. `effect`: what it does beyond
-    the run folder, which is told where a file says it.
+    `--help-all` shows and `--help` does not. `least` and `most`: the bounds of a number, which every whole number
+    has; beyond them an audit would not fit into a machine or a lifetime, or the number stands for nothing. `effect`:
+    what it does beyond the run folder, which is told where a file says it.
     """
     metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result, "advanced": advanced}
-    metadata |= {"before": before, "least": least, "most": most, "effect": effect}
+    metadata |= {"least": least, "most": most, "effect": effect}
     if isinstance(default, tuple):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -154,12 +151,8 @@ class Settings:
     def from_flags(cls, flags: Mapping[str, Any], where: str | Path) -> Self:
         """Settings from the flags of a manifest. Raises UsageError naming the file, and the flag that is wrong."""
         if unknown := flags.keys() - {item.name for item in fields(cls)}:
-            raise UsageError(
-                f"{where}: no flag `{min(unknown)}` is known here - at `$.flags`.", OTHER_VERSION
-            )
-        before = {item.name: item.metadata["before"] for item in fields(cls)}
-        flags = {name: value for name, value in before.items() if value is not None} | {**flags}
-        read = typed(flags, cls, f"{where}: flags", OTHER_VERSION)
+            raise UsageError(f"{where}: no flag `{min(unknown)}` is known here - at `$.flags`.", AGAIN)
+        read = typed(flags, cls, f"{where}: flags")
         try:
             return cls.make(**{name: getattr(read, name) for name in flags})
         except UsageError as error:

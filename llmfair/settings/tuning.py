@@ -32,7 +32,6 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Data",
         result=False,
         advanced=True,
-        before="any",
     )
     pairs_per_query: int = setting(
         4000, "Most training pairs of a query.", "Data", advanced=True, least=1, most=MOST_NUMBERED

@@ -7,15 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from llmfair.audits.lists import (
-    earlier_lists_identity,
-    folder_below,
-    lists_identity,
-    load_lists,
-    name_parts,
-    selected_queries,
-    with_prompt,
-)
+from llmfair.audits.lists import lists_identity, load_lists, name_parts, selected_queries, with_prompt
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
@@ -27,6 +19,7 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Query, Side
 from llmfair.results import Words, plain
+from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw
@@ -99,8 +92,7 @@ class TuningDesign:
             return AdapterDir(self.settings.output)
         name = Path(self.checkpoint.source).name
         parts = (*name_parts(self.dataset, self.attribute), name)
-        earlier = earlier_lists_identity(self.dataset, self.queries)
-        return AdapterDir(folder_below(ADAPTERS, parts, self.identity(), earlier))
+        return AdapterDir(ADAPTERS / folder_name(parts, self.identity()))
 
     def told(self, run: str) -> dict[str, Any]:
         """What results and plans say alike (`OfTraining`)."""

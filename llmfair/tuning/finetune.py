@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.summary import Inference
 from llmfair.checkpoints import require_local
 from llmfair.jsonfiles import json_text, typed
@@ -104,8 +103,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
             if not folder.finished:  # said before a folder belongs to these settings
                 require_trainable(recipe_of(settings), design.place().dtype)
                 quantization(settings.load_in_4bit, design.place().device)
-            earlier = earlier_lists_identity(design.dataset, design.queries)
-            folder.begin(design.identity(), plain(design.drawn.split), earlier)
+            folder.begin(design.identity(), plain(design.drawn.split))
             held.enter_context(folder.locked())
             return folder.finished
 

@@ -78,11 +78,9 @@ class AdapterDir(RunDir):
         """Whether there is a manifest: of an adapter, or of one that no gate let pass."""
         return (self.path / MANIFEST).is_file() or (self.rejected / MANIFEST).is_file()
 
-    def begin(
-        self, settings: Mapping[str, Any], split: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
-    ) -> None:
+    def begin(self, settings: Mapping[str, Any], split: Mapping[str, Any]) -> None:
         """Makes the folder, or checks that it belongs to these settings. Raises RunConflict and UsageError."""
-        if not self.prepare(settings, earlier):
+        if not self.prepare(settings):
             self.write_json("split.json", {"schema": SCHEMA, "settings": settings, "split": split})
         if not (queries := self.path / "test-queries.txt").exists():
             write_whole(queries, [f"{query_id}\n" for query_id in split["test"]])

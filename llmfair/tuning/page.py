@@ -22,7 +22,6 @@ from llmfair.tuning.effects import PAIR_STRATA, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER
 from llmfair.tuning.results import AnswersOnPairs, FinetuneResults
 from llmfair.tuning.table import MODELS, ODDS, finetune_table, missed_on_test, odds_change, rows_of_all
-from llmfair.tuning.verdict import judged, verdict_of
 
 if TYPE_CHECKING:
     from llmfair.report.source import Source
@@ -40,7 +39,7 @@ WORDS = (
 
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
-    results, found = _found(source), _verdict(source)
+    results = _found(source)
     verdicts = [*_verdicts(results)]
     section = Section(finetune_table(results), [*_plots(results)], verdicts, words=WORDS)
     page = plain_page(
@@ -48,7 +47,8 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         [*adapter_warnings(results)],
     )  # fmt: skip
-    return replace(page, outcome=[("", found)], following=found.next)
+    outcome = _outcome(results)
+    return replace(page, outcome=outcome, following=outcome[0][1].next if outcome else "")
 
 
 def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
@@ -114,11 +114,11 @@ def _shares(figures: AnswersOnPairs) -> dict[str, float]:
 
 
 def _found(source: Source) -> FinetuneResults:
-    return judged(typed(source.results, FinetuneResults, source.run.results))
+    return typed(source.results, FinetuneResults, source.run.results)
 
 
-def _verdict(source: Source) -> RunVerdict:
-    return verdict_of(found) if (found := _found(source)).verdict is None else found.verdict
+def _outcome(results: FinetuneResults) -> list[tuple[str, RunVerdict]]:
+    return [] if results.verdict is None else [("", results.verdict)]
 
 
 ADAPTER_PAGE = General(
@@ -126,5 +126,5 @@ ADAPTER_PAGE = General(
     page=adapter_page,
     table=lambda source: finetune_table(_found(source)),
     warnings=lambda source: adapter_warnings(_found(source)),
-    outcome=lambda source: [("", _verdict(source))],
+    outcome=lambda source: _outcome(_found(source)),
 )

@@ -16,7 +16,6 @@ from llmfair.tuning.effects import PAIR_STRATA, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER, BASE, BASELINE
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults, PairCounts, TuningFacts
 from llmfair.tuning.safeguards import missed
-from llmfair.tuning.verdict import judged
 
 Rows = Mapping[tuple[str, str, str, str], Row]
 MODELS = (BASE, ADAPTER, BASELINE)
@@ -32,7 +31,7 @@ def table_of(document: Mapping[str, Any]) -> Table:
 
 def headed_table(results: FinetuneResults) -> Table:
     """The table below its verdict."""
-    return headed(finetune_table(results), judged(results).verdict)
+    return headed(finetune_table(results), results.verdict)
 
 
 def finetune_table(results: FinetuneResults) -> Table:

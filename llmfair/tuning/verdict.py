@@ -24,12 +24,12 @@ GRAVEST = (Conclusion.OUTSIDE, Conclusion.NOT_ASSESSABLE, Conclusion.INCONCLUSIV
 OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
 
 
-def judged(results: FinetuneResults, audited: str = "") -> FinetuneResults:
-    """The results with their verdict; those of a folder that has one keep it."""
-    return results if results.verdict else replace(results, verdict=verdict_of(results, audited))
+def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
+    """The results with their verdict."""
+    return replace(results, verdict=verdict_of(results, audited))
 
 
-def verdict_of(results: FinetuneResults, audited: str = "") -> RunVerdict:
+def verdict_of(results: FinetuneResults, audited: str) -> RunVerdict:
     """Rejected where a gate is not kept or the preference is still there, repaired where all odds lie in the band.
 
     `audited` is the command that audits the adapter.

@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import llmfair, ran, refuses
-from tests.test_recorded import RECORDED
+from tests.cli.command import copied, llmfair, ran, refuses
 
 Lines = list[str]
-
-
-def copied(kind: str) -> Path:
-    return Path(shutil.copytree(RECORDED / kind, "run"))
 
 
 def changed(path: Path, name: str, value: Any) -> None:
@@ -48,7 +43,7 @@ def changed(path: Path, name: str, value: Any) -> None:
 def test_verdicts_that_are_lost_or_come_twice_are_said(
     kind: str, change: Callable[[Lines], Lines], says: str
 ) -> None:
-    path = copied(kind) / "verdicts.csv"
+    path = copied(kind, "run") / "verdicts.csv"
     path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
     refuses(says, "score", "run")
 
@@ -60,13 +55,13 @@ def test_verdicts_that_are_lost_or_come_twice_are_said(
 def test_results_that_say_otherwise_than_the_manifest_how_was_asked_are_refused(
     kind: str, name: str, value: int
 ) -> None:
-    changed(copied(kind) / "results.json", f"design.{name}", value)
+    changed(copied(kind, "run") / "results.json", f"design.{name}", value)
     refuses(f"results.json: `design.{name}` is {value}, but manifest.json has ", "score", "run")
 
 
 @pytest.mark.parametrize("seed", [None, "x", [], 1e999, 2**70])
 def test_a_report_draws_its_evidence_by_the_seed_of_the_results(seed: Any) -> None:
-    changed(copied("listwise") / "manifest.json", "settings.seed", seed)
+    changed(copied("listwise", "run") / "manifest.json", "settings.seed", seed)
     found = llmfair("report", "run")
     assert found.code in (0, 2) and "unexpected" not in found.err, found.err
 
@@ -82,8 +77,8 @@ BROKEN = [
 
 @pytest.mark.parametrize("attribute", BROKEN)
 def test_an_attribute_of_a_manifest_that_is_none_is_named(attribute: dict[str, Any]) -> None:
-    whole = Path(shutil.copytree(RECORDED / "listwise", "whole"))
-    changed(copied("listwise") / "manifest.json", "settings.attribute", attribute)
+    whole = copied("listwise", "whole")
+    changed(copied("listwise", "run") / "manifest.json", "settings.attribute", attribute)
     refuses("run/manifest.json: settings: ", "compare", whole, "run")
     refuses("run/manifest.json: settings: ", "score", "run")
 

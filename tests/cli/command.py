@@ -7,8 +7,10 @@ import csv
 import io
 import json
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,15 @@ MADE = "-q --no-report"
 """Of runs that another command reads: what they print stands in another snapshot."""
 Snapshot = Callable[[str, str], None]
 """The fixture of tests/conftest.py: a name, and the text to be held."""
+COMMANDS = {
+    "listwise": (
+        "listwise", "-n", "5", "--orders", "2", "--conditions", "neutral,female", "--passes", "1", "--no-repeat",
+    ),
+    "pairwise": ("pairwise", "-n", "5", "--pairs", "4"),
+    "sequential": ("pairwise", "-n", "5", "--sequential", "--max-pairs", "30"),
+}  # fmt: skip
+"""What made the runs that `copied` gives."""
+RUNS = tempfile.TemporaryDirectory()
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,14 @@ def only_run(folder: Path = Path("runs")) -> Path:
 def kept(name: str, folder: Path | str = "") -> Any:
     """The JSON file of that name in a run folder: the only one there is."""
     return json.loads(Path(folder or only_run(), f"{name}.json").read_text())
+
+
+def copied(kind: str, to: str) -> Path:
+    """A copy of a run, which is made once."""
+    run = Path(RUNS.name, kind)
+    if not run.exists():
+        ran(*COMMANDS[kind], "-o", run)
+    return Path(shutil.copytree(run, to))
 
 
 def table(path: Path) -> list[dict[str, str]]:

@@ -13,20 +13,17 @@ from typing import Any
 
 import pytest
 
-from llmfair import former
 from llmfair.api import open_run
 from llmfair.asking.journal_lines import read_rows
 from llmfair.errors import UsageError, warn
-from tests.cli.command import kept, llmfair, ran, refuses
-from tests.test_recorded import COMMANDS as COMMANDS_OF_RECORDED
-from tests.test_recorded import RECORDED
+from tests.cli.command import COMMANDS, copied, kept, llmfair, ran, refuses
 
 HARMS: dict[str, Callable[[dict[str, Any], str], Any]] = {
     "gone": lambda document, name: {key: value for key, value in document.items() if key != name},
     "of another type": lambda document, name: {**document, name: 7.5},
     "null": lambda document, name: {**document, name: None},
 }
-COMMANDS = (
+READERS = (
     ("runs", "show", "hurt"),
     ("runs", "show", "hurt", "--json"),
     ("runs", "show", "hurt", "--answers"),
@@ -44,14 +41,14 @@ COMMANDS = (
 def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
     for name in ("hurt", "whole"):
         shutil.rmtree(name, ignore_errors=True)
-        shutil.copytree(RECORDED / kind, name)
+        copied(kind, name)
     path = Path("hurt", file)
     path.write_text(json.dumps(harm(json.loads(path.read_text()))))
 
 
 def told_in_a_sentence(file: str) -> None:
     """No command ends unexpectedly; where one is refused, it is for this file."""
-    for command in COMMANDS:
+    for command in READERS:
         found = llmfair(*command)
         assert found.code in (0, 1, 2) and "unexpected" not in found.err, (command, found.err)
         assert found.code != 2 or f"hurt/{file}:" in found.err, (command, found.err)
@@ -70,7 +67,7 @@ def test_a_file_of_another_shape(kind: str, file: str, document: object) -> None
 @pytest.mark.parametrize("file", ["manifest.json", "results.json"])
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_field_of_another_shape(kind: str, file: str, harm: str) -> None:
-    for name in json.loads((RECORDED / kind / file).read_text()):
+    for name in json.loads(copied(kind, "run").joinpath(file).read_text()):
         hurt(kind, file, lambda document, name=name: HARMS[harm](document, name))  # type: ignore[misc]
         told_in_a_sentence(file)
 
@@ -264,11 +261,11 @@ def test_a_failure_without_its_message_is_none() -> None:
 @pytest.mark.parametrize("manifest", ["", "{", "[]", None, '{"schema": 1, "settings": {}}'])
 def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> None:
     """The same command makes it anew, and asks nothing."""
-    shutil.copytree(RECORDED / kind, "kept")
+    copied(kind, "kept")
     path = Path("kept", "manifest.json")
     path.unlink() if manifest is None else path.write_text(manifest)
     warn.cache_clear()
-    found = ran(*COMMANDS_OF_RECORDED[kind], "-o", "kept")
+    found = ran(*COMMANDS[kind], "-o", "kept")
     assert ("manifest.json" in found.err and "set aside" in found.err) is (manifest is not None)
     assert kept("manifest", "kept")["calls"] == 0 and kept("manifest", "kept")["status"] == "complete"
     aside = Path("kept", "manifest.1.json")
@@ -276,19 +273,19 @@ def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> N
 
 
 def test_a_manifest_is_made_anew_for_the_model_alone_that_answered() -> None:
-    shutil.copytree(RECORDED / "listwise", "kept")
+    copied("listwise", "kept")
     Path("kept", "manifest.json").write_text("")
-    refuses("holds answers of", *COMMANDS_OF_RECORDED["listwise"], "-m", "fake:oracle", "-o", "kept", code=1)
+    refuses("holds answers of", *COMMANDS["listwise"], "-m", "fake:oracle", "-o", "kept", code=1)
 
 
 @pytest.mark.parametrize("file", ["journal.jsonl", ".lock", "metrics.csv", "texts.jsonl"])
 @pytest.mark.parametrize("what", ["folder", "pipe"])
 def test_what_is_no_file_is_named(file: str, what: str) -> None:
-    shutil.copytree(RECORDED / "listwise", "kept")
+    copied("listwise", "kept")
     path = Path("kept", file)
     path.unlink(missing_ok=True)
     path.mkdir() if what == "folder" else os.mkfifo(path)
-    found = llmfair(*COMMANDS_OF_RECORDED["listwise"], "-o", "kept")
+    found = llmfair(*COMMANDS["listwise"], "-o", "kept")
     assert "unexpected" not in found.err
     assert found.code == 0 or f"kept/{file}" in found.err
 
@@ -296,7 +293,7 @@ def test_what_is_no_file_is_named(file: str, what: str) -> None:
 @pytest.mark.slow  # every field, by every command; tests.fuzz.runs draws from them
 @pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
 def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
-    document = former.results(json.loads((RECORDED / kind / "results.json").read_text()))
+    document = kept("results", copied(kind, "run"))
     condition = document["design"]["conditions"][0]
 
     def renamed(value: Any) -> Any:

@@ -16,7 +16,6 @@ from zlib import crc32
 import pytest
 from aiohttp import web
 
-from llmfair import former
 from llmfair.arguments import make_settings
 from llmfair.asking.journal_lines import read_rows
 from llmfair.audits.listwise.settings import ListwiseSettings
@@ -140,14 +139,6 @@ def test_addresses_that_differ_are_several_servers() -> None:
     assert len(made.members) == len(urls)
 
 
-@pytest.mark.parametrize(
-    ("told", "read"), [(None, ()), ("http://h/v1", ("http://h/v1",)), (["a", "b"], ("a", "b"))]
-)
-def test_manifests_that_name_no_server_or_one_are_read(told: object, read: tuple[str, ...]) -> None:
-    flags = former.manifest({"flags": {"base_url": told}})["flags"]
-    assert ListwiseSettings.from_flags(flags, "manifest.json").base_url == read
-
-
 def test_a_configuration_file_names_one_server_or_several() -> None:
     model = f"model = 'openai:{MODEL}'\n"
     with servers(2) as two:
@@ -159,9 +150,9 @@ def test_a_configuration_file_names_one_server_or_several() -> None:
         assert len(two[0].requests) == 190 and not two[1].requests, "it is the same run"
 
 
-@pytest.mark.parametrize("given", [None, "http://h/v1", ["http://h/v1", "http://i/v1"]])
+@pytest.mark.parametrize("given", ["http://h/v1", ["http://h/v1", "http://i/v1"]])
 def test_in_python_a_server_is_a_text_and_several_are_a_list(given: Any) -> None:
-    several = [given] if isinstance(given, str) else given or []
+    several = [given] if isinstance(given, str) else given
     assert make_settings(ListwiseSettings, {"base_url": given}).base_url == tuple(several)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import kept, ran, refuses
+from tests.cli.command import ran, refuses
 from tests.folders import write_folder
 
 MODEL = ("-m", "fake:oracle,noise=0.5")
@@ -81,15 +80,9 @@ def test_queries_without_two_items_of_a_grade_are_named() -> None:
 
 
 @pytest.mark.whole
-def test_a_run_from_before_grades_were_matched_goes_on_as_it_began() -> None:
+def test_pairs_of_other_grades_are_neither_mixed_nor_compared() -> None:
     ran(*PAIRS, "--grades", "any", "-o", "run")
-    manifest = kept("manifest", "run")
-    assert "grades" not in manifest["settings"] and manifest["flags"].pop("grades") == "any"
-    Path("run/manifest.json").write_text(json.dumps(manifest))
-    ran("runs", "check", "run")
     refuses("(grades: None there, 'match' now)", *PAIRS, "-o", "run", code=1)
-    ran(*PAIRS, "--grades", "any", "-o", "run")
-    assert kept("manifest", "run")["calls"] == 0
     ran(*PAIRS, "-o", "other")
     found = refuses("pair items of other relevance grades", "compare", "run", "other")
     assert found.err.endswith("run both with the same --grades\n")

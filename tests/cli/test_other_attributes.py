@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -49,19 +48,3 @@ def test_the_run_goes_on_and_is_compared(command: tuple[str, ...]) -> None:
     ran("compare", run, "other")
     group("gender", "male")  # an item of both sides is audited
     refuses("belongs to other settings (lists_sha256", *command, "-o", run, code=1)
-
-
-def test_a_run_that_was_named_by_all_attributes_goes_on() -> None:
-    """As versions did that have been: by the groups of every attribute."""
-    group("location")
-    ran(*LISTWISE)
-    run, manifest = only_run(), kept("manifest")
-    whole = json.loads(ran("datasets", "show", "mine", "--json").out)["fingerprint"]
-    assert manifest["settings"]["lists_sha256"] != whole
-    manifest["settings"]["lists_sha256"] = whole
-    Path(run, "manifest.json").write_text(json.dumps(manifest))
-    ran("runs", "check", run)
-    ran(*LISTWISE, "-o", run)
-    assert kept("manifest")["calls"] == 0
-    ran("listwise", *LISTWISE[1:], "-m", "fake:oracle", "-o", "other")
-    ran("compare", run, "other")

@@ -57,16 +57,12 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], nam
         return llmfair(*arguments)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["", "by an earlier version"])
 @pytest.mark.parametrize("name", ["topics.json", "relevance.npy", "groups.jsonl.gz", "pages.jsonl.gz"])
 def test_a_fetch_that_ends_between_two_files_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, known: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     given = made(200)
     fetched(tmp_path / "a", given, "--index", "pool")
-    if not known:
-        for table in folder().rglob("files.json"):
-            table.unlink()
     again = command(tmp_path / "b", corrected(given), "--index", "pool")
     assert interrupted(monkeypatch, again, name).code == 130
     found = refuses("was not fetched completely", *REFINE)

@@ -16,7 +16,7 @@ import pytest
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.page_store import GroupsOf, PageStore, written
 from llmfair.errors import UsageError, warn
-from llmfair.unchanged import TABLE
+from llmfair.unchanged import TABLE, note
 from tests.cli.command import llmfair, ran, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, made
 
@@ -124,8 +124,8 @@ def test_damaged_judgements_are_said(fetched: None, harm: str) -> None:
 
 def test_a_damaged_line_of_a_page_is_said(fetched: None) -> None:
     texts = arrays() / "texts.jsonl"
-    (arrays() / TABLE).unlink()  # as an earlier version left it
     texts.write_bytes(texts.read_bytes().replace(b'["Page', b'{"Page'))
+    note(arrays(), [texts.name])
     found = refuses("cannot be read", *SHOW)
     assert f"remove {arrays()}" in found.err
     shutil.rmtree(arrays())
@@ -214,23 +214,20 @@ def test_a_copy_of_a_collection_is_as_good_and_read_whole_once(
     assert shown().json == before and ran(*fetch).json["already_fetched"]
     monkeypatch.delattr("llmfair.unchanged.told")
     assert shown().json == before and ran(*fetch).json["already_fetched"]
-    for path in folder().rglob(TABLE):  # as an earlier version left it
-        path.unlink()
-        os.utime(path.parent / "groups.json", (2, 2)) if path.parent != folder() else None
-    assert shown().json == before and ran(*fetch).json["already_fetched"]
 
 
 def test_judgements_that_do_not_fit_their_topics_are_refused(fetched: None) -> None:
     path = folder() / "topics.json"
-    (folder() / TABLE).unlink()
     topics = json.loads(path.read_bytes())
     for change in (1, -1, -10_000):
         first = topics[0] | {"relevant": topics[0]["relevant"] + change}
         path.write_text(json.dumps([first, *topics[1:]]))
+        note(folder(), [path.name])
         found = refuses("judgements, and topics.json beside it counts others", *SHOW)
         assert f"remove {folder() / 'fetch.json'}, then llmfair datasets fetch {NAME} --topics" in found.err
     np.save(folder() / "relevance.npy", np.load(folder() / "relevance.npy") + 1)
     path.write_text(json.dumps(topics))
+    note(folder(), [path.name, "relevance.npy"])
     found = refuses("lacks relevant pages of the topics beside it", *SHOW)
     assert f"then {FETCH}" in found.err
 
@@ -249,6 +246,6 @@ def test_pages_whose_groups_are_of_another_collection_are_said_to_be_damaged(tmp
             pages.add(int(page_id), "Title", "")
         pages.save(tmp_path, GroupsOf(ids, np.array([0, 1], dtype=np.int32), [{}, {"gender": ["female"]}]))
     np.save(tmp_path / "codes.npy", np.array([0, 99], dtype=np.uint8))
-    (tmp_path / TABLE).unlink()  # as an earlier version left it
+    note(tmp_path, ["codes.npy"])
     with pytest.raises(UsageError, match=r"is damaged: a page has groups that groups\.json lacks"):
         PageStore(tmp_path).kinds(ids, "")

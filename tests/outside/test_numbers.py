@@ -19,8 +19,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from llmfair import registry
-from llmfair.audits.kind import kinds
-from llmfair.audits.outside import COMMANDS, DOCUMENTS, PREFIXES, check_kind
+from llmfair.audits.kind import COMMANDS, DOCUMENTS, PREFIXES, check_kind, kinds
 from llmfair.cli.app import command
 from llmfair.documents import schema
 from llmfair.results import PlainResults

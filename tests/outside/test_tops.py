@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.outside import check_kind
+from llmfair.audits.kind import check_kind
 from tests.outside.command import llmfair
 from tests.outside.test_numbers import CALLS, installed, numbers, valid  # noqa: F401
 from tests.outside.tops import NUMBERS, StudiedKind, TopsStudy

@@ -97,12 +97,12 @@ def test_a_copy_is_as_good_and_a_damaged_one_is_made_anew(tmp_path: Path) -> Non
     assert found(stored(PATH, documents(300), "a" * 64, ENGLISH)) == found(made)
 
 
-@pytest.mark.parametrize("form", ["older form", "no manifest", "too deep", "no sums"])
-def test_an_index_of_an_older_form_is_made_anew(form: str) -> None:
+@pytest.mark.parametrize("form", ["another form", "no manifest", "too deep", "no sums"])
+def test_an_index_of_another_form_is_made_anew(form: str) -> None:
     stored(PATH, documents(30), "a" * 64, ENGLISH)
     manifest = json.loads((PATH / MANIFEST).read_bytes())
     texts = {
-        "older form": json.dumps({**manifest, "schema": 1}),
+        "another form": json.dumps({**manifest, "schema": 1}),
         "no manifest": "[]",
         "too deep": "[" * 100_000,
         "no sums": json.dumps({**manifest, "files": {name: [1] for name in manifest["files"]}}),

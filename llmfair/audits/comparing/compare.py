@@ -13,13 +13,11 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.commands import settings_of
 from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
 from llmfair.audits.comparing.compare_verdict import gravest
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
-from llmfair.audits.lists import asked_of_lists, earlier_lists_identity
-from llmfair.audits.subject import Subject
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.audits.lists import asked_of_lists
+from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA
 from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.names import parse_measure, parse_measures
@@ -29,11 +27,10 @@ from llmfair.settings import default_of
 from llmfair.stats.conclusions import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.significance import holm
 
-LISTS = "lists_sha256"
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
 REFUSED = {
     "attribute": ("audit different attributes", SAME_LISTS),
-    LISTS: ("asked about different lists", SAME_LISTS),
+    "lists_sha256": ("asked about different lists", SAME_LISTS),
 }
 """Settings that must agree whatever the kind of audit, what it means where they do not, and the way out."""
 ALIKE = 0.01
@@ -128,24 +125,9 @@ def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
     like = ", ".join([f"{first} goes with {first}", *(f"{name} with {name}" for name in rest)])
     refused = {"task": ("are runs of different tasks", like), **REFUSED, **kind.agree}
     for key, (found, hint) in refused.items():
-        if base.setting(key) != other.setting(key) and not (key == LISTS and _same_lists(base, other, kind)):
+        if base.setting(key) != other.setting(key):
             told = "; ".join(_told(key, run) for run in (base, other))
             raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
-
-
-def _same_lists(base: ComparedRun, other: ComparedRun, kind: Kind) -> bool:
-    """Whether both name the same lists, one of them as earlier versions did, by the data as they are now."""
-    for run in (base, other):
-        settings = settings_of(run.run, run.manifest)
-        try:
-            design = settings and kind.design(settings, Subject(run.manifest.model))
-        except LlmfairError:  # the data are gone
-            continue
-        if design:
-            names = (design.identity(), earlier_lists_identity(design.dataset, design.queries))
-            if {base.setting(LISTS), other.setting(LISTS)} == {name[LISTS] for name in names}:
-                return True
-    return False
 
 
 def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> ChangeRow:
@@ -190,7 +172,7 @@ def _told(key: str, run: ComparedRun) -> str:
     if key == "attribute" and isinstance(value, dict):
         of = asked_of_lists(run.run, run.settings).attribute
         return f"{of.name}, {'+'.join(of.protected)} against {'+'.join(of.unprotected)}"
-    if key == LISTS:
+    if key == "lists_sha256":
         return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
     return str(value)
 

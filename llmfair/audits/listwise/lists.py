@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import read_lines
 from llmfair.rundir import ONE_OF_SEVERAL
@@ -104,7 +103,7 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
     runs: dict[str, dict[str, list[tuple[int, int]]]] = {condition: {} for condition in conditions}
     problems = Problems()
     for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
-        name = former.condition(file.name.removesuffix(".run"))
+        name = file.name.removesuffix(".run")
         numbered = None if name in ranked else ONE_OF_SEVERAL.search(name)
         condition = name[: numbered.start()] if numbered else name
         number = (int(numbered[1]), int(numbered[2])) if numbered else (0, 0)

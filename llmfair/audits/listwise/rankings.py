@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llmfair import former
 from llmfair.audits.kind import results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.listwise.lists import CandidatesLine
@@ -119,7 +118,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     paths = sorted(
         (path / "rankings").glob("*.run"),
         key=lambda file: (
-            *(condition != ONE_OF_SEVERAL.sub("", former.condition(file.stem)) for condition in conditions),
+            *(condition != ONE_OF_SEVERAL.sub("", file.stem) for condition in conditions),
             file.stem,
         ),
     )
@@ -142,7 +141,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     attribute = attribute_of(judgements, settings.attribute or own.name, asked.mixed)
     columns = {**named(run, results), "attribute": attribute.name}
     scores = own_scores(path)
-    files = {former.condition(file.stem): scored(read_file(file, announce), scores) for file in paths}
+    files = {file.stem: scored(read_file(file, announce), scores) for file in paths}
     _check_whole(path, results, files)
     against = Against(judgements, attribute, lists, *read_relevant(path / RELEVANT))
     rankings = Rankings(

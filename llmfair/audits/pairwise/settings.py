@@ -53,7 +53,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "Data",
         result=False,
         advanced=True,
-        before="any",
     )
     noise_share: float = setting(
         0.1,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmfair import former, inputs
+from llmfair import inputs
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal_lines import not_begun_by
@@ -17,15 +16,13 @@ from llmfair.asking.kept_answers import KeptAnswers
 from llmfair.asking.requests import Requests
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
-from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.runs.digits import DIGITS, agree, elsewhere
 from llmfair.audits.runs.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
-from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
-from llmfair.jsonfiles import read, read_json
+from llmfair.jsonfiles import read
 from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
@@ -52,7 +49,6 @@ def check_run(run: RunDir) -> dict[str, Any]:
     settings = kind.settings.from_flags(manifest.flags, run.manifest)
     design = kind.design(settings, Subject(manifest.model))
     known, now = manifest.settings, design.identity()
-    earlier = {**now, **earlier_lists_identity(design.dataset, design.queries)}
     problems = [
         f"{what} is not what it was at the time of the run"
         for what, key in (
@@ -60,7 +56,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
             ("the prompt", "prompt_sha256"),
             ("a baseline", "baselines"),
         )
-        if known.get(key) not in (now.get(key), earlier.get(key))
+        if known.get(key) != now.get(key)
     ]
     if [stage.name for stage in design.stages()] != list(manifest.stages):
         problems.append("what is asked, stage by stage, is not what it was at the time of the run")
@@ -80,16 +76,12 @@ def check_run(run: RunDir) -> dict[str, Any]:
             f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
-    if others := _otherwise(run, design):
-        problems.append(others)
-        return {"answers": answers, "problems": problems, "notes": []}
     rounded = list[str]()
     for name, contents in design.outcome(_called(run), found.results, found.failures).files.items():
         path = run.path / name
         if not path.is_file():
-            if name != TEXTS:  # which older versions did not write
-                problems.append(f"{name} is missing")
-        elif (text := _otherwise_than(path, contents)) is not None and not _grown(path, text):
+            problems.append(f"{name} is missing")
+        elif (text := _otherwise_than(path, contents)) is not None:
             kept = _beginning(path, text).decode("utf-8", "surrogateescape")
             if agree(kept, text):
                 rounded.append(name)
@@ -139,25 +131,6 @@ def _follow_journal(found: _Followed, part: _Part, backend: Backend, settings: A
         return 0 if journal is None else len(journal)
 
 
-def _otherwise(run: RunDir, design: Design[Any]) -> str:
-    """What is said of a folder that a version wrote with other names, or measured with other measures; or ""."""
-    if not run.results.is_file():
-        return ""
-    if former.is_former(read_json(run.results)):
-        return (
-            "results.json has the names of an earlier version: the command that made the run writes its files anew, "
-            "without a call"
-        )
-    ours, stored = [str(measure) for measure in design.measures], run.read_results().get("measures")
-    if not isinstance(stored, list) or {*map(str, stored)} == {*ours}:
-        return ""
-    gone = [name for name in stored if name not in ours] or [name for name in ours if name not in stored]
-    return (
-        f"results.json was made by another version, which measured otherwise ({', '.join(gone[:3])}): the command that "
-        "made the run measures its answers anew, without a call"
-    )
-
-
 def _otherwise_than(path: Path, contents: Contents) -> str | None:
     """The text of these contents where a file holds another; None where it holds the same.
 
@@ -182,17 +155,6 @@ def _beginning(path: Path, text: str) -> bytes:
     """What a file holds that should hold this text; of one that is far longer as much as tells that it does not."""
     with path.open("rb") as file:
         return file.read(2 * len(text.encode("utf-8", "backslashreplace")) + (1 << 20))
-
-
-def _grown(path: Path, text: str) -> bool:
-    """Whether a JSON file of an earlier version says the same, as far as it says anything."""
-    if path.suffix != ".json":
-        return False
-    try:
-        kept, now = json.loads(_beginning(path, text)), json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(kept, dict) and kept == {name: now[name] for name in now if name in kept}
 
 
 def _called(run: RunDir) -> str:

@@ -17,7 +17,6 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
-from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.planning.prospects import Prospects, require_prospects
 from llmfair.audits.runs.seal import inputs_of, is_complete, seal, unchanged
 from llmfair.audits.runs.seen import seen
@@ -36,7 +35,7 @@ from llmfair.errors import (
 )
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
-from llmfair.rundir import RunDir
+from llmfair.rundir import RunDir, folder_name
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -148,8 +147,7 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
     """The same of an audit that is ready."""
     design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
     progress, warnings = Progress(), facts["warnings"]
-    earlier = earlier_lists_identity(design.dataset, design.queries)
-    with session(folder, begun.identity, design.settings.fresh, facts, earlier) as (journal, manifest):
+    with session(folder, begun.identity, design.settings.fresh, facts) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
         try:
             with begun.watched(watch, progress, on_disk):
@@ -284,8 +282,7 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
         design.subject.label.removeprefix("openai:"),
         server_of(backend),
     )
-    earlier = earlier_lists_identity(design.dataset, design.queries)
-    return identity, RunDir(folder_below(settings.runs_dir, words, identity, earlier))
+    return identity, RunDir(settings.runs_dir / folder_name(words, identity))
 
 
 def server_of(backend: Backend) -> str:

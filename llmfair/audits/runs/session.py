@@ -18,25 +18,20 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.versions import versions
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.jsonfiles import SCHEMA
-from llmfair.metrics.names import WITHDRAWN
 from llmfair.results import Requirement
 from llmfair.rundir import RunDir, clock, set_aside
 
 
 @contextmanager
 def session(
-    folder: RunDir,
-    identity: Mapping[str, Any],
-    fresh: bool,
-    facts: Mapping[str, Any],
-    earlier_identity: Mapping[str, Any] | None = None,
+    folder: RunDir, identity: Mapping[str, Any], fresh: bool, facts: Mapping[str, Any]
 ) -> Iterator[tuple[Journal, dict[str, Any]]]:
     """Holds a run folder while it is worked on; yields its journal and the manifest to be completed.
 
     The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
     disk never claims more than there is. A run that ends before its first answer leaves no folder behind.
     """
-    made, known = folder.missing(), folder.prepare(identity, earlier_identity or {})
+    made, known = folder.missing(), folder.prepare(identity)
     with folder.locked(), folder.given_up(made):
         earlier = folder.read_manifest() if known else None
         if fresh:
@@ -102,8 +97,7 @@ def superseded(folder: RunDir, measures: Collection[str], gates: Collection[str]
     except UsageError:  # none yet, or damaged: there is nothing to lose
         return
     path = folder.results
-    held = [name for name in before.measures if name.partition("(")[0].casefold() not in WITHDRAWN]
-    if gone := [name for name in held if name not in measures]:
+    if gone := [name for name in before.measures if name not in measures]:
         yield (
             f"{path} and the CSV files held {', '.join(gone)} before, which this command does not measure; from the "
             f"same answers: llmfair score {folder.path} --measures {shlex.quote(gone[0])}"

@@ -51,7 +51,7 @@ def trained_beside(run: Unmitigated, name: str) -> Path | None:
         try:
             manifest = read_manifest(path.parent) or {}
         except UsageError:
-            continue  # of another version, or damaged
+            continue  # damaged
         if manifest.get("base", {}).get("name") == name and manifest.get("attribute") == run.attribute.name:
             found.append((path.stat().st_mtime, path.parent))
     return max(found)[1] if found else None
