@@ -39,7 +39,7 @@ class Fault(StrEnum):
 class Refusal:
     """A reply without an answer. `words` are the server's on one line, `text` its codes, types and words together.
 
-    `status`: that of HTTP, or the one that stands in the body of a 200; `field`: the part of the request that is
+    `field`: the part of the request that is
     refused, if one is named; `wait`: seconds after which the body asks to come again; `nature`: what the body is.
     """
 
@@ -169,16 +169,17 @@ def refusal_of(status: int, reply: bytes) -> Refusal:
             texts[kind].append(" ".join(text.split()))
     words = "; ".join(dict.fromkeys(filter(None, (text.rstrip(".") for text in texts["words"]))))
     text = " ".join([*texts["code"], *texts["field"], words])[:LONGEST_TEXT]
+    meant = status
     if 200 <= status < 300:  # from a proxy that had begun to answer before it knew
-        status = next((int(code) for code in texts["code"] if re.fullmatch(r"[45]\d\d", code)), status)
+        meant = next((int(code) for code in texts["code"] if re.fullmatch(r"[45]\d\d", code)), status)
     fault = next(
-        (fault for fault, of, pattern in _TABLE if status in of and pattern.search(text)), Fault.REFUSED
+        (fault for fault, of, pattern in _TABLE if meant in of and pattern.search(text)), Fault.REFUSED
     )
     steps = [step for field in texts["field"] for step in re.split(r"[.\[\]]+", field) if step]
     field = next(filter(FIELDS.__contains__, steps), steps[-1] if steps else "")
     if not field and (match := _IN_WORDS.search(words)):
         field = match[1] or match[2]
-    if fault is Fault.REFUSED and status in (400, 422) and field in FIELDS:
+    if fault is Fault.REFUSED and meant in (400, 422) and field in FIELDS:
         fault = Fault.FIELD
     wait = next((float(text[:-1]) for text in texts["wait"] if re.fullmatch(r"\d{1,7}(\.\d+)?s", text)), None)
     return Refusal(fault, status, words, text, field, wait, nature_of(reply))

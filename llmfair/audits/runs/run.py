@@ -322,7 +322,7 @@ def of_replies(backend: Backend, spec: str, progress: Progress) -> Iterator[str]
     """What a server's replies say against what it was asked: another model's name, prompts that may be cut."""
     model = spec.partition(":")[2]
     others = sorted(name for name in progress.models if not is_alias(model, name))
-    if others and getattr(backend, "server", ""):
+    if getattr(backend, "server", "") and others:
         yield f"{model} was asked, and the server names the model of its answers {', '.join(others)}"
     if (full := progress.fullest).cut:
         yield (
