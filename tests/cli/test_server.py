@@ -141,7 +141,7 @@ def test_a_blocked_prompt_is_a_refused_answer_and_a_spent_day_ends_the_run_at_on
     assert found["answers"]["neutral"]["classes"]["refused"] == 3
     spent = Reply(status=429, body={"error": {"message": "Limit reached: 50 requests per day"}})
     with Server(lambda body, attempt: spent) as server:
-        ended = llmfair(*once(server))
+        ended = llmfair(*once(server, "--fresh"))
         assert ended.code == 1 and "50 requests per day" in ended.err and len(server.requests) <= 3
 
 
