@@ -31,7 +31,7 @@ _NOT_TAKEN = (
         _EXAMPLE,
     ),
     (
-        re.compile(r".*/((chat/)?completions|responses|messages|rerank|embeddings|models)/?"),
+        re.compile(r".*/((chat/)?completions|responses|messages|rerank|embeddings)/?"),
         "ends in the path of a request, which llmfair adds",
         "give what stands before it, " + _EXAMPLE,
     ),

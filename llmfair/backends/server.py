@@ -313,7 +313,7 @@ def _flag(refusal: Refusal) -> tuple[str, str]:
             )
         case "seed":
             return "--model-seed", "--extra seed=null leaves it out; answers are then drawn without a seed"
-        case "top_logprobs" if not refusal.unknown:
+        case "logprobs" | "top_logprobs" if not refusal.unknown:
             most = refusal.most(ALTERNATIVES) or FEWEST_ALTERNATIVES
             return "number of alternatives", f"ask for fewer: --extra top_logprobs={most}"
         case "logprobs" | "top_logprobs":

@@ -152,6 +152,7 @@ REPLIES: list[tuple[int, Any, Any, str]] = [
     (422, {"detail": loc("body", "top_logprobs", msg="Input should be less than or equal to 8", type="x")}, SETTING, "logprobs=8"),
     (400, error("top_logprobs must be in the range [0, 5], not 20", param="top_logprobs"), SETTING, "top_logprobs=5"),
     (400, error("sample logprobs of 20 is greater than max allowed: 5", param="top_logprobs"), SETTING, "top_logprobs=5"),
+    (400, {"detail": "sample logprobs of 20, which is greater than max allowed: 8"}, SETTING, "top_logprobs=8"),
     (400, error("max_tokens is too large: 90000. At most 16384"), SETTING, "smaller --max-tokens"),
     (422, {"detail": loc("body", "max_tokens")}, SETTING, "--extra max_tokens=null"),
     (422, {"detail": loc("body", "structured_outputs")}, SETTING, "--constrain"),
