@@ -305,11 +305,12 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A probe without an answer: the class and message of the error that ended it."""
+    """A probe without an answer: the class and message of the error that ended it, and the way out."""
 
     probe_id: str
     failure: str
     message: str
+    hint: str = ""
 
 
 # What is measured

@@ -67,7 +67,7 @@ def dispatch_batch(
         known, missing = asking.questions(program)
         why = next((asking.failed[one.key] for one in missing if one.key in asking.failed), None)
         if why is not None:
-            failure = Failure(program.probe_id, type(why).__name__, why.message)
+            failure = Failure(program.probe_id, type(why).__name__, why.message, why.hint)
             journal.put_failure(failure)
             yield program.probe_id, failure
         elif not missing:

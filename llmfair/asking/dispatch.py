@@ -245,7 +245,7 @@ class _Driver:
         except Unwritable as error:
             self.stop(error)
         except LlmfairError as error:
-            self._fail(Failure(program.probe_id, type(error).__name__, error.message))
+            self._fail(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
             if isinstance(error, UsageError) or (
                 isinstance(error, BackendError) and (error.stops_run or self.asker.hopeless(error))
             ):

@@ -34,6 +34,32 @@ class Limits:
     price_out: float | None = None
 
 
+MANY_TOKENS = 256  # no server cuts prompts that short
+MUCH_LONGER = 1.25
+
+
+@dataclass
+class Fullest:
+    """The prompts with the most tokens, as a server counts them: how many, and how long, in characters."""
+
+    tokens: int = 0
+    prompts: int = 0
+    shortest: int = 0
+    longest: int = 0
+
+    def add(self, tokens: int, characters: int) -> None:
+        if tokens > self.tokens:
+            self.tokens, self.prompts, self.shortest, self.longest = tokens, 0, characters, characters
+        if tokens == self.tokens:
+            self.prompts += 1
+            self.shortest, self.longest = min(self.shortest, characters), max(self.longest, characters)
+
+    @property
+    def cut(self) -> bool:
+        """Whether prompts of quite different lengths share the largest number of tokens."""
+        return self.tokens >= MANY_TOKENS and self.prompts > 2 and self.longest > MUCH_LONGER * self.shortest
+
+
 @dataclass
 class Progress:
     """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
@@ -60,6 +86,7 @@ class Progress:
     bug: Exception | None = None
     models: set[str] = field(default_factory=set)
     fingerprints: set[str] = field(default_factory=set)
+    fullest: Fullest = field(default_factory=Fullest)
     tell: Callable[[str], None] = lambda text: None
 
     def waits(self, cause: str, seconds: float) -> None:

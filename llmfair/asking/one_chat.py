@@ -118,7 +118,7 @@ class Asker:
         key = request.key
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
-            self._note(key, known)
+            self._note(request, known)
             return known
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
@@ -148,7 +148,7 @@ class Asker:
             return None
         self.journal.put(request, known, attempts=0, source=SHARED)
         self.progress.cached += 1
-        self._note(request.key, known)
+        self._note(request, known)
         return known
 
     async def _ask(self, request: Request) -> Completion:
@@ -189,7 +189,7 @@ class Asker:
                 wait = 0.0
             else:
                 self.retries.succeeded(sent)
-                self._note(request.key, completion)
+                self._note(request, completion)
                 lane.answered(sent, self._tokens_a_request())
                 self._answered(completion)
                 return completion
@@ -254,13 +254,14 @@ class Asker:
             return
         raise Stopped
 
-    def _note(self, key: str, completion: Completion) -> None:
+    def _note(self, request: Request, completion: Completion) -> None:
         """Counts an answer, and its tokens once, however often its question comes again."""
         progress = self.progress
         progress.answered += 1
-        if key in self.noted:
+        if request.key in self.noted:
             return
-        self.noted.add(key)
+        self.noted.add(request.key)
+        progress.fullest.add(completion.prompt_tokens or 0, characters(request))
         progress.prompt_tokens += completion.prompt_tokens or 0
         progress.completion_tokens += completion.completion_tokens or 0
         if completion.model:

@@ -67,7 +67,7 @@ class Retries:
         else:
             if left < 0:
                 raise Unavailable(
-                    f"rate limited (429) for {self.max_wait:.0f} s without one answer.",
+                    f"rate limited (429) for {self.max_wait:.0f} s without one answer{failure.quote}.",
                     "try later; the same command continues",
                 )
             own = self._growing(attempts, FIRST_WAIT_REFUSED)

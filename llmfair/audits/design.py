@@ -48,7 +48,7 @@ from llmfair.settings import AuditSettings, band_of
 
 T = TypeVar("T")
 CHARACTERS_PER_TOKEN = 4
-FAILURE_COLUMNS = ("probe", "class", "message")
+FAILURE_COLUMNS = ("probe", "class", "message", "hint")
 NOBODY = Subject("")
 RESULTS = "results.json"
 
@@ -354,7 +354,9 @@ class Design(ABC, Generic[T]):
             documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
         factors = {one.name: one.factors for one in self.conditions if one.factors}
         of_queries = [row for row in rows if row.query_id != ALL]
-        failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
+        failed = sorted(
+            (failure.probe_id, failure.failure, failure.message, failure.hint) for failure in failures
+        )
         shared = {
             TEXTS: texts_lines(queries, documents),
             "metrics.csv": csv_lines(*with_factors(tidy(of_all, named), factors)),

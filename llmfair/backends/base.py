@@ -12,13 +12,14 @@ from llmfair.records import Completion, Message, Request
 
 
 class RateLimited(Exception):
-    """The server asks for fewer requests; `retry_after` seconds if it said so. Seen by dispatch only."""
+    """The server asks for fewer requests; `retry_after` seconds if it said so, and its own words behind a colon
+    (`quote`). Seen by dispatch only.
+    """
 
-    cause = "the rate is limited (429)"
-
-    def __init__(self, retry_after: float | None = None) -> None:
+    def __init__(self, retry_after: float | None = None, quote: str = "") -> None:
         super().__init__("rate limited")
-        self.retry_after = retry_after
+        self.retry_after, self.quote = retry_after, quote
+        self.cause = f"the rate is limited (429){quote}"
 
 
 class Transient(Exception):

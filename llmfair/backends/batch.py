@@ -23,7 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.bounded import Bounds
-from llmfair.backends.chat_completions import UNPARSEABLE, error_of, nature_of
+from llmfair.backends.chat_completions import UNPARSEABLE
+from llmfair.backends.faults import nature_of, refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.backends.posting import ReplyTooLong
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
@@ -208,7 +209,7 @@ class Batches:
                 why = self.backend.hidden(f"{code or 'no reason given'}")
                 raise Transient(f"{self.backend.server} did not answer it ({why})")
             status, reply = response.get("status_code") or 200, encode(response.get("body"))
-            if self.backend.takes_other_limit(status, reply):
+            if self.backend.renames_limit(status, reply):
                 raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
             return self.backend.read(status, {}, reply, request)
         except UNPARSEABLE:
@@ -230,7 +231,11 @@ class Batches:
                 "let other batches end, or submit less at a time with --max-calls; the same command continues"
             )
         where = f" at line {line}" if line else ""
-        return Rejected(f"{self.backend.server} refuses {batch.id}{where}{self.backend.quote(first)}.", hint)
+        quote = self.backend.quote(refusal_of(400, encode(first)).words)
+        return Rejected(
+            f"{self.backend.server} refuses {batch.id}{where}{quote}.",
+            hint,
+        )
 
     def _lines(self, file_id: str, batch_id: str, lines: int) -> Lines:
         """The lines of a file by key; what is no file of lines at all must not pass for one without answers.
@@ -362,7 +367,7 @@ class Batches:
                 f"{server} has no Batch API (it answers {status}).",
                 "leave --batch out, or check --base-url, which often ends in /v1",
             )
-        return self.backend.failure(status, error.response.headers, error_of(error.response.content))
+        return self.backend.failure(refusal_of(status, error.response.content), error.response.headers)
 
 
 class Lines(Mapping[str, bytes]):

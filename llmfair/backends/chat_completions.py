@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
+from llmfair.backends.faults import BLOCKED
 from llmfair.backends.grammar import permutation_grammar
 from llmfair.control_tokens import answer_of
 from llmfair.errors import UsageError
@@ -17,7 +19,10 @@ FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 UNPARSEABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What reading a reply raises that is torn, very deep, or of some other form."""
+LIMITS = {"max_tokens", "max_completion_tokens"}
+"""The names of the limit on an answer's tokens."""
 _LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_VERSION = re.compile(r"([-@:](preview|exp|v?\d{1,8}(\.\d+)*|v\d\S*))*")
 _SPACES = str.maketrans("▁ĠĊĉč", "  \n\t\r")
 """White space as vocabularies spell it: SentencePiece, and BPE of bytes."""
 
@@ -44,9 +49,16 @@ def encode_body(
         body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     if sampling.constrain:
         body["structured_outputs"] = structured(expects)
-    body.update(sampling.extra)
+    if LIMITS & sampling.extra.keys():  # under whichever name
+        del body[limit_name]
+    body = without_nulls({**body, **sampling.extra})
     body["messages"] = [{"role": role, "content": content} for role, content in messages]
     return encode(body)
+
+
+def without_nulls(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a body that are sent: `--extra NAME=null` leaves one out."""
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def structured(expects: Expects) -> dict[str, Any]:
@@ -112,7 +124,8 @@ def read_completion(
     Raises what is UNPARSEABLE without one, and for log-probabilities that are none where `margins` reads them.
     """
     choice = document["choices"][0]
-    message = choice["message"]
+    reason = _text(choice.get("finish_reason"))
+    message = table(choice.get("message")) if BLOCKED.search(reason or "") else choice["message"]
     labels = expects.labels if isinstance(expects, Labels) else ()
     text = _content(message.get("content"))
     refusal = _text(message.get("refusal")) or ""
@@ -122,7 +135,7 @@ def read_completion(
         logprobs = label_logprobs(choice, labels)
     return Completion(
         text=text or refusal,
-        finish=Finish.REFUSED if refusal else finish_of(_text(choice.get("finish_reason")), text, expects),
+        finish=Finish.REFUSED if refusal else finish_of(reason, text, expects),
         prompt_tokens=count(usage.get("prompt_tokens")),
         completion_tokens=count(usage.get("completion_tokens")),
         reasoning_tokens=count(table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
@@ -158,7 +171,7 @@ def count(value: object) -> int | None:
 def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
     """How an answer ended (`backends.md` 4). A reason that is not known is one of the many words for stop."""
     reason = (reason or "").lower()
-    if reason == "content_filter":
+    if BLOCKED.search(reason):
         return Finish.FILTERED
     if not text.strip():  # at the limit it is thoughts that took all of it
         return Finish.LENGTH if reason in _LENGTH else Finish.EMPTY
@@ -169,30 +182,14 @@ def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
     return Finish.LENGTH if reason in _LENGTH and not whole else Finish.STOP
 
 
-def error_of(reply: bytes) -> Mapping[str, Any]:
-    """The plain fields of a refusal's `error`, or of the whole where they stand on top; {} if not JSON."""
-    try:
-        document = decode(reply)
-    except (ValueError, RecursionError):
-        return {}
-    error = document.get("error", document) if isinstance(document, dict) else {}
-    if not isinstance(error, dict):
-        return {"message": str(error)}
-    return {name: value for name, value in error.items() if isinstance(value, str | int)}
-
-
-def nature_of(reply: bytes) -> str:
-    """What a body is that was to be JSON of some form, in words."""
-    start = reply.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start:
-        return "an empty body"
-    if start.startswith(b"<"):
-        return "HTML or XML, not JSON"
-    try:
-        decode(reply)
-    except (ValueError, RecursionError):
-        return "not JSON"
-    return "JSON of another form"
+def is_alias(asked: str, named: str) -> bool:
+    """Whether a reply may name the model that was asked so: without its owner or tag, or with a date or version."""
+    short = [
+        re.sub(r"^.*/|([-:](latest|free|beta))+$|\.gguf$", "", name.strip().lower())
+        for name in (asked, named)
+    ]
+    first, second = sorted(short, key=len)
+    return second.startswith(first) and _VERSION.fullmatch(second[len(first) :]) is not None
 
 
 def models_of(reply: bytes) -> list[str] | None:

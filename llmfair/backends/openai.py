@@ -2,7 +2,7 @@
 
 Key, URL and headers come from the variables that the openai package reads. The package itself serves batches only: its
 import takes longer than all else before the first question, and a request through it ten times the CPU time
-(`backends.md` 5). Failures are told apart by status and by the fields of the error, never by words in a message.
+(`backends.md` 5). What is wrong with a reply is told by `faults.py`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST
 from llmfair.backends.base import BackendOptions, Transient, fold_system
 from llmfair.backends.bounded import Bounds, bounded
-from llmfair.backends.chat_completions import UNPARSEABLE, encode_body, error_of, nature_of, read_completion
+from llmfair.backends.chat_completions import LIMITS, encode_body, read_completion
+from llmfair.backends.faults import Fault, refusal_of
 from llmfair.backends.headers import allowance
 from llmfair.backends.server import Server
-from llmfair.errors import ContextTooLong, LlmfairError, Rejected, UsageError
+from llmfair.errors import Rejected, UsageError
 from llmfair.jsonbytes import decode
 from llmfair.records import (
     Completion,
-    Finish,
     Request,
 )
 from llmfair.registry import register
@@ -31,19 +31,10 @@ if TYPE_CHECKING:
     from openai import OpenAI as Client
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
-FOLD_HINT = "if its chat template has no system role, add --system fold"
 
 _NAMED = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-_OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
-# The field that says "too long", as OpenAI, llama.cpp and vLLM fill it.
-_TOO_LONG = {"code": "context_length_exceeded", "type": "exceed_context_size_error", "param": "input_tokens"}
-_UNSUPPORTED = {"unsupported_parameter", "unsupported_value"}
-_FLAGS = {
-    "temperature": ("--temperature", "give one it takes, for example --temperature 1"),
-    "seed": ("--model-seed", "send none with --extra seed=null; answers are then drawn without a seed"),
-    "logprobs": ("--answers margin", "compare the answers' text with --answers text"),
-}
+_LIMITS = [name.encode() for name in LIMITS]
 
 
 @register("backend", "openai")
@@ -58,11 +49,12 @@ class OpenAI(Server):
     """A model behind chat completions, without streaming."""
 
     path = "chat/completions"
+    answers = "a completion"
     key_variables = (KEY_VARIABLE,)
 
     def __init__(self, name: str, options: BackendOptions) -> None:
         source = "--base-url" if options.base_url else "OPENAI_BASE_URL"
-        base_url = options.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        base_url = options.base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
         super().__init__(name, options, base_url, source)
         self.capabilities = frozenset({"adaptive", "seed", "system_role", "margins", "batch"})
         if self.server != OPENAI_HOST:
@@ -105,13 +97,13 @@ class OpenAI(Server):
 
         A server that knows the limit on tokens under its other name only is asked again at once.
         """
-        for _ in _OTHER_LIMIT:
+        for _ in LIMITS:
             body = self.body(request)
             started = time.perf_counter()
             status, headers, reply = await self._post(body)
             seconds = time.perf_counter() - started
             self.allowance = allowance(headers)
-            if not self.takes_other_limit(status, reply):
+            if not self.renames_limit(status, reply):
                 break
         return self.read(status, headers, reply, request, seconds)
 
@@ -122,59 +114,33 @@ class OpenAI(Server):
             messages = fold_system(messages)
         return encode_body(self.name, messages, request.sampling, self.limit_name, request.chat.expects)
 
-    def takes_other_limit(self, status: int, reply: bytes) -> bool:
+    def renames_limit(self, status: int, reply: bytes) -> bool:
         """Whether a server refuses the name that the limit on tokens was sent under; the next body has the other."""
-        if status != 400:
+        if status not in (400, 422) or not any(name in reply for name in _LIMITS):
             return False
-        error = error_of(reply)
-        name = error.get("param")
-        if error.get("code") != "unsupported_parameter" or name not in _OTHER_LIMIT:
+        refusal = refusal_of(status, reply)
+        if refusal.fault is not Fault.FIELD or refusal.field not in LIMITS or not refusal.unknown:
             return False
         # By what was sent, not by what is remembered: many requests may learn of it at once.
-        self.limit_name = _OTHER_LIMIT[name]
+        (self.limit_name,) = LIMITS - {refusal.field}
         return True
 
-    def completion(
-        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float
-    ) -> Completion:
-        """The completion in a reply as it came; raises what `complete` does where it is none."""
-        if 200 <= status < 300:
-            return self._read(reply, request, seconds)
-        error = error_of(reply)
-        if status == 400 and error.get("code") == "content_filter":
-            return Completion("", Finish.FILTERED, seconds=seconds)
-        raise self.failure(status, headers, error, request)
-
-    def _read(self, reply: bytes, request: Request, seconds: float) -> Completion:
-        """The answer in a reply. Raises Transient when there is none, Rejected when it breaks off twice."""
-        try:
-            document = decode(reply)
-            if str(document["choices"][0].get("finish_reason")) not in _BROKEN_OFF:
-                margins = request.sampling.margins
-                completion = read_completion(document, request.chat.expects, seconds, margins)
-                if margins and completion.logprobs is None and completion.text:
-                    raise UsageError(
-                        f"{self.server} sends no log-probabilities, which --answers margin reads.",
-                        "compare the answers' text with --answers text",
-                    )
-                return completion
-        except UNPARSEABLE:
-            nature = self.quote(error_of(reply)) or f" ({nature_of(reply)})"
-            raise Transient(f"{self.server} answers without a completion{nature}") from None
+    def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
+        """The answer in a reply. Raises Transient when it breaks off, Rejected when it does so twice."""
+        document = decode(reply)
+        choice = document["choices"][0]
+        if choice.get("error"):
+            raise ValueError("an error in its stead")
+        if str(choice.get("finish_reason")) not in _BROKEN_OFF:
+            margins = request.sampling.margins
+            completion = read_completion(document, request.chat.expects, seconds, margins)
+            if margins and completion.logprobs is None and completion.text:
+                raise UsageError(
+                    f"{self.server} sends no log-probabilities, which --answers margin reads.",
+                    "compare the answers' text with --answers text",
+                )
+            return completion
         if request.key in self._broken_off:
             raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")
         self._broken_off.add(request.key)
         raise Transient(f"{self.server} broke the answer off")
-
-    def refusal(self, status: int, error: Mapping[str, Any], says: str, request: Request) -> LlmfairError:
-        code, param = error.get("code"), error.get("param")
-        if status == 400 and code in _UNSUPPORTED and param in _FLAGS:
-            flag, hint = _FLAGS[param]
-            return UsageError(f"{self.name} does not take this {flag}: {says}.", hint)
-        if status in (400, 413) and any(error.get(field) == value for field, value in _TOO_LONG.items()):
-            return ContextTooLong(
-                f"the prompt of {request.probe_id} does not fit the context of {self.name}: {says}.",
-                "choose a smaller window, fewer words, or a model with more context",
-            )
-        foldable = self.options.system != "fold" and request.chat.messages[0].role == "system"
-        return Rejected(f"{says}.", FOLD_HINT if foldable else "")

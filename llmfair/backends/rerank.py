@@ -5,12 +5,11 @@ TEI (Text Embeddings Inference) have it. What comes back is journalled as it cam
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from llmfair.backends.base import BackendOptions, Transient
-from llmfair.backends.chat_completions import UNPARSEABLE, count, error_of, table
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.chat_completions import count, table, without_nulls
 from llmfair.backends.scored import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
@@ -39,6 +38,7 @@ class Rerank(Server):
     """Scores lists; equal for all questions but `wire`, the form of what is sent."""
 
     path = "rerank"
+    answers = "scores"
     lists_models = False
 
     def __init__(self, name: str, options: BackendOptions) -> None:
@@ -64,19 +64,12 @@ class Rerank(Server):
         else:
             most = "top_k" if self.options.wire == "voyage" else "top_n"
             sent = {"model": self.name, "query": query, "documents": documents, most: len(documents)}
-        return encode({**sent, **request.sampling.extra})
+        return encode(without_nulls({**sent, **request.sampling.extra}))
 
-    def completion(
-        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float
-    ) -> Completion:
-        if not 200 <= status < 300:
-            raise self.failure(status, headers, error_of(reply), request)
-        try:
-            document = decode(reply)
-            rows, usage = document, None
-            if isinstance(document, dict):
-                rows = document["results"] if "results" in document else document["data"]
-                usage = table(document.get("usage")).get("total_tokens")
-            return answer(rows_of(rows), count(usage), seconds)
-        except UNPARSEABLE:
-            raise Transient(f"{self.server} answers without scores") from None
+    def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
+        document = decode(reply)
+        rows, usage = document, None
+        if isinstance(document, dict):
+            rows = document["results"] if "results" in document else document["data"]
+            usage = table(document.get("usage")).get("total_tokens")
+        return answer(rows_of(rows), count(usage), seconds)

@@ -19,19 +19,29 @@ import llmfair
 from llmfair import secrets
 from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import error_of, models_of
+from llmfair.backends.chat_completions import ALTERNATIVES, UNPARSEABLE, models_of
+from llmfair.backends.faults import Fault, Refusal, refusal_of
 from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.backends.posting import CONNECT_SECONDS, Poster, ReplyTooLong
-from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError
-from llmfair.records import Completion, Request
+from llmfair.errors import (
+    BackendError,
+    ContextTooLong,
+    LlmfairError,
+    MissingKey,
+    Rejected,
+    UsageError,
+)
+from llmfair.records import Completion, Finish, Request
 
 NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300
 MOST_NAMED = 5
+FEWEST_ALTERNATIVES = 5  # that a server has which sends some
+FOLD_HINT = "--system fold puts the system text into the first user message"
+TOO_MANY_HINT = "let the server take more documents at once, or rank fewer with --candidates"
 
 _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
-_RETRIED = {408, 409, 425, *range(500, 600)}
 _TEXTS = ("text", "reasoning", "model", "fingerprint")
 _OURS = {"accept", "content-type", "user-agent"}
 _REDIRECTS = {300, 301, 302, 303, 307, 308}
@@ -41,8 +51,9 @@ _ELSEWHERE = {404, 405, 410, *range(300, 400)}
 class Server(ABC):
     """A model behind one address; `complete` is one attempt.
 
-    `path`: what is posted to, below the base URL. `lists_models`: whether every such server has a list of its models,
-    at /models. `key_variables`: where the key is looked for, the first that is set.
+    `path`: what is posted to, below the base URL; `answers`: what comes back, in words. `lists_models`: whether every
+    such server has a list of its models, at /models. `key_variables`: where the key is looked for, the first that is
+    set.
     `allowance`: what the server's last reply said that it will still take, if it said so.
     """
 
@@ -51,12 +62,13 @@ class Server(ABC):
     capabilities: frozenset[str]
     identity: str
     path: ClassVar[str]
+    answers: ClassVar[str]
     lists_models: ClassVar[bool] = True
     key_variables: tuple[str, ...]
 
     def __init__(self, name: str, options: BackendOptions, base_url: str, source: str) -> None:
-        self.name, self.options, self.base_url = name, options, base_url
-        self.server = server_of(base_url, source, self.key_variables[0])
+        self.name, self.options, self.base_url = name, options, base_url.strip()
+        self.server = server_of(self.base_url, source, self.key_variables[0])
         self.server_name = options.server_name or self.server
         self.allowance: Allowance | None = None
         self._poster: Poster | None = None
@@ -97,19 +109,28 @@ class Server(ABC):
         """The completion in a reply, without what it repeats of keys and headers, which has no place in journals,
         caches and reports; raises what `complete` does where it is none.
         """
-        found = self.completion(status, headers, reply, request, seconds)
-        texts = {name: text for name in _TEXTS if (text := getattr(found, name))}
+        refusal = None
+        if 200 <= status < 300:
+            try:
+                completion = self.completion(reply, request, seconds)
+            except UNPARSEABLE:
+                refusal = refusal_of(status, reply)
+        else:
+            refusal = refusal_of(status, reply)
+        if refusal is not None:
+            if refusal.fault is not Fault.BLOCKED:
+                raise self.failure(refusal, headers, request)
+            completion = Completion("", Finish.FILTERED, seconds=seconds)
+        texts = {name: text for name in _TEXTS if (text := getattr(completion, name))}
         together = "\n".join(texts.values())
         if self._hide(together) == together:
-            return found
+            return completion
         shown: dict[str, Any] = {name: self._hide(text) for name, text in texts.items()}
-        return replace(found, **shown)
+        return replace(completion, **shown)
 
     @abstractmethod
-    def completion(
-        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float
-    ) -> Completion:
-        """The completion in a reply as it came; raises what `complete` does where it is none."""
+    def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
+        """The completion in a reply of success as it came; raises what is UNPARSEABLE where it holds none."""
 
     def _key(self) -> str:
         variable = next((one for one in self.key_variables if os.environ.get(one)), self.key_variables[0])
@@ -159,7 +180,7 @@ class Server(ABC):
             if not self.lists_models and (answers or status in _ELSEWHERE):
                 return
             if not answers:
-                raise self.failure(status, headers, error_of(reply))
+                raise self.failure(refusal_of(status, reply), headers)
         if self.name not in (models or ()):
             has = self.hidden(", ".join((models or [])[:MOST_NAMED])) or "none"
             raise BackendError(
@@ -231,43 +252,77 @@ class Server(ABC):
                 return f"connection to {where} lost"
 
     def failure(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        error: Mapping[str, Any],
-        request: Request | None = None,
+        self, refusal: Refusal, headers: Mapping[str, str], request: Request | None = None
     ) -> LlmfairError | RateLimited | Transient:
-        """The exception of a refusal, by status and the error's fields; without `request`, of something else."""
+        """The exception of a refusal; without `request`, of something else."""
+        status, quote, key = refusal.status, self.quote(refusal.words), self.key_variables[0]
         redirect = " (a redirect, which is not followed)" if status in _REDIRECTS else ""
-        says = f"{self.server} answers {status}{redirect}{self.quote(error)}"
-        key = self.key_variables[0]
-        match status:
-            case 429 if error.get("code") == "insufficient_quota":
-                return BackendError(f"{says}.", "the account's quota is spent; the same command continues")
-            case 429:
-                return RateLimited(retry_after(headers, time.time()))
-            case _ if status in _RETRIED:
-                return Transient(says, retry_after(headers, time.time()))
-            case 401:  # not quoted: it may repeat parts of the key
+        says = f"{self.server} answers {status}{redirect}{quote}"
+        again = retry_after(headers, time.time())
+        match refusal.fault:
+            case Fault.SPENT:
+                return BackendError(
+                    f"{says}.", "a quota or the account's credit is spent; later, the same command continues"
+                )
+            case Fault.LIMITED:
+                return RateLimited(refusal.wait if again is None else again, quote)
+            case Fault.PASSING:
+                if status < 300:
+                    says = f"{self.server} answers without {self.answers}{quote or f' ({refusal.nature})'}"
+                return Transient(says, again)
+            case Fault.KEY:  # not quoted: it may repeat parts of the key
                 word = "refuses the key" if self._key_sent else "asks for a key"
                 return MissingKey(f"{self.server} {word}.", f"set {key} to a key of this server")
-            case 403:
+            case Fault.DENIED:
                 return MissingKey(f"{says}.", f"check what the key in {key} may use")
-            case 402:
-                return BackendError(f"{says}.", "the account has no credit; the same command continues")
-            case _ if status in _ELSEWHERE:
+            case Fault.ELSEWHERE:
                 hint = f"check the model's name ({self.name}) and --base-url, which often ends in /v1"
                 return BackendError(f"{says}.", hint)
             case _ if request is None:
                 return Rejected(f"{says}.")
+            case Fault.TOO_LONG:
+                return ContextTooLong(
+                    f"the prompt of {request.probe_id} does not fit the context of {self.name}: {says}.",
+                    "choose a smaller window, fewer words, or a model with more context",
+                )
+            case Fault.TOO_MANY:
+                return Rejected(f"{says}.", TOO_MANY_HINT)
+            case Fault.SYSTEM if request.chat.messages[0].role == "system":
+                return Rejected(f"{says}.", FOLD_HINT)
+            case _ if refusal.fault is Fault.FIELD or refusal.field in request.sampling.extra:
+                flag, hint = _flag(refusal)
+                return UsageError(
+                    f"{self.name} does not take {'' if refusal.unknown else 'this '}{flag}: {says}.", hint
+                )
             case _:
-                return self.refusal(status, error, says, request)
+                return Rejected(f"{says}.")
 
-    def refusal(self, status: int, error: Mapping[str, Any], says: str, request: Request) -> LlmfairError:
-        """The exception of a request that the server will not take, whatever else it takes."""
-        return Rejected(f"{says}.")
-
-    def quote(self, error: Mapping[str, Any]) -> str:
-        """The server's words on one line, without any key or header that it repeats."""
-        words = self.hidden(" ".join(str(error.get("message") or "").split()))
+    def quote(self, words: str) -> str:
+        """The server's words, without any key or header that they repeat."""
+        words = self.hidden(words)
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
+
+
+def _flag(refusal: Refusal) -> tuple[str, str]:
+    """The flag that a refused field of the body comes from, and what to do about it."""
+    match refusal.field:
+        case "temperature":
+            return (
+                "--temperature",
+                "--extra temperature=null leaves it out, or give one it takes: --temperature 1",
+            )
+        case "seed":
+            return "--model-seed", "--extra seed=null leaves it out; answers are then drawn without a seed"
+        case "logprobs" | "top_logprobs" if not refusal.unknown:
+            most = refusal.most(ALTERNATIVES) or FEWEST_ALTERNATIVES
+            return "number of alternatives", f"ask for fewer: --extra top_logprobs={most}"
+        case "logprobs" | "top_logprobs":
+            return "--answers margin", "compare the answers' text with --answers text"
+        case "max_tokens" | "max_completion_tokens" if not refusal.unknown:
+            return "--max-tokens", "give a smaller --max-tokens or --thinking"
+        case "max_tokens" | "max_completion_tokens":
+            return "--max-tokens", "--extra max_tokens=null leaves it out"
+        case "structured_outputs":
+            return "--constrain", "leave --constrain out"
+        case field:
+            return f"--extra {field}", f"--extra {field}=null leaves it out"

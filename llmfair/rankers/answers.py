@@ -41,6 +41,11 @@ class AnswerClass(StrEnum):
 class UnparseableAnswer(LlmfairError):
     """A bad answer where the policy is to fail: the chain has no ranking."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message, "--on-bad-answer repair counts such answers and goes on, retry:N asks again"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

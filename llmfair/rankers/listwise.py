@@ -230,8 +230,7 @@ def _fail_on_bad(asked: _Asked) -> None:
         start, end = about["window"]
         raise UnparseableAnswer(
             f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
-            f"a bad answer ({asked.reading.answer_class}).",
-            "--on-bad-answer repair counts it and goes on",
+            f"a bad answer ({asked.reading.answer_class})."
         )
 
 

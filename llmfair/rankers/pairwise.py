@@ -150,6 +150,5 @@ def _refuse_unparseable(probe: Probe, choices: Sequence[Choice]) -> None:
         if choice.unparseable:
             raise UnparseableAnswer(
                 f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
-                f"{shown}: an unparseable answer ({choice.problem}).",
-                "--on-bad-answer repair counts it and goes on",
+                f"{shown}: an unparseable answer ({choice.problem})."
             )

@@ -240,6 +240,13 @@ def test_the_other_name_of_the_limit_is_learnt_from_a_batch() -> None:
         assert ended is None and len(results) == 3 and len(server.batches) == 2
 
 
+def test_a_line_that_a_filter_blocks_is_a_refused_answer() -> None:
+    blocked = Reply(status=400, body={"code": "data_inspection_failed", "message": "may be inappropriate"})
+    with BatchServer(lambda body, attempt: blocked) as server:
+        results, ended = Run(server.base_url).ask(*each("abc"))
+        assert ended is None and len(results) == 3 and len(server.batches) == 1
+
+
 def test_a_full_queue_of_tokens_says_how_to_submit_less() -> None:
     error = {"code": "token_limit_exceeded", "line": None, "message": "Enqueued token limit reached"}
     with BatchServer(refuse=lambda lines: error) as server:

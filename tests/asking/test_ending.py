@@ -63,7 +63,7 @@ def test_a_server_that_never_answers_ends_the_run_early(journal: Journal, clock:
 @pytest.mark.parametrize(
     ("answer", "ends", "says", "limits", "fewest", "most"),
     [
-        (RateLimited(), Unavailable, "rate limited", Limits(max_wait=0.2), 1, 999),
+        (RateLimited(None, ": 3 a minute"), Unavailable, "answer: 3 a minute.", Limits(max_wait=0.2), 1, 999),
         (MissingKey("the key was refused"), MissingKey, "the key was refused", Limits(workers=8), 1, 16),
         (Rejected("no system role"), BackendError, "no system role", Limits(workers=1), 5, 7),
         (Completion("", Finish.UNFINISHED_THINKING), Incomplete, "--thinking", Limits(workers=1), 20, 20),

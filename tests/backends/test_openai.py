@@ -21,9 +21,10 @@ from openai.types.chat import ChatCompletion
 
 from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import encode_body, error_of, finish_of, read_completion
+from llmfair.backends.chat_completions import encode_body, finish_of, is_alias, read_completion
+from llmfair.backends.faults import refusal_of
 from llmfair.backends.openai import OpenAI
-from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
+from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError, warn
 from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
 from tests.servers import Reply, Server, completion
@@ -166,7 +167,7 @@ def test_which_errors_stop_the_run(status: int, stops: bool) -> None:
         (refused(400, code="unsupported_parameter", param="logprobs"), "--answers"),
         (refused(400, code="context_length_exceeded", message="9000 tokens"), "q1/neutral"),
         (refused(400, code="context_length_exceeded", message="9000 tokens"), "9000 tokens"),
-        (refused(400), "--system fold"),
+        (refused(400, message="System role not supported"), "--system fold"),
         (Reply(status=422, body={"error": "bad shape"}), "bad shape"),
         (Reply(status=422, body={"message": "bad shape", "object": "error"}), "bad shape"),
     ],
@@ -215,7 +216,8 @@ def test_a_server_that_knows_neither_limit_is_not_asked_for_ever() -> None:
         return refused(400, code="unsupported_parameter", param=param)
 
     with Server(respond) as server:
-        assert type(ask(server.base_url)[0]) is Rejected
+        error = ask(server.base_url)[0]
+        assert isinstance(error, UsageError) and error.hint == "--extra max_tokens=null leaves it out"
         assert len(server.requests) == 2
 
 
@@ -441,7 +443,7 @@ def test_any_answer_has_an_end(text: str | None, reason: str | None) -> None:
 
 @given(st.binary() | st.text().map(lambda text: json.dumps({"error": text}).encode()))
 def test_any_refusal_is_read_to_fields(reply: bytes) -> None:
-    error_of(reply).get("code")
+    assert refusal_of(500, reply).status == 500
 
 
 # Requests
@@ -478,7 +480,7 @@ def test_the_body_is_the_sdk_s_own(sampling: Sampling) -> None:
         ask(server.base_url, replace(REQUEST, sampling=replace(sampling, extra=extra)))
         reply = asyncio.run(of_sdk())
         ours, theirs = server.requests
-    assert ours.body == theirs.body
+    assert ours.body == {name: value for name, value in theirs.body.items() if value is not None}
     assert reply.choices[0].message.content == "[1]"
     headers = [
         {
@@ -689,7 +691,58 @@ def test_unusable_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, url: st
         assert "canary" not in "".join(traceback.format_exception(error, limit=0)) + error.hint
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://x.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=1", "/openai/v1"),
+        ("127.0.0.1:8000/v1", "lacks http:// or https://"),
+        ("localhost/v1", "lacks http:// or https://"),
+        ("gpu-box:8000", "lacks http:// or https://"),
+        ("api.example.com/v1", "lacks http:// or https://"),
+        ("http://h/v1/chat/completions", "which llmfair adds"),
+        ("http://h/v1/chat/completions/", "which llmfair adds"),
+        ("http://h/v1/responses", "which llmfair adds"),
+        ("ftp://h/v1", "is not the address of a server"),
+    ],
+)
+def test_why_an_address_is_not_taken(url: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        server_of(url, "--base-url")
+    assert words in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("blank", ["{} ", "{}\n", " {}\r\n", "\t{}/"])
+def test_blanks_around_an_address_are_no_matter(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
+    with Server(lambda body, attempt: Reply("[1]")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", blank.format(server.base_url))
+        answers = [*ask(blank.format(server.base_url)), *ask("")]
+    assert [getattr(answer, "text", answer) for answer in answers] == ["[1]", "[1]"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "same"),
+    [
+        ("gpt-4o-mini", "gpt-4o-mini-2024-07-18", True),
+        ("gpt-4", "gpt-4-0613", True),
+        ("claude-x-latest", "claude-x-20250514", True),
+        ("org/Llama-3", "llama-3", True),
+        ("llama3", "llama3:latest", True),
+        ("gemini-2.5-flash", "models/gemini-2.5-flash-preview-05-20", True),
+        ("x/y:free", "x/y", True),
+        ("m", "/models/m.gguf", True),
+        ("gpt-4o", "gpt-4o-mini", False),
+        ("gpt-4o", "gpt-4o-mini-2024-07-18", False),
+        ("llama-3", "llama-3.1-8b", False),
+        ("llama3:8b", "llama3:70b", False),
+        ("m", "", False),
+    ],
+)
+def test_a_model_by_another_of_its_names(asked: str, named: str, same: bool) -> None:
+    assert is_alias(asked, named) is same
+
+
 def test_servers_by_url() -> None:
+    assert server_of("HTTP://h/v1", "") == "h:80"
     assert server_of("http://[::1]:8000/v1", "") == "[::1]:8000"
     assert server_of("http://h", "") == "h:80"
     assert server_of("https://API.openai.com/v1", "") == "api.openai.com"
@@ -702,6 +755,11 @@ def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proxy_for("http://h/v1") == "http://127.0.0.1:3128"
     assert proxy_for("https://h/v1") is None
     assert proxy_for("http://localhost/v1") is None
+    monkeypatch.setenv("no_proxy", "localhost, 10.0.0.0/8,fd00::/8")
+    assert proxy_for("http://10.1.2.3:8000/v1") is proxy_for("http://[fd00::1]/v1") is None
+    assert proxy_for("http://11.1.2.3/v1") == proxy_for("http://h/v1") == "http://127.0.0.1:3128"
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:3129")
+    assert proxy_for("https://h/v1") == "http://127.0.0.1:3129"
     monkeypatch.setenv("http_proxy", "http://user:canary@[::1]:3128")
     assert proxy_for("http://h/v1") == "http://user:canary@[::1]:3128"
     for unusable in (
@@ -717,6 +775,15 @@ def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError) as caught:
             proxy_for("http://h/v1")
         assert "canary" not in str(caught.value)
+
+
+def test_a_proxy_of_all_schemes_that_is_not_http_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn.cache_clear()
+    monkeypatch.setenv("ALL_PROXY", "socks5://user:canary@127.0.0.1:1080")
+    assert proxy_for("http://h/v1") is proxy_for("https://h/v1") is None
+    assert capsys.readouterr().err == "Warning: all_proxy names no HTTP proxy, and is not used.\n"
 
 
 def test_a_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.cli.command import kept, llmfair, only_run, process, ran
 from tests.cli.kills import LISTWISE, OWN, asked, command, journalled, outage
 from tests.folders import balanced, write_folder
 from tests.pace import within
-from tests.servers import Reply, Server, faulty, rank
+from tests.servers import Reply, Server, completion, faulty, rank
 
 pytestmark = pytest.mark.whole
 
@@ -95,6 +96,65 @@ def test_one_refused_request_ends_its_chain_only() -> None:
     failures = (only_run() / "failures.csv").read_text()
     assert failures.count("music/") == 4 and "Rejected" in failures
     assert "music/female/o0/r0 first" in found.json["error"]["message"]
+
+
+def once(server: Server, *flags: str) -> tuple[str, ...]:
+    short = ("--orders", "1", "--passes", "1", "--conditions", "neutral", "--no-repeat")
+    return ("listwise", "--queries", "physics,music,film", *short, *at(server), *flags)
+
+
+@pytest.mark.parametrize(
+    ("status", "field", "flag", "hint"),
+    [
+        (400, "messages[0].role", ("--system", "fold"), "; --system fold puts"),
+        (422, "seed", ("--extra", "seed=null"), "--extra seed=null leaves it out"),
+        (400, "temperature", ("--extra", "temperature=null"), "--extra temperature=null leaves it out"),
+        (400, "max_tokens", ("--extra", "max_tokens=null"), "--extra max_tokens=null leaves it out"),
+    ],
+)
+def test_the_hint_of_a_refusal_that_all_meet_is_said_and_works(
+    status: int, field: str, flag: tuple[str, str], hint: str
+) -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        sent = {*body, *(["messages[0].role"] if body["messages"][0]["role"] == "system" else [])}
+        if field in sent or (field == "max_tokens" and "max_completion_tokens" in sent):
+            wrong = next(name for name in (field, "max_completion_tokens") if name in sent)
+            error = {"message": f"Unsupported parameter: '{wrong}'", "param": wrong}
+            return Reply(status=status, body={"error": error})
+        return rank(body, attempt)
+
+    with Server(respond) as server:
+        refused = llmfair(*once(server))
+        assert refused.code in (2, 3) and hint in refused.err and "Unsupported parameter" in refused.err
+        assert llmfair(*once(server, *flag)).code == 0
+
+
+def test_a_blocked_prompt_is_a_refused_answer_and_a_spent_day_ends_the_run_at_once() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        if "Music" not in body["messages"][1]["content"]:
+            return rank(body, attempt)
+        error = {"message": "Your input was flagged", "code": 403, "metadata": {"reasons": ["x"]}}
+        return Reply(status=403, body={"error": error})
+
+    with Server(respond) as server:
+        found = ran(*once(server, "--json", "--max-invalid", "1")).json
+    assert found["answers"]["neutral"]["classes"]["refused"] == 3
+    spent = Reply(status=429, body={"error": {"message": "Limit reached: 50 requests per day"}})
+    with Server(lambda body, attempt: spent) as server:
+        ended = llmfair(*once(server, "--fresh"))
+        assert ended.code == 1 and "50 requests per day" in ended.err and len(server.requests) <= 3
+
+
+def test_another_model_and_cut_prompts_are_told() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        reply = rank(body, attempt)
+        document = completion(replace(reply, usage={"prompt_tokens": 512}), "m")
+        return Reply(body=document | {"model": "another"})
+
+    with Server(respond) as server:
+        found = ran(*once(server, "--strategy", "tournament:group=12,best=5"))
+    assert "Warning: any was asked, and the server names the model of its answers another" in found.err
+    assert "characters have 512 tokens each, by the server's count" in found.err
 
 
 def test_the_key_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

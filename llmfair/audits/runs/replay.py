@@ -271,6 +271,6 @@ def _follow(
         except Unanswered:
             found.missing += 1
         except LlmfairError as error:
-            found.failures.append(Failure(program.probe_id, type(error).__name__, error.message))
+            found.failures.append(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
         except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
             found.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))

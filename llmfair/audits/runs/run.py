@@ -24,6 +24,7 @@ from llmfair.audits.runs.session import charge, note_servers, refuse_fewer, sess
 from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
 from llmfair.backends.base import Backend, members_of
 from llmfair.backends.batch import Batches
+from llmfair.backends.chat_completions import is_alias
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import (
     BackendError,
@@ -154,6 +155,9 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
                 with shared_answers(design, backend) as cache:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
                 warnings += from_other_runs(journal)
+                for warning in of_replies(backend, design.subject.spec, progress):
+                    warn(warning)
+                    warnings.append(warning)
                 for stage in begun.stages:
                     if answered.error is None and not design.stops:
                         answered = _further(stage, answered, folder, design, progress, manifest)
@@ -311,6 +315,19 @@ def from_other_runs(journal: Journal) -> Iterator[str]:
         )
 
 
+def of_replies(backend: Backend, spec: str, progress: Progress) -> Iterator[str]:
+    """What a server's replies say against what it was asked: another model's name, prompts that may be cut."""
+    model = spec.partition(":")[2]
+    others = sorted(name for name in progress.models if not is_alias(model, name))
+    if getattr(backend, "server", "") and others:
+        yield f"{model} was asked, and the server names the model of its answers {', '.join(others)}"
+    if (full := progress.fullest).cut:
+        yield (
+            f"{full.prompts:,} prompts of {full.shortest:,} to {full.longest:,} characters have {full.tokens:,} tokens "
+            "each, by the server's count: it may cut what is longer (Ollama does at num_ctx)"
+        )
+
+
 def _ready_to_measure() -> None:
     """Imports what intervals take, a quarter of a second that passes while a server thinks.
 
@@ -359,8 +376,8 @@ def ask(
         again, cause = "the same command asks them again", first.message
         if type(progress.bug).__name__ == first.failure:  # whose words alone may say little
             again, cause = f"{again}, -v shows where it happens", f"{first.failure}: {first.message}."
-        if all(failure.failure == "UnparseableAnswer" for failure in answered.failures):
-            again = "--on-bad-answer repair counts such answers and goes on, retry:N asks again"
+        if first.hint and all(failure.hint == first.hint for failure in answered.failures):
+            again = first.hint
         answered.error = Incomplete(
             f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: {cause}",
             f"failures.csv lists them; {again}",

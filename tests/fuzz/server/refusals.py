@@ -68,7 +68,7 @@ def statuses() -> Iterator[Mode]:
     yield Mode("error of 10 MB", status(500, {"message": "x" * 10**7}), "500|more than .* MB|no answer from")
     yield Mode("error of 500 kB", status(400, {"message": "x" * 500_000}), "400")
     yield Mode("error with half a surrogate", status(400, b'{"error": {"message": "\\ud800 no"}}'), "400")
-    yield Mode("error whose code is a list", status(429, {"code": ["insufficient_quota"]}), "rate")
+    yield Mode("error whose code is a list", status(429, {"code": ["insufficient_quota"]}), "429")
     yield Mode("error whose message is an object", status(400, {"message": {"text": "no"}}), "400")
     yield Mode(
         "unsupported limit, for ever",
