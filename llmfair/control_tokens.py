@@ -78,8 +78,8 @@ _TOKEN = re.compile(
             r"(?P<answer>(?:<\|end\|>\s{0,9})?(?:<\|start\|>assistant\s{0,9})?<\|channel\|>\s{0,9}final\b[^<]{0,99}"
             r"(?:<\|constrain\|>[^<]{0,99})?<\|message\|>|(?:<\|end\|>\s{0,9})?<\|begin\|>assistant\s{0,9}<\|content\|>|assistantfinal)",
             # channels of gpt-oss and of Gemma
-            r"(?P<channel><\|channel\|?>)",
-            r"(?P<channel_end><channel\|>)",
+            r"(?P<channel><\|channel\|?>|<unused94>)",
+            r"(?P<channel_end><channel\|>|<unused95>)",
             r"(?P<over><\|(?:end|call)\|>)",
             r"(?P<inner><\|inner_prefix\|>)|(?P<inner_end><\|inner_suffix\|>)",
             r"(?P<bracket>[\[◁](?P<bracket_slash>/?)(?P<bracket_name>think(?:ing)?|thoughts?|reasoning)[\]▷])",

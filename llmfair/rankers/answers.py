@@ -294,9 +294,11 @@ def _of_run(text: str, run: re.Match[str], refused: bool) -> _Order | None:
     """Items in a row or a chain; None where they are tied, asked, denied, part of a sentence, or gone through."""
     items, (start, end) = run[0], run.span()
     signs = _signs("".join(map("".join, _BEFORE_ITEM.findall(items))))
-    if "=" in signs or not (asserted(text, start, end) if signs else _stands_apart(text, start, end)):
-        return None
     numbers = _once(_values(" ".join(_GROUP.findall(items))))
+    # Within a sentence a chain of the items as shown may be an example: `An order such as [1] > [2] would be unfair.`
+    apart = _stands_apart(text, start, end) if not signs or _as_shown(numbers) else True
+    if "=" in signs or not apart or (signs and not asserted(text, start, end)):
+        return None
     if not signs and _as_shown(numbers):
         words = _WORD_CHARACTER.search(_NO_WORDS.sub("", _GROUP.sub("", items)))
         if words or refused or not _leads_to_order(_lead(text, start)):

@@ -82,6 +82,8 @@ READINGS: dict[str, dict[str, list[str]]] = {
         # from 0: a repair would shift every item
         "out_of_range": ["54321", "[0] > [2] > [1] > [3]", "3, 1, 0, 2", '{"ranking": [3, 2, 1, 0]}', "[3] > [0]"],
         "no_ids": [
+            "An order such as [1] > [2] > [3] > [4] would be unfair.", "There is no basis for [1] > [2] > [3] > [4].",
+            "Any ranking (e.g. [1] > [2] > [3] > [4]) would be arbitrary.",
             "I cannot rank these passages.", "B > A > D > C", "Passage 3 is best, then 1", "-3 > -1", "= > ,", "[] [,]", "(1) 3\n(2) 1",
             '{"scores": {"1": 0.2, "2": 0.1}}', '{"ranking": [{"id": 3, "score": 1}, {"id": 1, "score": 2}]}', "4, 3; 2 = 1", '{"ranking": null}', "[3] or [4]", "[4] is better than [2] and [1].",
         ],
@@ -321,7 +323,8 @@ def test_what_is_taken_of_an_answer(reader: str, expected: str, text: str) -> No
 CLOSED = [
     "<think>{}</think>", "<thinking>{}</thinking>", "<Thought>\n{}\n</Thought>\n", "<reasoning>{}</reasoning>", "<analysis>{}</analysis>",
     "<seed:think>{}</seed:think>", "[THINK]{}[/THINK]", "◁think▷{}◁/think▷", "<|START_THINKING|>{}<|END_THINKING|>",
-    "<|begin_of_thought|>{}<|end_of_thought|>\n\n", "<|channel>thought\n{}<channel|>", "{}</think>\n",
+    "<|begin_of_thought|>{}<|end_of_thought|>\n\n", "<|channel>thought\n{}<channel|>", "<unused94>thought\n{}<unused95>",
+    "{}</think>\n",
     "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
 ]  # fmt: skip
 OF_READERS = [
