@@ -388,7 +388,8 @@ def study_of(task: str) -> Study | None:
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.audits.scoring.score_results import ScoreResults
-    from llmfair.jsonfiles import AGAIN, typed
+    from llmfair.audits.verdict import judged
+    from llmfair.jsonfiles import typed
 
     task = document["task"]
     if task == "score":
@@ -396,9 +397,7 @@ def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     if study := study_of(task):
         return typed(document, study.results(), where)
     found = typed(document, kind_in(where, task).results(), where)
-    if found.verdict is None:
-        raise UsageError(f"{where}: Object missing required field `verdict`.", AGAIN)
-    return found
+    return found if found.verdict is not None else judged(found)
 
 
 def results_of(run: RunDir) -> Any:

@@ -109,7 +109,7 @@ FAULTS: tuple[tuple[Fault, Container[int], str], ...] = (
     (
         Fault.SYSTEM,
         _ANY_REQUEST,
-        r"system.{0,3} (roles?|messages?|prompts?|instructions?)\b|roles?\b.{0,40}\bsystem\b|"
+        r"system.{0,3} (roles?|messages?|prompts?|instructions?)\b|roles?\b(?!\W{0,4}:).{0,40}\bsystem\b|"
         r"developer (instruction|role|message)|roles must alternate|only user.{0,30} roles|"
         r"messages\W{1,3}\d+\W{1,3}role",
     ),

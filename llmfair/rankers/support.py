@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 _BRACKETS = str.maketrans("", "", "[]()")
 _SAID = re.compile(
     r"(?:(?:(?:the|my|final)\s+)*answer(?:\s*:|\s+is)\s*)?(?:(yes|true)|no|false)"
-    r"(?:\s*[.,;:!\n–—](?!.*\b(?:but|however|actually|(?(1)no(?! doubt)|yes))\b).*|\s*)",
+    r"(?:\s*[.,;:!\n–—](?!.*\b(?:but|however|actually|(?(1)no(?!\sdoubt)|yes))\b).*|\s*)",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -158,10 +158,10 @@ def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
     """A model that answers alike every time has the same odds however it is asked."""
     folder = str(write_folder(Path("lists"), balanced(12, 16, 16)))
     common: dict[str, Any] = {"model": SameAnswer(), "report": False, "no_cache": True}
-    alone: dict[str, Any] = {"variants": "neutral", "repeat": False, "passes": 1, "step": 5, "window": 10}
+    alone: dict[str, Any] = {"conditions": "neutral", "repeat": False, "passes": 1, "step": 5, "window": 10}
     lists = api.audit_listwise(folder, **alone, orders=4, output="lists-run", **common)
     parts = api.audit_listwise(
-        folder, design="partition", window=10, variants="neutral", orders=4, output="parts", **common
+        folder, design="partition", window=10, conditions="neutral", orders=4, output="parts", **common
     )
     pairs = api.audit_pairwise(folder, conditions="irrelevant", pairs=60, output="pairs", **common)
     found = {
