@@ -329,7 +329,7 @@ CLOSED = [
 ]  # fmt: skip
 OF_READERS = [
     (reader, text) for reader, table in READINGS.items() for texts in table.values() for text in texts
-    if not set(text) & set("<◁&|") and not any(word in text for word in ("THINK", "assistant", "User:", "Here is my"))
+    if not set(text) & set("<◁&|") and not any(word in text for word in ("THINK", "[/", "assistant", "User:", "Here is my"))
 ]  # fmt: skip
 
 
