@@ -1,8 +1,8 @@
 """Records what about 120 commands print and write, and compares two recordings: `python -m tests.recording`.
 
-    python -m tests.recording record /tmp/before        # in a checkout of the commit before
-    python -m tests.recording record /tmp/after
-    python -m tests.recording compare /tmp/before /tmp/after
+    python -m tests.recording record BEFORE        # in a checkout of the commit before
+    python -m tests.recording record AFTER
+    python -m tests.recording compare BEFORE AFTER
 
 Figures have to be equal bit for bit; words that differ are printed, to be read. A figure is a number in a table of
 figures (CSV), in a run's results (JSON), or a line of a ranking. Times and file names of one's own are no figures.

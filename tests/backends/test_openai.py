@@ -724,7 +724,7 @@ def test_blanks_around_an_address_are_no_matter(monkeypatch: pytest.MonkeyPatch,
     [
         ("gpt-4o-mini", "gpt-4o-mini-2024-07-18", True),
         ("gpt-4", "gpt-4-0613", True),
-        ("claude-x-latest", "claude-x-20250514", True),
+        ("model-x-latest", "model-x-20250514", True),
         ("org/Llama-3", "llama-3", True),
         ("llama3", "llama3:latest", True),
         ("gemini-2.5-flash", "models/gemini-2.5-flash-preview-05-20", True),
