@@ -73,10 +73,10 @@ def ours(work: Work, port: int) -> dict[str, Any]:
     from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.openai import openai
+    from llmfair.nouns import Attribute, Candidates, Document, Probe, Query, Sampling, Side
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
     from llmfair.rankers.strategy import Ranked, strategy_of
-    from llmfair.records import Attribute, Candidates, Document, Probe, Query, Sampling, Side
 
     strategy = strategy_of(work.strategy, {**vars(ListwiseSettings()), "passes": 1})
     labels = strategy.question.margins != "none"

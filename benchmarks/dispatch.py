@@ -90,7 +90,7 @@ def client(shape: Shape, port: int) -> dict[str, float]:
     from llmfair.asking.limits import Limits, Progress
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.openai import openai
-    from llmfair.records import Failure, Sampling
+    from llmfair.nouns import Failure, Sampling
 
     backend = openai("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
     asyncio.run(warm(backend))  # what is loaded once is no part of a request
@@ -118,11 +118,11 @@ async def warm(backend: Any) -> None:
 def programs(shape: Shape) -> Iterator[Any]:
     """The programs of a shape, made one by one."""
     from llmfair.asking.dispatch import Program
+    from llmfair.nouns import Attribute, Candidates, Document, Probe, Query, Side
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
     from llmfair.rankers.pairwise import PairwiseRanker
     from llmfair.rankers.windows import Windows
-    from llmfair.records import Attribute, Candidates, Document, Probe, Query, Side
 
     words = {Side.PROTECTED: "female", Side.UNPROTECTED: "male"}
     attribute = Attribute("gender", ("female",), ("male",), words)
@@ -161,7 +161,7 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
 
     from llmfair.asking.requests import chat_sampling
     from llmfair.backends.chat_completions import encode_body
-    from llmfair.records import Sampling
+    from llmfair.nouns import Sampling
 
     chats = next(programs(replace(shape, chains=1))).start().send(None)
     bodies = [encode_body("loopback", chat.messages, chat_sampling(chat, Sampling())) for chat in chats]

@@ -82,7 +82,7 @@ def run(name: str, mockllm: Path | None, killed: bool = False, returns: bool = T
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.fleet import Fleet
     from llmfair.backends.openai import OpenAI
-    from llmfair.records import Failure, Sampling
+    from llmfair.nouns import Failure, Sampling
 
     shape, progress, away = SHAPE, Progress(), [0.0, 0.0, 0.0]  # killed, up again, answers in flight then
     with three(mockllm) as servers, tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import hf
-from llmfair.records import Chat, Request, Sampling
+from llmfair.nouns import Chat, Request, Sampling
 from tests import models
 
 QUESTIONS, LISTS, IN_FLIGHT = 512, 128, 64

@@ -15,7 +15,7 @@ import numpy as np
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking, Side
 
 REGIONS = [f"region {number}" for number in range(20)]
 ATTRIBUTE = Attribute("location", ("*",), (REGIONS[0],), {Side.PROTECTED: "other", Side.UNPROTECTED: "first"})

@@ -24,10 +24,10 @@ import numpy as np
 import llmfair
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
+from llmfair.io.trec import Problems, read_run
 from llmfair.mitigation.remedy import Asking, Audit
 from llmfair.mitigation.unmitigated import TASK, Unmitigated
 from llmfair.registry import register
-from llmfair.trec import Problems, read_run
 
 SEEDS, QUERIES, EACH = 50, 24, 20
 MODEL, WITHOUT = "fake:biased,malformed=0", "fake:biased,malformed=0,listwise=0"

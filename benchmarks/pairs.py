@@ -19,8 +19,7 @@ from llmfair.audits.summary import summarise
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.records import Side
-from llmfair.verdicts import Cell, PairAnswer, PairStratum, PairVerdict
+from llmfair.nouns import Cell, PairAnswer, PairStratum, PairVerdict, Side
 
 QUERIES, PAIRS, POOL = 44, 1_000, 500
 KINDS: tuple[PairStratum, ...] = ("relevant", "irrelevant")

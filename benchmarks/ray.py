@@ -86,7 +86,7 @@ def clocks() -> tuple[float, float]:
 def lists(calls: int) -> Iterator[Any]:
     """Programs that have a list of two scored, each."""
     from llmfair.asking.dispatch import Program
-    from llmfair.records import Chat, Message, Scores
+    from llmfair.nouns import Chat, Message, Scores
 
     def program(number: int) -> Program:
         words = ("a query", f"Item {number}", "another")
@@ -110,7 +110,7 @@ def asked(row: Row, url: str | None = None) -> Found:
     from llmfair.asking.limits import Limits
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.on_ray import OnRay
-    from llmfair.records import Failure, Sampling
+    from llmfair.nouns import Failure, Sampling
 
     prefix, _, name = row.model.partition(":")
     options = BackendOptions(base_url=url)

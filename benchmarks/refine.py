@@ -30,8 +30,8 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.audits.refine.making import RefineAudit, make_refine_design
 from llmfair.audits.refine.settings import RefineSettings
+from llmfair.nouns import Chat, Completion, Finish, Request, Sampling
 from llmfair.rankers.fair_qr import Refined, refined_text
-from llmfair.records import Chat, Completion, Finish, Request, Sampling
 from llmfair.retrieval.engine import Engine, Hit
 
 TOPICS, WORDS, LATENCY, SLOW, USUAL = 94, 150, 0.05, 0.04, 1.0

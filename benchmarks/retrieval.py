@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from llmfair.datasets.page_store import GroupsOf, PageStore, written
-from llmfair.many import of_each_kind
-from llmfair.records import Document
+from llmfair.nouns import Document, of_each_kind
 from llmfair.retrieval.analysis import STANDARD
 from llmfair.retrieval.build import WRITER_BYTES, opened, stored
 from llmfair.retrieval.engine import Engine, MadeIndex

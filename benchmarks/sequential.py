@@ -25,9 +25,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 
 from llmfair.audits.pairwise.seen import seen
-from llmfair.records import Side
+from llmfair.nouns import PairAnswer, PairVerdict, Side
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, EProcess, rounds
-from llmfair.verdicts import PairAnswer, PairVerdict
 
 Floats = NDArray[np.float64]
 Stop = tuple[Decision | None, int]

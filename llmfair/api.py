@@ -347,7 +347,7 @@ def _watch(name: str, shown: bool, batch: bool = False) -> Watch:
 
 @contextmanager
 def _bar(name: str, calls: int, progress: Progress, limit: int, batch: bool) -> Iterator[None]:
-    from llmfair.printable import visible
+    from llmfair.io.text import visible
     from llmfair.terminal import bar
 
     progress.tell = lambda text: print(visible(text), file=sys.stderr)

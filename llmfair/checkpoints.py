@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs, rights
 from llmfair.errors import BackendError, MissingExtra, UsageError, did_you_mean, line_of
+from llmfair.io import files
 
 INSTALL = "pip install 'llmfair[local]'"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".h5", ".gguf")
@@ -90,7 +90,7 @@ def find_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, read_config(config.parent, name), commit, repository, commit)
 
 
-@rights.usual()
+@files.usual()
 def tokenizer_of(checkpoint: Checkpoint) -> Any:
     """A checkpoint's tokenizer, without its weights. Raises BackendError for files that are missing or broken."""
     import transformers
@@ -126,7 +126,7 @@ def require(*packages: str) -> None:
 def read_config(folder: Path, name: str) -> dict[str, Any]:
     """A model's `config.json`. Raises UsageError."""
     try:
-        found = json.loads(inputs.text(folder / "config.json", inputs.MOST_RECORDED))
+        found = json.loads(files.text(folder / "config.json", files.MOST_RECORDED))
     except FileNotFoundError:
         raise UsageError(
             f"{name} holds no model: it has no config.json.", "name a folder that save_pretrained wrote"
@@ -154,7 +154,7 @@ def folder_fingerprint(folder: Path) -> str:
                     file.seek(start)
                     digest.update(file.read(SAMPLE_BYTES))
         elif path.suffix in (".json", ".jinja", ".model", ".txt"):
-            digest.update(f"{path.name}\0".encode() + bytes.fromhex(inputs.sha256(path)))
+            digest.update(f"{path.name}\0".encode() + bytes.fromhex(files.sha256(path)))
     return digest.hexdigest()
 
 
@@ -162,7 +162,7 @@ def files_sha256(paths: Iterable[Path]) -> str:
     """SHA-256 over the names and whole contents of these files."""
     digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(f"{path.name}\0".encode() + bytes.fromhex(inputs.sha256(path)))
+        digest.update(f"{path.name}\0".encode() + bytes.fromhex(files.sha256(path)))
     return digest.hexdigest()
 
 
@@ -221,7 +221,7 @@ def device_of(asked: str = "auto") -> tuple[str, str]:
     return "cpu", "torch finds no GPU"
 
 
-@rights.usual()
+@files.usual()
 def _fetch_config(repository: str, revision: str | None) -> Path:
     """`config.json` of a repository in the local cache, whose folder there is named by its commit."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from llmfair import inputs, registry, secrets
+from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean, warn
+from llmfair.io import files, secrets
 
 CONFIG_NAME = "llmfair.toml"
 NAME_OR_PATH: Mapping[str, Callable[[Path], bool]] = {
@@ -37,14 +38,14 @@ def find_config(start: Path) -> tuple[Path, bytes] | None:
         if not os.path.isfile(path):  # noqa: PTH113 - which says no where a folder may not be looked into
             continue
         try:
-            with inputs.opened(path) as file:
+            with files.opened(path) as file:
                 read = os.fstat(file.fileno())
                 if strangers := {read.st_uid, os.lstat(path).st_uid} - trusted:
                     why = f"belongs to somebody else (uid {min(strangers)})"
                 elif read.st_mode & stat.S_IWOTH:
                     why = "may be written by everybody"
                 else:
-                    return path, inputs.content_of(file, path, inputs.MOST_BY_HAND)
+                    return path, files.content_of(file, path, files.MOST_BY_HAND)
         except OSError as error:
             why = f"cannot be read ({error.strerror})"
         warn(f"{path} {why}, so it is passed over; --config {path} obeys it.")
@@ -62,8 +63,8 @@ def read_config(
     """
     try:
         if content is None:
-            content = inputs.content(path, inputs.MOST_BY_HAND)
-        table = inputs.toml_of(inputs.decoded(content))
+            content = files.content(path, files.MOST_BY_HAND)
+        table = files.toml_of(files.decoded(content))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.", "name a file with --config") from None
     except ValueError as error:

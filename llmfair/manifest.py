@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import SCHEMA, read_json, typed
+from llmfair.io.files import SCHEMA, read_json, typed
 
 T = TypeVar("T", bound="RunSettings")
 STAGE = re.compile(r"[A-Za-z0-9_-]{1,60}")

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, Probe, Side
-from llmfair.verdicts import PairStratum
+from llmfair.nouns import Attribute, Candidates, Document, PairStratum, Probe, Side
 
 REPEAT = "repeat"
 Pools = tuple[Sequence[str], Sequence[str]]

@@ -17,9 +17,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, cast, get_args
 
-from llmfair import inputs
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Message, Role
+from llmfair.io import files
+from llmfair.nouns import Message, Role
 
 Template = str
 """A text as `str.format_map` fills it: `{name}` for a placeholder, literal braces doubled."""
@@ -180,9 +180,9 @@ def _folder() -> Path:
 def _read(path: Path, shown: str) -> Prompt:
     """Reads and checks one file."""
     try:
-        content = inputs.content(path, inputs.MOST_BY_HAND)
+        content = files.content(path, files.MOST_BY_HAND)
         text = content.decode("utf-8")
-        table = inputs.toml_of(text)
+        table = files.toml_of(text)
     except OSError as error:
         raise UsageError(f"prompt {shown} cannot be read: {error.strerror}.", "check the path") from None
     except ValueError as error:

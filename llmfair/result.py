@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import kind_of, study_of
-from llmfair.csvfiles import number, read_figures
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
+from llmfair.io.files import number, read_figures
 from llmfair.metrics.names import parse_measure
-from llmfair.records import Measurement
+from llmfair.nouns import Measurement
 from llmfair.rundir import COLUMNS, with_factors
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Result:
         Raises UsageError of what has none: plans, calibrations, studies, comparisons.
         """
         from llmfair.audits.kind import found_of
-        from llmfair.jsonfiles import typed
+        from llmfair.io.files import typed
         from llmfair.results import RunVerdict
 
         if written := self.results.get("verdict"):

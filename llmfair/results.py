@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar
 
 from msgspec import Meta
 
-from llmfair.jsonfiles import json_text
+from llmfair.io.files import json_text
 from llmfair.manifest import named_model
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.rundir import COLUMNS
 
 T = TypeVar("T")

@@ -22,13 +22,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs, locks, rights
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
-from llmfair.jsonfiles import json_text, read_json
+from llmfair.io import files
+from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_json, write_whole
+from llmfair.io.text import in_csv
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
-from llmfair.printable import in_csv
-from llmfair.records import Measurement
-from llmfair.whole import A_LINK, clear, make_inside, write_whole
+from llmfair.nouns import Measurement
 
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
@@ -148,7 +147,7 @@ class RunDir:
         Raises RunConflict listing each difference, UsageError when the folder cannot be written.
         """
         try:
-            rights.make_folder(self.path)
+            files.make_folder(self.path)
         except OSError as error:
             raise UsageError(
                 f"cannot write the run folder {self.path}: {error.strerror}.",
@@ -251,21 +250,21 @@ class RunDir:
 
     def is_locked(self) -> bool:
         """Whether a process works on the folder now."""
-        return locks.is_held(self.path / LOCK)
+        return files.is_held(self.path / LOCK)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder against a second process, without what a killed one left. Raises RunConflict."""
         self.refuse_links()
         who = f"process {os.getpid()} on {socket.gethostname()}, since {now()}"
-        with locks.held(self.path / LOCK, self.path, who):
+        with files.held(self.path / LOCK, self.path, who):
             clear(self.path)
             yield
 
     def links(self) -> Iterator[Path]:
         """What in the folder is a link, at any depth."""
-        for folder, folders, files in os.walk(self.path):
-            yield from filter(Path.is_symlink, (Path(folder, name) for name in (*folders, *files)))
+        for folder, folders, names in os.walk(self.path):
+            yield from filter(Path.is_symlink, (Path(folder, name) for name in (*folders, *names)))
 
     def refuse_links(self) -> None:
         """Raises RunConflict for a link to another folder, and for any link below the first level: a file at the top is
@@ -279,8 +278,8 @@ class RunDir:
 
 
 def _answers(journal: Path) -> int:
-    with inputs.opened(journal) as file:
-        return sum(b'"key":' in line for line in inputs.pieces(file))
+    with files.opened(journal) as file:
+        return sum(b'"key":' in line for line in files.pieces(file))
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

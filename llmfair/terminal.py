@@ -19,9 +19,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError, shortened
-from llmfair.printable import in_json, visible, wrapped
+from llmfair.io import secrets
+from llmfair.io.text import in_json, visible, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

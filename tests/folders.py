@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from llmfair.unchanged import TABLE
+from llmfair.io.files import TABLE
 
 
 def write_folder(

@@ -15,78 +15,46 @@ from tests.fresh import loaded_by
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
-BASICS = {
-    "records",
-    "verdicts",
-    "steps",
-    "csvfiles",
-    "errors",
-    "inputs",
-    "printable",
-    "beginning",
-    "registry",
-    "jsonbytes",
-    "jsonfiles",
-    "locks",
-    "manifest",
-    "secrets",
-    "rights",
-    "many",
-    "whole",
-    "unchanged",
-    "cluster",
-}
+BASICS = {"nouns", "io", "errors", "beginning", "registry", "manifest", "cluster"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
-    "rundir", "trec", "report", "results",
+    "rundir", "report", "results",
 }  # fmt: skip
 API_MAY = {
     "arguments", "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "config", "documents", "mitigation", "pages",
     "report", "result", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
-    "jsonbytes": set(),
-    "inputs": set(),
+    "io": {"io", "errors", "nouns"},
     "beginning": set(),
-    "printable": {"errors"},
-    "csvfiles": {"errors", "inputs", "printable"},
-    "jsonfiles": {"errors", "inputs"},
-    "locks": {"errors", "whole"},
-    "manifest": {"errors", "jsonfiles"},
-    "secrets": {"inputs"},
-    "rights": set(),
-    "records": {"jsonbytes"},
-    "many": {"records"},
-    "whole": set(),
+    "nouns": {"io"},
+    "manifest": {"errors", "io"},
     "cluster": {"errors"},
-    "unchanged": {"inputs", "jsonbytes", "whole"},
-    "verdicts": {"records"},
-    "steps": {"records"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits.kind", "audits.studies.study", "results", "rundir", "trec", "stats", "metrics.base"},
+    "report": {"audits.kind", "audits.studies.study", "results", "rundir", "stats", "metrics.base"},
     "results": {"rundir"},
     "documents": {"audits", "mitigation", "results", "tuning"},
     "pages": {"audits", "mitigation", "report", "tuning"},
     "mitigation": {"audits", *AUDITS_MAY},
     "tuning": {"audits", "checkpoints", "terminal", *AUDITS_MAY},
     "audits": AUDITS_MAY,
-    "asking": {"backends.base", "trec"},
+    "asking": {"backends.base"},
     "probes": {"prompts"},
     "checkpoints": set(),
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
-    "datasets": {"trec"},
+    "datasets": set(),
     "arguments": {"config", "datasets.frames", "settings"},
     "result": {"report", "results", "rundir", "audits", "terminal", "metrics.base", "metrics.names"},
     "terminal": {"asking.limits", "report.lead", "report.tables"},
     "api": API_MAY,
-    "rundir": {"trec"},
+    "rundir": set(),
     **{
         room: set()
         for room in (
-            "metrics", "stats", "retrieval", "prompts", "settings", "trec", "config", "control_tokens",
+            "metrics", "stats", "retrieval", "prompts", "settings", "config", "control_tokens",
         )
     },
 }  # fmt: skip

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Attribute, Candidates, Document, PairStratum, Query, Side
 from llmfair.probes import (
     PairProbes,
     conditions_of,
@@ -24,8 +25,6 @@ from llmfair.probes import (
     pair_schedule,
     pairwise_probes,
 )
-from llmfair.records import Attribute, Candidates, Document, Query, Side
-from llmfair.verdicts import PairStratum
 from tests.fresh import printed_by
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})

@@ -7,8 +7,8 @@ import pytest
 
 import llmfair.prompts
 from llmfair.errors import UsageError
+from llmfair.nouns import Message
 from llmfair.prompts import load_prompt, prompt_names, wording_of, wordings
-from llmfair.records import Message
 
 SMALL = """
 id = "small"

@@ -13,7 +13,7 @@ from llmfair.audits.kind import found_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.texts import read_texts
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import read
+from llmfair.io.files import read
 from llmfair.results import Reach, Results, absent_row, plain, write
 from tests.cli.command import ran, refuses
 

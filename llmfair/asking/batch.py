@@ -26,8 +26,7 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.requests import Requests
 from llmfair.backends.base import B, BatchServer, NoBackend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.records import Chat, Completion, Failure, Request, Sampling
-from llmfair.steps import Unanswered, drive
+from llmfair.nouns import Chat, Completion, Failure, Request, Sampling, Unanswered, drive
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from llmfair.errors import Incomplete
-from llmfair.records import Completion, Request
+from llmfair.nouns import Completion, Request
 
 CHARACTERS_PER_TOKEN = 4
 GO_ON = "the same command continues"

@@ -21,10 +21,10 @@ from typing import Any
 
 from msgspec import convert
 
-from llmfair import rights
 from llmfair.errors import LlmfairError
-from llmfair.jsonbytes import decode, encode
-from llmfair.records import Completion, Finish
+from llmfair.io import files
+from llmfair.io.files import decode, encode
+from llmfair.nouns import Completion, Finish
 
 FILE = "answers.sqlite"
 BUSY_SECONDS = 5.0
@@ -217,7 +217,7 @@ def _of_chosen(
 
 def _open(path: Path) -> sqlite3.Connection:
     """A connection to the cache, which is made where there is none. Raises OSError, sqlite3.Error."""
-    rights.make_folder(path.parent)
+    files.make_folder(path.parent)
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:

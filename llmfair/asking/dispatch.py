@@ -23,8 +23,7 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker, Stopped
 from llmfair.backends.base import Backend
 from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
-from llmfair.records import Chat, Completion, Failure, Sampling
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Completion, Failure, Sampling, Steps
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache

@@ -21,13 +21,13 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs, secrets
 from llmfair.asking.journal_lines import COMPLETION_FIELDS, not_begun_by, row_of
 from llmfair.asking.kept_answers import Places
 from llmfair.asking.room import Room, most_bytes
 from llmfair.errors import LlmfairError, RunConflict
-from llmfair.jsonbytes import encode
-from llmfair.records import (
+from llmfair.io import files, secrets
+from llmfair.io.files import encode, itself
+from llmfair.nouns import (
     Chat,
     Completion,
     Expects,
@@ -37,7 +37,6 @@ from llmfair.records import (
     Request,
     Sampling,
 )
-from llmfair.whole import itself
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
@@ -273,7 +272,7 @@ class Journal:
 
     def _load(self, identity: str) -> None:
         with self.path.open("rb") as file:
-            lines = inputs.pieces(file)
+            lines = files.pieces(file)
             header = next(lines)
             if wrong := not_begun_by(header, identity):
                 raise RunConflict(

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from llmfair import inputs
-from llmfair.jsonbytes import decode
-from llmfair.records import Completion, Finish, Role
+from llmfair.io import files
+from llmfair.io.files import decode
+from llmfair.nouns import Completion, Finish, Role
 
 Tokens = Annotated[int, Meta(ge=0, le=1 << 53)]
 COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
@@ -78,8 +78,8 @@ def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str
 
     Lines that are neither are left out, and their numbers added to `damaged`.
     """
-    with inputs.opened(path) as file:
-        for number, line in enumerate(islice(inputs.pieces(file), 1, None), start=2):
+    with files.opened(path) as file:
+        for number, line in enumerate(islice(files.pieces(file), 1, None), start=2):
             row = row_of(line)
             if row is not None:
                 yield row

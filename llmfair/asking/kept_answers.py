@@ -10,10 +10,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from llmfair import inputs
 from llmfair.asking.journal_lines import completion_of, row_of
-from llmfair.jsonbytes import decode
-from llmfair.records import Completion
+from llmfair.io import files
+from llmfair.io.files import decode
+from llmfair.nouns import Completion
 
 LATEST = 1 << 14
 """Answers that are kept in a dictionary until they are sorted in, at least; of many, a sixteenth."""
@@ -77,8 +77,8 @@ class KeptAnswers:
 
     def __init__(self, path: Path) -> None:
         self._places, offset = Places(), 0
-        self._file = inputs.opened(path)
-        for number, line in enumerate(inputs.pieces(self._file)):
+        self._file = files.opened(path)
+        for number, line in enumerate(files.pieces(self._file)):
             row = row_of(line) if number else None
             if row is not None and "key" in row:
                 self._places.add(row["key"], offset)

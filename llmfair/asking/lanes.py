@@ -15,7 +15,7 @@ from llmfair.asking.rate import Adaptive, Bucket, Slots
 from llmfair.asking.retries import LONGEST_WAIT
 from llmfair.backends.base import Backend, Member, RateLimited, Transient, members_of
 from llmfair.errors import LlmfairError
-from llmfair.records import Request
+from llmfair.nouns import Request
 
 LEFT_AFTER = 3
 """Attempts that fail one after the other until a server counts as down: one alone says little."""

@@ -16,8 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from llmfair.errors import RunConflict, UsageError
-from llmfair.jsonfiles import read
-from llmfair.whole import whole, write_whole
+from llmfair.io.files import read, whole, write_whole
 
 FILE = "batches.json"
 SCHEMA = 1

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmfair import rights
 from llmfair.asking.budgets import Budget, characters
 from llmfair.asking.journal import SHARED, Journal
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
@@ -21,7 +20,8 @@ from llmfair.asking.requests import Requests
 from llmfair.asking.retries import Retries
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.records import Chat, Completion, Finish, Request, Sampling
+from llmfair.io import files
+from llmfair.nouns import Chat, Completion, Finish, Request, Sampling
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -76,7 +76,7 @@ class Asker:
             if self.opened:
                 return
             try:
-                with rights.usual():  # it may download weights
+                with files.usual():  # it may download weights
                     await self._while_wanted(self.backend.open())
                 await self._while_wanted(self.lanes.open())
             except LlmfairError as error:

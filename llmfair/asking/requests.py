@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from llmfair.asking.journal import request_keys
 from llmfair.backends.base import Backend
-from llmfair.records import Chat, Expects, Labels, Permutation, Request, Sampling
+from llmfair.nouns import Chat, Expects, Labels, Permutation, Request, Sampling
 
 
 class Requests:

@@ -9,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from llmfair.records import Request
+from llmfair.nouns import Request
 
 BESIDES = 4096
 BYTES_A_TOKEN = 16

@@ -28,8 +28,8 @@ from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Groups, Measure, Observation
 from llmfair.metrics.columns import Column, measure_all
+from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
-from llmfair.records import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.results import (
     DesignFacts,
     Family,

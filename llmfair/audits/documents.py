@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.results import Band, Count, Counts, Level, Reach, RunVerdict, Share, Version, Words
 
 

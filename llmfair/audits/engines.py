@@ -8,7 +8,7 @@ from llmfair import registry
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.collection import Collection
 from llmfair.errors import RunConflict, UsageError, did_you_mean
-from llmfair.many import Fill
+from llmfair.nouns import Fill
 from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
 from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, MadeIndex, Patience
 

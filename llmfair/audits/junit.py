@@ -11,9 +11,8 @@ from xml.etree import ElementTree as ET
 
 from llmfair.audits.gates import refused
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed, write_whole
 from llmfair.results import Requirement, RunVerdict
-from llmfair.whole import write_whole
 
 UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation
-    from llmfair.records import Chat
+    from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
@@ -389,7 +389,7 @@ def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.audits.scoring.score_results import ScoreResults
     from llmfair.audits.verdict import judged
-    from llmfair.jsonfiles import typed
+    from llmfair.io.files import typed
 
     task = document["task"]
     if task == "score":

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from llmfair import inputs
 from llmfair.audits.engines import engine_of
 from llmfair.datasets.base import (
     Dataset,
@@ -26,12 +25,13 @@ from llmfair.datasets.own import Given, OwnData
 from llmfair.datasets.stored import drawn_once
 from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import UsageError, did_you_mean, warn
-from llmfair.jsonfiles import typed
+from llmfair.io import files
+from llmfair.io.files import typed
 from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.base import Groups
+from llmfair.nouns import Attribute, Candidates, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.crossfit import POOL
-from llmfair.records import Attribute, Candidates, MixedPolicy, Query, Side
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import Engine
 from llmfair.rundir import RunDir
@@ -90,7 +90,7 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
         text = settings.queries
         if text.startswith("@"):
             try:
-                text = inputs.text(text[1:], inputs.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
+                text = files.text(text[1:], files.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
             except (OSError, ValueError) as error:
                 raise UsageError(
                     f"--queries {settings.queries}: cannot be read: {error}", "one id a line"

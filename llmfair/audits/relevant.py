@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmfair.jsonfiles import read_lines
+from llmfair.io.files import read_lines
 from llmfair.metrics.base import Groups
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.results import Count
 
 RELEVANT = "relevant.jsonl"

@@ -24,13 +24,13 @@ from llmfair.datasets.keywords import searched
 from llmfair.datasets.own import Given
 from llmfair.datasets.runs import scores_form
 from llmfair.errors import UsageError
+from llmfair.io.files import whole, write_whole
+from llmfair.io.trec import RunFile, run_lines
 from llmfair.metrics.base import Groups
+from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
-from llmfair.records import Attribute, Candidates, Document, Query, Ranking
 from llmfair.results import Count, Version
 from llmfair.settings import RERANK_FORMS, RerankSettings
-from llmfair.trec import RunFile, run_lines
-from llmfair.whole import whole, write_whole
 
 PACKED = ".gz"
 

@@ -20,9 +20,9 @@ from llmfair.backends.scored import SCORES, is_scorer
 from llmfair.backends.server import Server
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
-from llmfair.inputs import is_deep
+from llmfair.io.files import is_deep
+from llmfair.nouns import Attribute, Document, Sampling
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.records import Attribute, Document, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
 from llmfair.settings.asking import wished
 

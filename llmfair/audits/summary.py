@@ -22,7 +22,7 @@ from llmfair.metrics.values import (
     Undefined,
     Value,
 )
-from llmfair.records import Measurement
+from llmfair.nouns import Measurement
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate, Method
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmfair.jsonfiles import read_lines
-from llmfair.records import Document, Query
+from llmfair.io.files import read_lines
+from llmfair.nouns import Document, Query
 
 TEXTS = "texts.jsonl"
 

@@ -17,7 +17,7 @@ from llmfair import registry
 from llmfair.audits.readable import EQUAL_SCORES, UNPARSEABLE
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import parse_measure
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.decimals import interval_text
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count

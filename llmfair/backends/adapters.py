@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.checkpoints import Checkpoint, files_sha256, folder_fingerprint
 from llmfair.errors import BackendError, UsageError
-from llmfair.records import Labels, Message
+from llmfair.io import files
+from llmfair.nouns import Labels, Message
 
 MANIFEST, SCHEMA = "llmfair.json", 1
 CHECKED = {"base", "template_sha256", "adapter_sha256", "prompt", "dataset", "split"}
@@ -53,7 +53,7 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
     """The adapter of a folder. Raises UsageError for a folder without one, or one of another model."""
     path = folder / "adapter_config.json"
     try:
-        settings = json.loads(inputs.text(path, inputs.MOST_RECORDED))
+        settings = json.loads(files.text(path, files.MOST_RECORDED))
         base = str(settings["base_model_name_or_path"])
         digest = files_sha256([path, folder / "adapter_model.safetensors"])
         manifest = _checked_manifest(folder, digest)
@@ -81,7 +81,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any] | None:
     """What was written down when an adapter was trained; None for a folder without it. Raises UsageError."""
     path = folder / MANIFEST
     try:
-        found = json.loads(inputs.text(path, inputs.MOST_RECORDED))
+        found = json.loads(files.text(path, files.MOST_RECORDED))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

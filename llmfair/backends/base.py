@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from llmfair.errors import BackendError, LlmfairError
-from llmfair.records import Completion, Message, Request
+from llmfair.nouns import Completion, Message, Request
 
 
 class RateLimited(Exception):

@@ -28,8 +28,8 @@ from llmfair.backends.faults import nature_of, refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.backends.posting import ReplyTooLong
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
-from llmfair.jsonbytes import decode, encode
-from llmfair.records import Completion, Request
+from llmfair.io.files import decode, encode
+from llmfair.nouns import Completion, Request
 
 if TYPE_CHECKING:
     from openai import APIStatusError

@@ -12,8 +12,8 @@ from llmfair.backends.faults import BLOCKED
 from llmfair.backends.grammar import permutation_grammar
 from llmfair.control_tokens import answer_of
 from llmfair.errors import UsageError
-from llmfair.jsonbytes import decode, encode
-from llmfair.records import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text
+from llmfair.io.files import decode, encode
+from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text
 
 FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.python import Function
 from llmfair.backends.scored import scores_lists
 from llmfair.checkpoints import Checkpoint, find_checkpoint, require_local
 from llmfair.errors import BackendError, line_of
+from llmfair.io import files
 from llmfair.registry import register
 
 
@@ -39,7 +39,7 @@ class Encoded(Function):
         return [float(score) for score in self.model.predict(pairs, show_progress_bar=False)]
 
 
-@rights.usual()
+@files.usual()
 def _loaded(checkpoint: Checkpoint) -> Any:
     import sentence_transformers
 

@@ -20,7 +20,7 @@ from llmfair import registry
 from llmfair.backends.base import BackendOptions, RateLimited
 from llmfair.backends.simulated.base import Answerer, Injected
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Completion, Finish, Request
+from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
 
 PARAMETERS = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from itertools import islice
 
-from llmfair.jsonbytes import decode
+from llmfair.io.files import decode
 
 
 class Fault(StrEnum):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
-from llmfair.records import Completion, Request
+from llmfair.nouns import Completion, Request
 
 
 class Fleet:

@@ -7,7 +7,7 @@ from inspect import getsource, isawaitable, isfunction, ismethod
 from typing import Any
 
 from llmfair.errors import UsageError
-from llmfair.records import Completion, Finish, Request
+from llmfair.nouns import Completion, Finish, Request
 
 PREFIX = "object"
 """Before the object's name, where a spec has the name of a backend: `object:NAME`."""

@@ -26,7 +26,7 @@ from llmfair.checkpoints import (
     require_local,
 )
 from llmfair.errors import BackendError, ContextTooLong, UsageError
-from llmfair.records import Completion, Finish, Request
+from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
 
 if TYPE_CHECKING:

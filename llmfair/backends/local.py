@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.sampling import Constraint, Drawing, GrammarTokens
 from llmfair.backends.templates import ChatTemplate
 from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read
 from llmfair.errors import BackendError, MissingExtra, line_of
-from llmfair.records import Message
+from llmfair.io import files
+from llmfair.nouns import Message
 
 if TYPE_CHECKING:
     import torch
@@ -275,7 +275,7 @@ class LocalModel:
         return self.model.disable_adapter() if hasattr(self.model, "disable_adapter") else nullcontext()
 
 
-@rights.usual()
+@files.usual()
 def load_model(
     checkpoint: Checkpoint, place: Place, options: BackendOptions, attention: str, **more: Any
 ) -> LocalModel:

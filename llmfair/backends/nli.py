@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batching import MicroBatcher
 from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local, tokenizer_of
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
-from llmfair.records import Completion, Finish, Labels, Request
+from llmfair.io import files
+from llmfair.nouns import Completion, Finish, Labels, Request
 from llmfair.registry import register
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Nli:
 
     # On the model's thread
 
-    @rights.usual()
+    @files.usual()
     def _load(self) -> _Loaded:
         import torch
         import transformers

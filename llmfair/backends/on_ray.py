@@ -21,7 +21,7 @@ from llmfair import registry
 from llmfair.backends.base import Backend, BackendOptions, RateLimited, Transient
 from llmfair.cluster import LOGS, START_SECONDS, check_same, joined, library, no_place
 from llmfair.errors import BackendError, LlmfairError, Unavailable, UsageError, line_of
-from llmfair.records import Completion, Request
+from llmfair.nouns import Completion, Request
 
 MOST_DEATHS = 3
 """How often a process is started again without an answer in between, and a question asked again whose process died."""

@@ -20,8 +20,8 @@ from llmfair.backends.faults import Fault, refusal_of
 from llmfair.backends.headers import allowance
 from llmfair.backends.server import Server
 from llmfair.errors import Rejected, UsageError
-from llmfair.jsonbytes import decode
-from llmfair.records import (
+from llmfair.io.files import decode
+from llmfair.nouns import (
     Completion,
     Request,
 )

@@ -18,14 +18,14 @@ from inspect import isawaitable, isclass, iscoroutinefunction
 from pathlib import Path
 from typing import Any, cast
 
-from llmfair import rights
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.backends.given import source_of
 from llmfair.backends.scored import SCORES, answer, scores_lists, scores_of, shown
 from llmfair.errors import LlmfairError, Rejected, UsageError, line_of
-from llmfair.printable import aside
-from llmfair.records import Completion, Request
+from llmfair.io import files
+from llmfair.io.text import aside
+from llmfair.nouns import Completion, Request
 from llmfair.registry import register
 
 METHODS = ("rerank", "rank")
@@ -50,7 +50,7 @@ def imported(module: str, attribute: str, prefix: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        with aside(), rights.usual():  # it may download weights
+        with aside(), files.usual():  # it may download weights
             found = import_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         raise UsageError(f"{module} cannot be imported: {line_of(error)}.", example) from None
@@ -91,7 +91,7 @@ class Function:
 
     def _made(self, ranker: Callable[[], Any]) -> Any:
         try:
-            with aside(), rights.usual():
+            with aside(), files.usual():
                 return ranker()
         except (Exception, SystemExit) as error:  # whatever the user's class does
             raise UsageError(

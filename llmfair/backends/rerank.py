@@ -13,8 +13,8 @@ from llmfair.backends.chat_completions import count, table, without_nulls
 from llmfair.backends.scored import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
-from llmfair.jsonbytes import decode, encode
-from llmfair.records import Completion, Request
+from llmfair.io.files import decode, encode
+from llmfair.nouns import Completion, Request
 from llmfair.registry import register
 
 KEY_VARIABLE = "RERANK_API_KEY"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair.backends.grammar import permutation_grammar
 from llmfair.checkpoints import INSTALL
 from llmfair.errors import MissingExtra, UsageError
-from llmfair.records import Expects, Labels, Permutation
+from llmfair.nouns import Expects, Labels, Permutation
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from llmfair import registry
 from llmfair.errors import UsageError
-from llmfair.jsonbytes import encode
-from llmfair.records import Completion, Finish, Request, Scores
+from llmfair.io.files import encode
+from llmfair.nouns import Completion, Finish, Request, Scores
 
 F = TypeVar("F")
 

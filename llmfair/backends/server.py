@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import llmfair
-from llmfair import secrets
 from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import ALTERNATIVES, UNPARSEABLE, models_of
@@ -31,7 +30,8 @@ from llmfair.errors import (
     Rejected,
     UsageError,
 )
-from llmfair.records import Completion, Finish, Request
+from llmfair.io import secrets
+from llmfair.nouns import Completion, Finish, Request
 
 NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300

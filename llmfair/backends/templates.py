@@ -15,7 +15,7 @@ from typing import Any, Literal
 from llmfair.backends.base import fold_system
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import MissingExtra, Rejected, UsageError
-from llmfair.records import Expects, Labels, Message, Permutation
+from llmfair.nouns import Expects, Labels, Message, Permutation
 
 FOLD_HINT = "leave --system out, or fold the system text into the first user message with --system fold"
 _PROBE = "WordsOfTheSystem"

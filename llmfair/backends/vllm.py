@@ -32,7 +32,7 @@ from llmfair.errors import (
     did_you_mean,
     line_of,
 )
-from llmfair.records import Completion, Finish, Message, Request
+from llmfair.nouns import Completion, Finish, Message, Request
 from llmfair.registry import register
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
-from llmfair import beginning, printable, registry, rights, secrets, terminal
+from llmfair import beginning, registry, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
@@ -29,7 +29,8 @@ from llmfair.cli.once import with_single_values
 from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables
 from llmfair.cli.unread import leave_defaults_unread, leave_values_unread
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.whole import FULL
+from llmfair.io import files, secrets, text
+from llmfair.io.files import FULL
 
 COMMANDS = (
     "score", "rerank", "mitigate", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
@@ -200,7 +201,7 @@ def _asked_for(arguments: list[str]) -> Any:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
-    with printable.streams(), rights.private():
+    with text.streams(), files.private():
         return _run(arguments)
 
 
@@ -325,7 +326,7 @@ def main() -> NoReturn:
     leave_values_unread() if COMPLETES in os.environ else leave_defaults_unread()
     code = run(sys.argv[1:])
     try:
-        with printable.streams():
+        with text.streams():
             sys.stdout.flush()
     except BrokenPipeError:
         unread = _unread()

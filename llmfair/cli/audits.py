@@ -15,7 +15,7 @@ from llmfair import terminal
 from llmfair.audits.kind import Kind
 from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
-from llmfair.printable import visible
+from llmfair.io.text import visible
 from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:

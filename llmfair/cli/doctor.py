@@ -13,7 +13,7 @@ from llmfair.cli.options import Json, flag
 
 if TYPE_CHECKING:
     from llmfair.backends.base import Backend
-    from llmfair.records import Completion, Request
+    from llmfair.nouns import Completion, Request
 
 Model = Annotated[
     str | None,
@@ -156,7 +156,7 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     from llmfair.asking.requests import chat_sampling
     from llmfair.audits.kind import kinds
     from llmfair.audits.subject import backend_of, sampling_of
-    from llmfair.records import Request
+    from llmfair.nouns import Request
     from llmfair.settings import AuditSettings
 
     at = () if base_url is None else (base_url,)

@@ -88,7 +88,7 @@ def _show(results: FinetuneResults, folder: Path, style: str) -> None:
 
 def _dry_run(settings: FinetuneSettings, style: str) -> None:
     """Says what a training would take; asks nothing."""
-    from llmfair.printable import visible
+    from llmfair.io.text import visible
     from llmfair.results import plain
     from llmfair.tuning.plan import plan_finetune
     from llmfair.tuning.table import plan_text

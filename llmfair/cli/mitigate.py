@@ -12,7 +12,7 @@ import typer
 from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import RunsDir, WithFlags
-from llmfair.printable import visible
+from llmfair.io.text import visible
 from llmfair.settings import MitigateSettings
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from llmfair import rights, terminal
+from llmfair import terminal
 from llmfair.audits.kind import Help, kinds, studies
 from llmfair.cli.complete import OFFERED
 from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
+from llmfair.io import files
 from llmfair.settings import (
     CommandSettings,
     FinetuneSettings,
@@ -288,7 +289,7 @@ def _speak(verbose: bool) -> bool:
 
 def _share(shared: bool) -> bool:
     if shared:
-        rights.share()
+        files.share()
     return shared
 
 

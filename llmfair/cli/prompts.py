@@ -15,7 +15,7 @@ from llmfair.errors import UsageError
 from llmfair.settings import MOST_NUMBERED, AuditSettings
 
 if TYPE_CHECKING:
-    from llmfair.records import Chat
+    from llmfair.nouns import Chat
 
 prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.")
 SOURCE = 60

@@ -11,7 +11,7 @@ from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 from llmfair.errors import UsageError
-from llmfair.printable import visible
+from llmfair.io.text import visible
 
 if TYPE_CHECKING:
     from llmfair.rundir import RunDir

@@ -16,7 +16,7 @@ from llmfair.audits.kind import Help, Kind, studies
 from llmfair.audits.studies.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import UsageError
-from llmfair.printable import visible
+from llmfair.io.text import visible
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:

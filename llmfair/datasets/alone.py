@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from llmfair import locks
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.whole import FULL, clear, itself
+from llmfair.io import files
+from llmfair.io.files import FULL, clear, itself
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         ) from None
     lock = itself(folder.parent / ".fetch.lock", os.O_RDWR)
     try:
-        if not locks.lock(lock, folder.parent):
+        if not files.lock(lock, folder.parent):
             raise LlmfairError(
                 f"another process is fetching into {folder.parent}.",
                 "wait for it; the same command then continues",

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.datasets.files import identifier, read_documents, read_queries
 from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError
-from llmfair.records import LABEL, Document, Query
-from llmfair.trec import RESERVED_QUERY, Problems, read_groups, read_qrels, read_ranks
+from llmfair.io import files
+from llmfair.io.trec import RESERVED_QUERY, Problems, read_groups, read_qrels, read_ranks
+from llmfair.nouns import LABEL, Document, Query
 
 NEEDED = ("docs.jsonl", "queries.tsv", "answers.jsonl")
 HINT = (
@@ -90,9 +90,9 @@ def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
     relevance from qrels.txt. Raises UsageError.
     """
     needed = [*NEEDED, *(["qrels.txt"] if judged else [])]
-    if missing := [file for file in needed if not inputs.stored(path / file).is_file()]:
+    if missing := [file for file in needed if not files.stored(path / file).is_file()]:
         raise UsageError(f"{path}: needs {', '.join(needed)}; {' and '.join(missing)} missing", HINT)
-    name, shared = path.resolve().name, not inputs.stored(path / "candidates.run").is_file()
+    name, shared = path.resolve().name, not files.stored(path / "candidates.run").is_file()
     return QuestionSet(name, lambda: _read_folder(path, judged), shared=shared)
 
 
@@ -100,7 +100,7 @@ def _read_folder(path: Path, judged: bool) -> list[Question]:
     problems = Problems()
 
     def file(name: str) -> Path:
-        return inputs.stored(path / name)
+        return files.stored(path / name)
 
     groups, golds, run = file("groups.tsv"), file("answers.jsonl"), file("candidates.run")
     labels = _labels(groups, problems) if groups.is_file() else {}

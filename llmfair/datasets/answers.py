@@ -8,13 +8,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from llmfair import inputs, registry
+from llmfair import registry
 from llmfair.datasets.answer_files import HINT, answer_folder, answer_lines
 from llmfair.datasets.base import Dataset
 from llmfair.datasets.rows import json_rows
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Document, Query
-from llmfair.trec import Problems
+from llmfair.io import files
+from llmfair.io.trec import Problems
+from llmfair.nouns import Document, Query
 
 
 class AnswerDataset(Dataset, Protocol):
@@ -96,7 +97,7 @@ def has_answers(path: Path) -> bool:
     if path.suffix == ".jsonl" and path.is_file():
         first = next(json_rows(path, Problems()), (0, {"items": None}))
         return "items" in first[1] or "doc_id" not in first[1]
-    return path.suffix == ".jsonl" or inputs.stored(path / "answers.jsonl").is_file()
+    return path.suffix == ".jsonl" or files.stored(path / "answers.jsonl").is_file()
 
 
 def questions_sha256(dataset: AnswerDataset, queries: Sequence[Query]) -> str:

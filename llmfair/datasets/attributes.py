@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.errors import UsageError
-from llmfair.records import ANY_GROUP, Attribute, Side
-from llmfair.trec import declared_groups, nearest
+from llmfair.io import files
+from llmfair.io.trec import declared_groups, nearest
+from llmfair.nouns import ANY_GROUP, Attribute, Side
 
 HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
 # Names of prompt variants name files and rows; these are taken, and a file's name has 255 bytes at most.
@@ -40,7 +40,7 @@ def shipped_backgrounds(name: str) -> tuple[Mapping[str, float], ...]:
 def read_attributes(path: Path) -> dict[str, Attribute]:
     """The attributes an attributes.toml declares, by name. Raises UsageError."""
     try:
-        table = inputs.toml(path)
+        table = files.toml(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
     except ValueError as error:

@@ -15,7 +15,7 @@ from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.own import Given
 from llmfair.datasets.pools import Pools
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
+from llmfair.nouns import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
 FOUR_FILES = (
     "your own folder (docs.jsonl, queries.tsv, qrels.txt, groups.tsv) or table (.csv, .parquet …) works too"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llmfair.datasets.base import DocumentSource
 from llmfair.datasets.pools import Pool
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, Query
+from llmfair.nouns import Attribute, Candidates, Document, Query
 
 RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
 Buckets = tuple[list[int], list[int], list[int], list[int]]

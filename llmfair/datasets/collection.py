@@ -11,9 +11,8 @@ from typing import Any
 from llmfair.datasets.base import Dataset, DocumentSource
 from llmfair.datasets.page_store import StoredIndex
 from llmfair.errors import UsageError
-from llmfair.jsonbytes import encode
-from llmfair.many import ManyDocuments
-from llmfair.records import Attribute, Candidates, Document, Qrels, Query, Side
+from llmfair.io.files import encode
+from llmfair.nouns import Attribute, Candidates, Document, ManyDocuments, Qrels, Query, Side
 
 LOOKED_AT = 100
 """Documents of a query that tell what the others are like, where there are too many."""

@@ -28,8 +28,8 @@ from llmfair.datasets.page_store import GroupsOf, PageWriter, by_name, written
 from llmfair.datasets.relevant_pages import judgements, read_pages
 from llmfair.datasets.trec_groups import GROUP_OF, UNKNOWN, canonical_groups
 from llmfair.errors import MissingExtra, UsageError
-from llmfair.records import NO_NUMBERS, NUMBERS, Document, Query
-from llmfair.whole import whole, write_whole
+from llmfair.io.files import whole, write_whole
+from llmfair.nouns import NO_NUMBERS, NUMBERS, Document, Query
 
 TextOf = tuple[str, Callable[[str], str]]
 """Which field of a line has the text, and what makes it plain."""

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 import llmfair
-from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.inputs import GZIP, LONGEST_LINE, opened, texts
-from llmfair.whole import itself
+from llmfair.io import secrets
+from llmfair.io.files import GZIP, LONGEST_LINE, itself, opened, texts
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

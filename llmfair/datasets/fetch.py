@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import llmfair
-from llmfair import secrets, unchanged
 from llmfair.datasets import distill
 from llmfair.datasets.alone import alone_in, disk_full
 from llmfair.datasets.distill import Sought
@@ -36,10 +35,9 @@ from llmfair.datasets.trec_fair import (
     is_unchanged,
 )
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.jsonbytes import encode
-from llmfair.many import Fill
-from llmfair.records import Query
-from llmfair.whole import write_whole
+from llmfair.io import files, secrets
+from llmfair.io.files import encode, write_whole
+from llmfair.nouns import Fill, Query
 
 Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]
@@ -267,7 +265,7 @@ def _run(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None) -> dict
                 counts = _keep_groups(plan, origins, progress, replacing)
             case "pages":
                 counts = _keep_pages(plan, origins, progress, replacing, fill)
-        unchanged.note(plan.collection.folder, FILES[step])
+        files.note(plan.collection.folder, FILES[step])
         record[step] = {"sources": [_source(origin) for origin in origins], **counts}
         _note(plan.collection, record)
         if step == "pages" and (indexed := plan.options.indexed):

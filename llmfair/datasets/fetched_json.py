@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from llmfair import inputs
 from llmfair.datasets.page_store import damaged
+from llmfair.io import files
 
 Source = TypedDict("Source", {"from": str})
 
@@ -57,7 +57,7 @@ def read_fetched(path: Path, of: Any) -> Any:
     import msgspec
 
     try:
-        document = msgspec.json.decode(inputs.document(path))
+        document = msgspec.json.decode(files.document(path))
         msgspec.convert(document, of)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from None

@@ -12,13 +12,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmfair import inputs
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.keywords import KEYWORDS, KEYWORDS_HINT, read_keywords
 from llmfair.datasets.own import Content, OwnData
 from llmfair.errors import UsageError
-from llmfair.records import NO_NUMBERS, NUMBERS, Attribute, Document, Query
-from llmfair.trec import (
+from llmfair.io import files
+from llmfair.io.trec import (
     RESERVED_QUERY,
     UNKNOWN,
     Problems,
@@ -28,6 +27,7 @@ from llmfair.trec import (
     read_ranks,
     text_lines,
 )
+from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Document, Query
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
 ATTRIBUTES = "attributes.toml"
@@ -47,7 +47,7 @@ class Folder(OwnData):
     def __init__(
         self, path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
     ) -> None:
-        missing = [file for file in FILES if not inputs.stored(path / file).is_file()]
+        missing = [file for file in FILES if not files.stored(path / file).is_file()]
         if missing:
             raise UsageError(
                 f"{path}: needs {', '.join(FILES[:-1])} and {FILES[-1]}; {' and '.join(missing)} "
@@ -68,7 +68,7 @@ def _read(path: Path, allow_missing: bool) -> Content:
     content = Content()
 
     def file(name: str) -> Path:
-        return inputs.stored(path / name)
+        return files.stored(path / name)
 
     own, run, keywords = file(ATTRIBUTES), file("candidates.run"), file(KEYWORDS)
     known = read_attributes(own if own.is_file() else shipped_attributes())
@@ -223,7 +223,7 @@ def _read_groups(
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats or `@UNKNOWN`."""
     groups: dict[str, dict[str, dict[str, int]]] = {}
-    own = inputs.stored(path.with_name(ATTRIBUTES))
+    own = files.stored(path.with_name(ATTRIBUTES))
     for number, doc_id, attribute, group in read_groups(path, problems, known, f"{own}"):
         if group != UNKNOWN:
             groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)

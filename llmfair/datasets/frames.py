@@ -9,7 +9,7 @@ from typing import Any
 
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
-from llmfair.whole import write_whole
+from llmfair.io.files import write_whole
 
 
 def is_frame(value: object) -> bool:

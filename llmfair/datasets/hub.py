@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs, rights
 from llmfair.datasets.files import ATTRIBUTES
 from llmfair.datasets.own import Given
 from llmfair.datasets.rows import Row
 from llmfair.datasets.tables import Table
 from llmfair.errors import MissingExtra, UsageError, line_of
-from llmfair.trec import Problems
+from llmfair.io import files
+from llmfair.io.trec import Problems
 
 PREFIX = "hf:"
 
@@ -26,10 +26,10 @@ def hub_table(name: str, given: Given) -> Table:
     def rows(problems: Problems, wanted: Collection[str]) -> Iterator[Row]:
         yield from enumerate(_split(name, source, split), start=1)
 
-    return Table(name, Path(name), rows, given, inputs.stored(Path(ATTRIBUTES)))
+    return Table(name, Path(name), rows, given, files.stored(Path(ATTRIBUTES)))
 
 
-@rights.usual()
+@files.usual()
 def _split(name: str, source: str, split: str) -> Any:
     """The rows of one split. Raises MissingExtra, and UsageError for what there is not."""
     try:

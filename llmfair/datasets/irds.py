@@ -11,9 +11,9 @@ from llmfair.datasets.own import Content, Given, OwnData
 from llmfair.datasets.runs import HINT as RUN_HINT
 from llmfair.datasets.runs import read_any_run
 from llmfair.errors import UsageError, line_of
-from llmfair.records import Attribute, Document, Query
+from llmfair.io.trec import UNKNOWN, Problems, read_groups
+from llmfair.nouns import Attribute, Document, Query
 from llmfair.retrieval.bm25 import Bm25Index
-from llmfair.trec import UNKNOWN, Problems, read_groups
 
 PREFIX = "irds:"
 POOL = 100

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from llmfair.trec import Problems, text_lines
+from llmfair.io.trec import Problems, text_lines
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from llmfair.datasets.base import DocumentSource, load_dataset
 from llmfair.datasets.own import Given
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Document, Qrels, Query, Side
-from llmfair.trec import UNKNOWN, Problems, read_groups, read_qrels
+from llmfair.io.trec import UNKNOWN, Problems, read_groups, read_qrels
+from llmfair.nouns import Attribute, Document, Qrels, Query, Side
 
 Groups = Mapping[str, tuple[str, ...]]
 NO_GROUPS: Groups = {}

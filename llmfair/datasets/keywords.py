@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmfair.datasets.json_lines import objects
-from llmfair.records import Query
-from llmfair.trec import Problems
+from llmfair.io.trec import Problems
+from llmfair.nouns import Query
 
 KEYWORDS = "keywords.jsonl"
 KEYWORDS_HINT = f'lines of {KEYWORDS}: {{"query_id": "…", "keywords": ["…", "…"]}}, or "keywords": "…"'

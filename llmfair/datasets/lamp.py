@@ -16,10 +16,10 @@ from llmfair.datasets.base import cache_folder
 from llmfair.datasets.files import identifier
 from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError
-from llmfair.inputs import document
-from llmfair.records import LABEL, Document, Query
+from llmfair.io.files import document
+from llmfair.io.trec import RESERVED_QUERY, Problems
+from llmfair.nouns import LABEL, Document, Query
 from llmfair.registry import register
-from llmfair.trec import RESERVED_QUERY, Problems
 
 T = TypeVar("T")
 LICENCE = "CC BY-NC-SA 4.0 (LaMP, Salemi et al. 2024)"

@@ -7,10 +7,10 @@ import os
 import re
 from pathlib import Path
 
-from llmfair import secrets
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.download import Origin
 from llmfair.errors import UsageError
+from llmfair.io import secrets
 
 _LOGIN = re.compile(r"\A[^/:@]*:.+@")
 """A login, as the beginning of an address whose http:// is forgotten."""

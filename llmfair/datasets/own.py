@@ -10,7 +10,7 @@ from typing import Any
 
 from llmfair.datasets.pools import Pools, pools_of
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 
 LISTS_HINT = (
     "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets"

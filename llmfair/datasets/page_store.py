@@ -23,13 +23,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import inputs, unchanged
 from llmfair.datasets.page_values import PageValues, place_of
 from llmfair.errors import UsageError, line_of
-from llmfair.jsonbytes import decode, encode
-from llmfair.many import ManyDocuments
-from llmfair.records import NO_NUMBERS, NUMBERS, Attribute, Document, Side
-from llmfair.whole import whole, write_whole
+from llmfair.io import files
+from llmfair.io.files import decode, encode, whole, write_whole
+from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Document, ManyDocuments, Side
 
 KIND = "@ "
 """No page id begins so: `@ 3` is a document of the combination of groups of that number, and of nothing else."""
@@ -84,7 +82,7 @@ class GroupsOf(NamedTuple):
     def load(cls, path: Path) -> GroupsOf:
         """Raises UsageError for a file that is gone or damaged."""
         try:
-            with inputs.opened(path) as file, np.load(file, allow_pickle=False) as stored:
+            with files.opened(path) as file, np.load(file, allow_pickle=False) as stored:
                 combinations = decode(str(stored["combinations"]))
                 return cls(stored["ids"], stored["codes"], combinations, stored["numbers"])
         except (
@@ -146,7 +144,7 @@ def written(folder: Path) -> Iterator[PageWriter]:
     folder.mkdir(parents=True, exist_ok=True)
     with whole(folder / "texts.jsonl") as texts:
         yield PageWriter(texts)
-    unchanged.note(folder, FILES)
+    files.note(folder, FILES)
 
 
 def damaged(path: Path, why: Exception) -> UsageError:
@@ -159,7 +157,7 @@ def damaged(path: Path, why: Exception) -> UsageError:
 
 def mapped(path: Path) -> NDArray[Any]:
     """The whole numbers of an array on disk, which is not read. Raises OSError, ValueError."""
-    inputs.opened(path).close()  # no pipe, which would be waited for
+    files.opened(path).close()  # no pipe, which would be waited for
     try:
         found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (SyntaxError, TokenError) as error:  # its head is read as Python
@@ -177,17 +175,17 @@ class PageStore(ManyDocuments):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        unchanged.check(folder)
+        files.check(folder)
         self.ids, self._starts, self.codes = (
             mapped(folder / f"{name}.npy") for name in ("ids", "starts", "codes")
         )
         if not len(self.ids) == len(self._starts) == len(self.codes):
             raise ValueError("its arrays differ in length")
         self._numbers = self.ids.data
-        with inputs.opened(folder / "texts.jsonl") as file:
+        with files.opened(folder / "texts.jsonl") as file:
             self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(self.ids) else b""
         try:
-            rows = decode(inputs.content(folder / "groups.json", inputs.MOST_RECORDED))
+            rows = decode(files.content(folder / "groups.json", files.MOST_RECORDED))
             self._firsts = [str(first) for first, _ in rows]
             self.combinations = [{name: tuple(of) for name, of in groups.items()} for _, groups in rows]
         except (TypeError, AttributeError) as error:

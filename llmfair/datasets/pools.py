@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.records import Side
+from llmfair.nouns import Side
 
 Places = NDArray[np.intp]
 NONE = np.zeros(0, dtype=np.intp)

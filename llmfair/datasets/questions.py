@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from llmfair.records import LABEL, Attribute, Candidates, Document, Qrels, Query
+from llmfair.nouns import LABEL, Attribute, Candidates, Document, Qrels, Query
 
 ITEM = Attribute("item", protected=(), unprotected=(), words={}, worded=False)
 """What rows are about where no groups are compared: all items alike."""

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from llmfair.datasets.attributes import data_folder, read_attributes, shipped_attributes
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.registry import register
 
 RELEVANT, OTHERS = 32, 26

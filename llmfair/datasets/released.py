@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.errors import UsageError
-from llmfair.records import LEAST_GAIN
-from llmfair.trec import RUN, Problems, columns, finite_number, text_lines
+from llmfair.io import files
+from llmfair.io.trec import RUN, Problems, columns, finite_number, text_lines
+from llmfair.nouns import LEAST_GAIN
 
 Lists = Mapping[str, Sequence[str]]
 """The dataset's items: `{query_id: doc_ids}`."""
@@ -118,7 +118,7 @@ def _scores_of_json(path: Path) -> Iterator[tuple[int, str, str, Any]]:
         return dict(pairs)
 
     try:
-        rankings = json.loads(inputs.document(path).decode("utf-8-sig"), object_pairs_hook=once)
+        rankings = json.loads(files.document(path).decode("utf-8-sig"), object_pairs_hook=once)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.", RETRIEVAL) from None
     except (ValueError, RecursionError) as error:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.page_store import GroupsOf, PageStore, damaged, mapped, written
 from llmfair.errors import line_of, warn
-from llmfair.jsonbytes import decode, encode
-from llmfair.records import NUMBERS
+from llmfair.io.files import decode, encode
+from llmfair.nouns import NUMBERS
 
 
 def judgements(path: Path) -> NDArray[np.int64]:

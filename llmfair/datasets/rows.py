@@ -10,10 +10,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.errors import MissingExtra, line_of
-from llmfair.inputs import FREELY, LONGEST_LINE, TIMES
-from llmfair.trec import Problems, text_lines, whole_lines
+from llmfair.io import files
+from llmfair.io.files import FREELY, LONGEST_LINE, TIMES
+from llmfair.io.trec import Problems, text_lines, whole_lines
 
 Row = tuple[int, Mapping[str, Any]]
 """The line of a row, or its number where a form has no lines, and its cells by column."""
@@ -97,7 +97,7 @@ def parquet_rows(path: Path, problems: Problems, wanted: Collection[str] = ()) -
         raise MissingExtra("pyarrow is not installed.", "pip install 'llmfair[parquet]'") from None
     number, column = 0, ""
     try:
-        with inputs.opened(path) as stored, ParquetFile(stored) as file:
+        with files.opened(path) as stored, ParquetFile(stored) as file:
             names = file.schema_arrow.names
             if _named_twice(path, 0, names, problems):
                 return

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmfair.datasets.files import identifier
 from llmfair.datasets.rows import csv_rows
-from llmfair.trec import Problems, RunFile, finite_number, read_run, run_of, whole_lines
+from llmfair.io.trec import Problems, RunFile, finite_number, read_run, run_of, whole_lines
 
 HINT = (
     "a run has six columns: query_id Q0 doc_id rank score tag; in .json it is {query_id: {doc_id: score}}, in .csv it "

@@ -15,11 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.datasets.base import DocumentSource
 from llmfair.datasets.buckets import Drawn, DrawPlan, draw
-from llmfair.records import Attribute, Candidates, Document, Query
-from llmfair.whole import whole
+from llmfair.io import files
+from llmfair.io.files import whole
+from llmfair.nouns import Attribute, Candidates, Document, Query
 
 FORM = 4  # the form in which lists are kept
 MOST = 256 << 20
@@ -35,7 +35,7 @@ def drawn_once(
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     path = folder / f"{key[:32]}.lists"
     with suppress(OSError):
-        kept = inputs.content(path, MOST)
+        kept = files.content(path, MOST)
         if kept[:32] == _digest(key, kept[32:]):
             return _unpacked(source, json.loads(gzip.decompress(kept[32:])))
     drawn = draw(source, attribute, plan, seed)

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.files import ATTRIBUTES, identifier
 from llmfair.datasets.own import Content, Given, OwnData
 from llmfair.datasets.rows import FORMS, Row, form_of
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Attribute, Document, Query
-from llmfair.trec import RESERVED_QUERY, UNKNOWN, Problems, declared_groups, finite_number, no_group
+from llmfair.io import files
+from llmfair.io.trec import RESERVED_QUERY, UNKNOWN, Problems, declared_groups, finite_number, no_group
+from llmfair.nouns import Attribute, Document, Query
 
 COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
@@ -63,7 +63,7 @@ def table_of(path: Path, given: Given) -> Table:
     """A file as a dataset, by the ending of its name."""
     read = FORMS[str(form_of(path))]
     name = path.name.removesuffix(".gz").rpartition(".")[0]
-    return Table(name, path, partial(read, path), given, inputs.stored(path.parent / ATTRIBUTES))
+    return Table(name, path, partial(read, path), given, files.stored(path.parent / ATTRIBUTES))
 
 
 def _renamed(columns: str | None, known: Mapping[str, Attribute]) -> dict[str, str]:

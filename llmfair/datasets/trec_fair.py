@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import inputs, unchanged
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.fetched_json import Record, Topic, read_fetched
@@ -22,7 +21,8 @@ from llmfair.datasets.page_values import JudgedPages
 from llmfair.datasets.pools import Pools
 from llmfair.datasets.relevant_pages import judgements, read_pages, relevant_pages
 from llmfair.errors import UsageError, line_of
-from llmfair.records import Attribute, Document, Query, Side
+from llmfair.io import files
+from llmfair.nouns import Attribute, Document, Query, Side
 from llmfair.registry import register
 
 # How many topics the lists of "Do Large Language Models Rank Fairly?" (2024) came from
@@ -154,7 +154,7 @@ class TrecFair:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the record of the fetch, which names every source and result by its own sum."""
-        record = inputs.content(self._fetched("pages", "fetch.json"), inputs.MOST_RECORDED)
+        record = files.content(self._fetched("pages", "fetch.json"), files.MOST_RECORDED)
         return hashlib.sha256(self.name.encode() + record).hexdigest()
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
@@ -282,7 +282,7 @@ class TrecFair:
         record = fetch_record(collection)
         if step in record:
             try:
-                unchanged.check(collection.folder, [file])
+                files.check(collection.folder, [file])
             except (OSError, ValueError) as error:
                 raise UsageError(
                     f"{collection.folder / file} cannot be used: {line_of(error)}.",
@@ -306,7 +306,7 @@ def index_folder(collection: Collection, scope: str) -> Path:
 def is_unchanged(folder: Path, names: Iterable[str] | None = None) -> bool:
     """Whether these files of a folder, or all, are what they were when they were made."""
     try:
-        unchanged.check(folder, names)
+        files.check(folder, names)
     except (OSError, ValueError):
         return False
     return True

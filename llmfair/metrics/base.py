@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.many import of_each_kind
 from llmfair.metrics.values import Limit, Value
-from llmfair.records import Attribute, Candidates, Document, Encounter, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Document, Encounter, Ranking, Side, of_each_kind
 
 LONGEST_LIST = 1_000_000
 """The highest rank that a cutoff or a parameter speaks of."""

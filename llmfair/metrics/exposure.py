@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, measure
 from llmfair.metrics.values import ControlledExposures, Quotient, Ratio, Undefined, Value
-from llmfair.records import Ranking, Side
+from llmfair.nouns import Ranking, Side
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

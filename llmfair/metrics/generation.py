@@ -19,7 +19,7 @@ from llmfair.metrics.base import Free, measure
 from llmfair.metrics.expected import squares_of
 from llmfair.metrics.retrieved import Retrieved, ShownList
 from llmfair.metrics.values import Convention, Undefined, Value
-from llmfair.records import LEAST_GAIN
+from llmfair.nouns import LEAST_GAIN
 
 Floats = NDArray[np.float64]
 

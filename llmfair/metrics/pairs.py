@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Definition, measure
 from llmfair.metrics.values import Formula, Tally, Undefined, Value
-from llmfair.records import Side
-from llmfair.verdicts import PairAnswer, PairVerdict
+from llmfair.nouns import PairAnswer, PairVerdict, Side
 
 Floats = NDArray[np.float64]
 Cells = NDArray[Any]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, measure
 from llmfair.metrics.values import QueryComparisons, Undefined, Value
-from llmfair.records import Encounter, Ranking, Side
+from llmfair.nouns import Encounter, Ranking, Side
 
 Flags = NDArray[np.bool_]
 Pairs = Callable[[NDArray[np.intp]], Flags]

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import inputs
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.io import files
 from llmfair.metrics.base import Free, Groups, Judged
 from llmfair.metrics.values import Undefined
-from llmfair.records import ANY_GROUP, Attribute
+from llmfair.nouns import ANY_GROUP, Attribute
 
 Floats = NDArray[np.float64]
 
@@ -237,7 +237,7 @@ SHARES_HINT = 'write { "group": share, … } with shares from 0 that are not all
 def read_shares(path: str) -> Mapping[str, float]:
     """The shares of a file by name, as they stand there. Raises UsageError."""
     try:
-        return _shares_of(path, inputs.text(path, inputs.MOST_BY_HAND))
+        return _shares_of(path, files.text(path, files.MOST_BY_HAND))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"target={path} cannot be read: {error}", SHARES_HINT) from None
 

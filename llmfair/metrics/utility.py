@@ -13,7 +13,7 @@ import numpy as np
 from llmfair.errors import UsageError
 from llmfair.metrics.base import LONGEST_LIST, Definition, Judged, Measure, measure, unknown_param
 from llmfair.metrics.values import Undefined, Value
-from llmfair.records import Side
+from llmfair.nouns import Side
 
 # Measures of ir_measures
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.verdicts import PairVerdict
+from llmfair.nouns import PairVerdict
 
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""

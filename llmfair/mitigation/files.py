@@ -9,14 +9,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import json_text, read_json
+from llmfair.io.files import json_text, make_inside, read_json, write_whole
+from llmfair.io.trec import run_lines
 from llmfair.mitigation.results import MitigationResults
 from llmfair.mitigation.unmitigated import Orders
-from llmfair.records import Measurement
+from llmfair.nouns import Measurement
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
-from llmfair.trec import run_lines
-from llmfair.whole import make_inside, write_whole
 
 TASK = "mitigate"
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")

@@ -18,7 +18,7 @@ from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Undefined
 from llmfair.mitigation.results import ANSWERS, CONSISTENCY, MEASURED, NONE, ODDS, PAGE, UTILITY
 from llmfair.mitigation.unmitigated import Unmitigated
-from llmfair.records import Measurement, Ranking
+from llmfair.nouns import Measurement, Ranking
 from llmfair.results import Figure
 from llmfair.stats.paired import change_by_query
 

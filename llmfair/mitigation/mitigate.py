@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from llmfair import registry, secrets
+from llmfair import registry
 from llmfair.asking.limits import Progress
 from llmfair.audits.comparing.changes import ComparedRun
 from llmfair.audits.kind import results_of
@@ -21,6 +21,7 @@ from llmfair.audits.planning.plan import plan
 from llmfair.audits.runs.run import Watch, perform
 from llmfair.audits.runs.spending import Spending
 from llmfair.errors import LlmfairError, UsageError, warn
+from llmfair.io import secrets
 from llmfair.metrics.base import Judged
 from llmfair.mitigation.files import write
 from llmfair.mitigation.measuring import (

@@ -24,7 +24,7 @@ from llmfair.mitigation.remedy import Remedy
 from llmfair.mitigation.results import ANSWERS, MEASURED, NONE, ODDS, UTILITY, MitigationResults, RemedyRow
 from llmfair.mitigation.unmitigated import Orders, Unmitigated
 from llmfair.mitigation.verdict import verdict_of
-from llmfair.records import Measurement
+from llmfair.nouns import Measurement
 from llmfair.results import ErrorSaid, Figure, Words
 from llmfair.results import rows_of as as_rows
 from llmfair.rundir import tidy

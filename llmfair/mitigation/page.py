@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed
 from llmfair.mitigation.results import ODDS, UTILITY, MitigationResults
 from llmfair.mitigation.table import changes_table, missing_lines, mitigation_table
 from llmfair.report.exhibits import Exhibits

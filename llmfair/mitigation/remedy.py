@@ -21,9 +21,9 @@ from llmfair.audits.subject import Subject
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.mitigation.unmitigated import Orders, Unmitigated
+from llmfair.nouns import Ranking
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.rankers.parameters import read_parameters
-from llmfair.records import Ranking
 from llmfair.settings import AuditSettings
 
 Merger = Callable[[Sequence[Ranking]], Ranking]

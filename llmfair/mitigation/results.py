@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.comparing.changes import ChangeRow
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.results import (
     Band,
     Count,

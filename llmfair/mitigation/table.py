@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from llmfair import secrets
 from llmfair.audits.commands import command_of
 from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.rankings import Rankings, of_folder
@@ -15,10 +14,11 @@ from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.io import secrets
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Judged
+from llmfair.nouns import Attribute, Candidates, Ranking
 from llmfair.prompts import wordings
-from llmfair.records import Attribute, Candidates, Ranking
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import MitigateSettings, ScoreSettings
 

@@ -11,7 +11,7 @@ from llmfair.audits.comparing.changes import ChangeRow
 from llmfair.audits.comparing.compare_verdict import CLOSER, way_of
 from llmfair.audits.verdict import listed
 from llmfair.mitigation.results import ODDS, UTILITY, MitigationResults, RemedyRow
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count, p_text
 from llmfair.results import RunVerdict

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.control_tokens import answer_of
 from llmfair.errors import LlmfairError
-from llmfair.records import Completion, Finish
+from llmfair.nouns import Completion, Finish
 
 T = TypeVar("T")
 

@@ -11,9 +11,8 @@ from typing import ClassVar, Literal
 
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
+from llmfair.nouns import Attribute, Candidates, Document, Probe, Query, Ranking, Steps
 from llmfair.rankers.strategy import Plan, Ranked, Window
-from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking
-from llmfair.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)

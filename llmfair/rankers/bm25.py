@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Document
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Candidates, Document
 from llmfair.registry import register
 from llmfair.retrieval.analysis import ENGLISH
 from llmfair.retrieval.bm25 import Bm25Index

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Literal
 
 from llmfair.control_tokens import answer_of
+from llmfair.nouns import Completion, Finish
 from llmfair.rankers.answers import (
     DIRECTED,
     NOUN,
@@ -25,7 +26,6 @@ from llmfair.rankers.answers import (
     undressed,
     without_refusals,
 )
-from llmfair.records import Completion, Finish
 
 Form = Literal["order", "letter"]
 LABELS: Mapping[Form, tuple[str, str]] = {"order": ("1", "2"), "letter": ("A", "B")}

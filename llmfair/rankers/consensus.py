@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.records import Ranking
+from llmfair.nouns import Ranking
 
 Places = NDArray[np.intp]
 

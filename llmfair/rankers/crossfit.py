@@ -13,9 +13,9 @@ from threading import Lock
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.jsonbytes import encode
+from llmfair.io.files import encode
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import ScoringRanker
-from llmfair.records import Candidates
 
 FOLDS = 5
 POOL = 200

@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Free
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.crossfit import CrossFitted
 from llmfair.rankers.encoders import named_encoder
 from llmfair.rankers.features import Features
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
-from llmfair.records import Candidates
 from llmfair.registry import register
 
 Floats = NDArray[np.float64]

@@ -19,13 +19,13 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Free, Judged
 from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.metrics.values import Undefined
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.crossfit import CrossFitted
 from llmfair.rankers.encoders import SBERT, Vectors, named_encoder
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
 from llmfair.rankers.reranking import min_max
-from llmfair.records import Candidates
 from llmfair.registry import register
 
 Floats = NDArray[np.float64]

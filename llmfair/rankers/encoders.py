@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair import rights
 from llmfair.checkpoints import (
     arguments_of,
     device_of,
@@ -27,8 +26,9 @@ from llmfair.checkpoints import (
 )
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
+from llmfair.io import files
+from llmfair.nouns import Candidates, Document
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Candidates, Document
 from llmfair.registry import register
 
 ARGUMENTS: Mapping[str, Any] = {"device": "auto", "batch_size": 32}
@@ -176,7 +176,7 @@ class Encoder(ScoringRanker):
             ) from None
 
     @cached_property
-    @rights.usual()
+    @files.usual()
     def _model(self) -> Any:
         """Raises BackendError for files that are missing or broken."""
         import sentence_transformers

@@ -15,12 +15,11 @@ from enum import StrEnum
 from typing import Literal
 
 from llmfair.metrics.targets import UNKNOWN
+from llmfair.nouns import Chat, Completion, Query, Steps, Text
 from llmfair.prompts import Prompt
 from llmfair.rankers.keywords import Keywords, read_keywords
 from llmfair.rankers.listwise import RETRY_DRAWS
 from llmfair.rankers.passages import clean
-from llmfair.records import Chat, Completion, Query, Text
-from llmfair.steps import Steps
 
 Form = Literal["json", "paper"]
 Keep = Literal["added", "last"]

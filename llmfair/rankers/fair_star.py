@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Side
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.parameters import Declared, number, whole
 from llmfair.rankers.reranking import Floats, Reranker
-from llmfair.records import Candidates, Side
 from llmfair.registry import register
 
 ROUNDING = 1e-12

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.jsonbytes import encode
+from llmfair.io.files import encode
+from llmfair.nouns import NUMBERS, Attribute, Candidates, Document, Side
 from llmfair.rankers.encoders import Encoder, Vectors
-from llmfair.records import NUMBERS, Attribute, Candidates, Document, Side
 from llmfair.retrieval.bm25 import Bm25Index
 
 PARTS, COSINE = ("title", "text"), "cosine(query, title and text)"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Completion, Labels
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
 from llmfair.rankers.questions import ANSWERED, MOST_LABELS, Margins, Question, by_margin, letters
 from llmfair.rankers.strategy import StrategyOptions
 from llmfair.rankers.windows import Windows
-from llmfair.records import Completion, Labels
 from llmfair.registry import register
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from llmfair.checkpoints import find_checkpoint, tokenizer_of
 from llmfair.errors import UsageError
+from llmfair.nouns import LABEL, Document, Message
 from llmfair.prompts import Prompt
 from llmfair.rankers.passages import clean, passage
-from llmfair.records import LABEL, Document, Message
 
 QUESTION_TOKENS = 256
 WORDS_PER_TOKEN = 0.75

@@ -14,9 +14,9 @@ import numpy as np
 from llmfair.metrics.base import Judged
 from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, target_shares
 from llmfair.metrics.values import Undefined
+from llmfair.nouns import Candidates
 from llmfair.rankers.parameters import Declared
 from llmfair.rankers.reranking import TRADE, Floats, Reranker, first_best, min_max
-from llmfair.records import Candidates
 from llmfair.registry import register
 
 EPS = 1e-6

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from llmfair.records import Document
-from llmfair.steps import Steps
+from llmfair.nouns import Document, Steps
 
 Best = Callable[[Sequence[Document]], Steps[int]]
 """Asks which of a parent and its children, in this order, is best: its place."""

@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Any
 
 from llmfair.control_tokens import answer_of
+from llmfair.nouns import Completion, Finish
 from llmfair.rankers.answers import REFUSAL, unescaped
-from llmfair.records import Completion, Finish
 
 MOST_KEYWORDS, MOST_WORDS = 8, 12
 """Keywords kept of a reply, and words; a reply that has more words is no list of keywords."""

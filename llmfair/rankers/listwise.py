@@ -12,6 +12,15 @@ from itertools import groupby
 from typing import NamedTuple
 
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.nouns import (
+    Attribute,
+    Chat,
+    Completion,
+    Document,
+    Probe,
+    Side,
+    Steps,
+)
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import (
     AnswerClass,
@@ -22,15 +31,6 @@ from llmfair.rankers.answers import (
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import Question, is_formed
 from llmfair.rankers.strategy import Place, Plan, Ranked, Strategy, Window, WindowAnswer
-from llmfair.records import (
-    Attribute,
-    Chat,
-    Completion,
-    Document,
-    Probe,
-    Side,
-)
-from llmfair.steps import Steps
 
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
 RETRY_DRAWS = 100

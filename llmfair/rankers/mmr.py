@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from llmfair.metrics.base import Free
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.encoders import KINDS, Encoder, unit
 from llmfair.rankers.parameters import Declared
 from llmfair.rankers.reranking import TRADE, Floats, Reranker, first_best, min_max
-from llmfair.records import Candidates
 from llmfair.registry import register
 from llmfair.retrieval.analysis import ENGLISH, plain
 

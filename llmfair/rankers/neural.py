@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llmfair import rights
 from llmfair.checkpoints import Checkpoint, arguments_of, device_of, dtype_of, find_checkpoint, require_local
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
+from llmfair.io import files
+from llmfair.nouns import Candidates, Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Candidates, Document, Query
 from llmfair.registry import register
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class CrossEncoder(ScoringRanker):
                 f"{self.checkpoint.name} does not fit the memory.", "--backend-arg device=cpu"
             ) from None
 
-    @rights.usual()
+    @files.usual()
     def _from_checkpoint(self, kind: Any, **settings: Any) -> Any:
         """Raises BackendError for files that are missing or broken."""
         where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}

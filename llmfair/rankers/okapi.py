@@ -13,8 +13,8 @@ from collections import Counter
 import numpy as np
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Candidates
 from llmfair.registry import register
 
 K1, B, EPSILON = 1.5, 0.75, 0.25

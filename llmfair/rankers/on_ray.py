@@ -16,8 +16,8 @@ from typing import Any
 
 from llmfair.cluster import LOGS, START_SECONDS, check_same, joined, library, no_place
 from llmfair.errors import BackendError, LlmfairError, line_of
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import ScoringRanker
-from llmfair.records import Candidates
 
 MOST_DEATHS = 3
 """How often a process is started again in all, and what it was scoring is scored again."""

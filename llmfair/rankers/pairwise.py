@@ -10,6 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from llmfair.nouns import (
+    Chat,
+    Completion,
+    Document,
+    Expects,
+    Labels,
+    PairAnswer,
+    PairStratum,
+    PairVerdict,
+    Permutation,
+    Probe,
+    Scores,
+    Side,
+    Steps,
+    pair_answer,
+)
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
@@ -17,9 +33,6 @@ from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import is_formed
 from llmfair.rankers.scores import SCORED
-from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Scores, Side
-from llmfair.steps import Steps
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict, pair_answer
 
 AnswerKind = Literal["text", "margin"]
 PairForm = Literal[Form, "scores"]

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from llmfair.nouns import Candidates, Document, Ranking, Steps
 from llmfair.rankers.heaps import most_asked, top_of
 from llmfair.rankers.parameters import Declared, whole
 from llmfair.rankers.questions import Choice, Question
 from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
-from llmfair.records import Candidates, Document, Ranking
 from llmfair.registry import register
-from llmfair.steps import Steps
 
 QUESTION = Choice("pairwise-sort")
 

@@ -11,10 +11,9 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
+from llmfair.nouns import Candidates, Steps
 from llmfair.rankers.strategy import WINDOW_FACTS, Ask, Plan, Strategy, Window
 from llmfair.rankers.windows import sent
-from llmfair.records import Candidates
-from llmfair.steps import Steps
 
 
 @dataclass(frozen=True)

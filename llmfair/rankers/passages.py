@@ -11,7 +11,7 @@ import unicodedata
 from typing import Literal
 
 from llmfair.control_tokens import without_control_tokens
-from llmfair.records import Document
+from llmfair.nouns import Document
 
 Input = Literal["title", "text"]
 UNTITLED = "(untitled)"

@@ -12,14 +12,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from llmfair.nouns import Candidates, Completion, Finish, Labels, Ranking, Steps
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
 from llmfair.rankers.choices import LEAST_MASS, labels_sent
 from llmfair.rankers.questions import ANSWERED, Margins, Question
 from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
 from llmfair.rankers.support import read_support
-from llmfair.records import Candidates, Completion, Finish, Labels, Ranking
 from llmfair.registry import register
-from llmfair.steps import Steps
 
 YES, NO = "Yes", "No"
 OUT_OF_SIGHT = -50.0

@@ -12,9 +12,9 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Completion, Expects, Finish, Labels, Permutation
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
 from llmfair.rankers.choices import LEAST_MASS, Problem, labels_sent, read_text
-from llmfair.records import Completion, Expects, Finish, Labels, Permutation
 
 Margins = Literal["none", "welcome", "needed"]
 """What a form makes of the log-probabilities of labels, where a backend has them."""

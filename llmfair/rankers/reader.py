@@ -16,8 +16,7 @@ from llmfair.control_tokens import answer_of
 from llmfair.metrics import generation
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.texts import EMPTY, cleaned
-from llmfair.records import LABEL, Chat, Completion, Document, Finish, Message, Query, Text
-from llmfair.steps import Steps
+from llmfair.nouns import LABEL, Chat, Completion, Document, Finish, Message, Query, Steps, Text
 
 T = TypeVar("T")
 

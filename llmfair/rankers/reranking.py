@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.metrics.base import Free
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
-from llmfair.records import Candidates
 
 Floats = NDArray[np.float64]
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from llmfair import jsonbytes
+from llmfair.io import files
+from llmfair.nouns import Completion, Finish, Scores
 from llmfair.rankers import pointwise
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategy import Plan, StrategyOptions
-from llmfair.records import Completion, Finish, Scores
 from llmfair.registry import register
 
 
@@ -52,7 +52,7 @@ def read_scores(text: str, n: int) -> Reading:
         return Reading(AnswerClass.EMPTY)
     found: dict[int, float] = {}
     wrong: list[AnswerClass] = []
-    for place, score in jsonbytes.decode(text.encode()):
+    for place, score in files.decode(text.encode()):
         if not 0 <= place < n:
             wrong.append(AnswerClass.OUT_OF_RANGE)
         elif place in found:

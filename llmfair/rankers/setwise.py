@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llmfair.nouns import Candidates, Document, Ranking, Steps
 from llmfair.rankers.heaps import most_asked, top_of
 from llmfair.rankers.parameters import whole
 from llmfair.rankers.questions import MOST_LABELS, Choice, Question
 from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
-from llmfair.records import Candidates, Document, Ranking
 from llmfair.registry import register
-from llmfair.steps import Steps
 
 QUESTION = Choice("setwise")
 

@@ -10,12 +10,11 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, Protocol
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Document, Encounter, Ranking, Steps
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.parameters import Declared, read_parameters
 from llmfair.rankers.questions import ORDER, Question
-from llmfair.records import Candidates, Document, Encounter, Ranking
 from llmfair.registry import lookup
-from llmfair.steps import Steps
 
 Window = tuple[int, int]
 """Neighbouring ranks that are ordered at once: half-open, (start, end), 0 is the head."""

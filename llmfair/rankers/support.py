@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llmfair.control_tokens import answer_of
+from llmfair.nouns import LABEL, Chat, Completion, Document, Finish, Labels, Steps
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import undressed
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.reader import Chats
-from llmfair.records import LABEL, Chat, Completion, Document, Finish, Labels
-from llmfair.steps import Steps
 
 ANSWERS = Labels(("yes", "no"))
 WHOLE = 1_000_000

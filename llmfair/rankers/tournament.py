@@ -16,13 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Completion, Document, Permutation, Ranking, Steps
 from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read
 from llmfair.rankers.parameters import whole
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
-from llmfair.records import Candidates, Completion, Document, Permutation, Ranking
 from llmfair.registry import register
-from llmfair.steps import Steps
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Ranking, Steps
 from llmfair.rankers.strategy import WINDOW_FACTS, Ask, Strategy, StrategyOptions, Window
-from llmfair.records import Candidates, Ranking
 from llmfair.registry import register
-from llmfair.steps import Steps
 
 Plan = Callable[[int, int, int, int, int | None], list[Window]]
 

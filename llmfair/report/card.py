@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmfair.printable import in_markdown, visible
+from llmfair.io.text import in_markdown, visible
 from llmfair.report.lead import markdown_lead
 from llmfair.report.page import Page
 from llmfair.report.tables import markdown

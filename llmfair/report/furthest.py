@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
-from llmfair.csvfiles import query_figures
+from llmfair.io.files import query_figures
 from llmfair.metrics.base import plain_name
 from llmfair.results import Results
 

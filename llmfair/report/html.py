@@ -15,14 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from llmfair.printable import in_json, in_lines
+from llmfair.io.files import write_whole
+from llmfair.io.text import in_json, in_lines
 from llmfair.report.furthest import Item
 from llmfair.report.lead import WHOLE_SENTENCES, in_short
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
 from llmfair.report.plots.slopes import RankChange, mean_text, slopes
 from llmfair.results import RunVerdict
-from llmfair.whole import write_whole
 
 FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
 BRACKET = re.compile(r" (?=[\[(])")

@@ -9,8 +9,8 @@ from pathlib import Path
 from shlex import quote
 
 from llmfair import registry
+from llmfair.io.text import in_markdown, wrapped
 from llmfair.metrics.base import plain_name
-from llmfair.printable import in_markdown, wrapped
 from llmfair.report.tables import Table
 from llmfair.results import RunVerdict
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf, log
 from pathlib import Path
 
-from llmfair.csvfiles import QueryFigure, query_figures
+from llmfair.io.files import QueryFigure, query_figures
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of

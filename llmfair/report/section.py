@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmfair.metrics.base import plain_name
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.furthest import Furthest

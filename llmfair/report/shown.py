@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmfair.printable import visible
+from llmfair.io.text import visible
 from llmfair.report.lead import WIDTH, lead_lines
 from llmfair.report.tables import Table, with_texts
 

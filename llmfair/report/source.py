@@ -13,7 +13,7 @@ from llmfair import registry
 from llmfair.audits.kind import found_of, kinds, studies, study_of
 from llmfair.audits.studies.study import Study
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import SCHEMA, read, read_json
+from llmfair.io.files import SCHEMA, read, read_json
 from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.results import ProbeCounts, Results
 from llmfair.rundir import RunDir

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from llmfair.io.text import in_markdown, visible
 from llmfair.metrics.base import CONTROLLED, plain_name
-from llmfair.printable import in_markdown, visible
 from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.reasons import in_words

@@ -11,8 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from llmfair.errors import UsageError
-from llmfair.many import Fill
-from llmfair.records import Document
+from llmfair.nouns import Document, Fill
 from llmfair.registry import register
 from llmfair.retrieval.analysis import ENGLISH, Analyzer
 from llmfair.retrieval.build import filled, identity, opened, stored

@@ -17,14 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmfair import inputs, locks
 from llmfair.errors import RunConflict, UsageError, line_of
-from llmfair.records import Document
+from llmfair.io import files
+from llmfair.io.files import LEFTOVER, itself, told, touched, write_whole
+from llmfair.nouns import Document
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import MadeIndex
 from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
-from llmfair.unchanged import told, touched
-from llmfair.whole import LEFTOVER, itself, write_whole
 
 if TYPE_CHECKING:
     import tantivy
@@ -182,7 +181,7 @@ def _opened(path: Path) -> tantivy.Index:
 def _manifest(path: Path) -> dict[str, Any]:
     """What the manifest says; nothing without one."""
     with suppress(OSError, ValueError, RecursionError):
-        manifest = json.loads(inputs.content(path / MANIFEST, inputs.MOST_RECORDED))
+        manifest = json.loads(files.content(path / MANIFEST, files.MOST_RECORDED))
         if isinstance(manifest, dict):
             return manifest
     return {}
@@ -220,7 +219,7 @@ def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = itself(path.with_name(path.name + ".lock"), os.O_RDWR)
     try:
-        locks.lock(lock, path.parent, wait=True)
+        files.lock(lock, path.parent, wait=True)
         yield
     finally:
         os.close(lock)

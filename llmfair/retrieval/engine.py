@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from llmfair.errors import warn
-from llmfair.many import Fill
-from llmfair.records import Document
+from llmfair.nouns import Document, Fill
 from llmfair.retrieval.analysis import Analyzer
 
 SHOWN_WAIT = 1.0

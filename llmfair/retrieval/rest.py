@@ -19,9 +19,8 @@ from msgspec import UNSET
 
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import LlmfairError, RunConflict, UsageError
-from llmfair.jsonbytes import encode
-from llmfair.many import Fill
-from llmfair.records import Document
+from llmfair.io.files import encode
+from llmfair.nouns import Document, Fill
 from llmfair.registry import register
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import Engine, EngineOptions, Hit, Patience

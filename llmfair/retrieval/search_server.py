@@ -21,14 +21,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import llmfair
-from llmfair import secrets
 from llmfair.asking.retries import Retries
 from llmfair.backends.addresses import server_of
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.deadline import in_time
 from llmfair.backends.headers import retry_after
 from llmfair.errors import MissingKey, Rejected, UsageError
-from llmfair.jsonbytes import decode, encode
+from llmfair.io import secrets
+from llmfair.io.files import decode, encode
 from llmfair.retrieval.engine import Patience
 
 API_KEY, USER, PASSWORD = "LLMFAIR_SEARCH_API_KEY", "LLMFAIR_SEARCH_USER", "LLMFAIR_SEARCH_PASSWORD"

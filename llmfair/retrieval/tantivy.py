@@ -14,7 +14,7 @@ from importlib.metadata import version
 from threading import Semaphore
 from typing import TYPE_CHECKING, cast
 
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval.analysis import Analyzer, plain
 from llmfair.retrieval.engine import Hit
 

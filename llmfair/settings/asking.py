@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmfair import secrets
 from llmfair.errors import UsageError
+from llmfair.io import secrets
 from llmfair.settings.base import ENGINE, IMPORTS, MOST_NUMBERED, MOST_SEED, SENT, Settings, seconds, setting
 
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again

@@ -10,9 +10,9 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from llmfair import secrets
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.jsonfiles import AGAIN, typed
+from llmfair.io import secrets
+from llmfair.io.files import AGAIN, typed
 
 WIDEST_BAND = (0.01, 100.0)
 MOST_NUMBERED = 1_000_000_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, log
 
-from llmfair.records import Conclusion as Conclusion
+from llmfair.nouns import Conclusion as Conclusion
 
 SAME_ANSWERS, OTHER_REACH, OTHER_DESIGN = "same_answers", "other_reach", "other_design"
 """Why figures of two runs are not tested against each other: there is but one set of answers, or no one scale."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import UsageError
+from llmfair.io.files import whole
 from llmfair.tuning.head import language_model
-from llmfair.whole import whole
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel

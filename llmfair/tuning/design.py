@@ -14,10 +14,10 @@ from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
+from llmfair.nouns import Attribute, PairStratum, Query, Side
 from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, Query, Side
 from llmfair.results import Words, plain
 from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
@@ -29,7 +29,6 @@ from llmfair.tuning.ranks import local_device, world
 from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.results import TuningFacts
 from llmfair.tuning.split import split_queries
-from llmfair.verdicts import PairStratum
 
 ADAPTERS = Path("adapters")
 OF_LOSS = ("anchor_weight", "group_weight", "group_temperature", "slot_weight")

@@ -12,8 +12,8 @@ from itertools import chain, cycle, islice
 from math import ceil
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Attribute, Candidates
 from llmfair.probes import Grading
-from llmfair.records import Attribute, Candidates
 from llmfair.tuning.pairs import (
     COMBINATIONS,
     STRATA,

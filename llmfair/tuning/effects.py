@@ -22,14 +22,13 @@ from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
 from llmfair.metrics.values import Formula
-from llmfair.records import Attribute, Measurement, Side
+from llmfair.nouns import Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
 from llmfair.tuning.labels import Floats, group_sign, preference, sigmoid
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, TrainingPair, combination
 from llmfair.tuning.results import OddsChange
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 PAIR_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"

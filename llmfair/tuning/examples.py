@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.errors import ContextTooLong, UsageError
+from llmfair.nouns import Candidates, Chat, Probe
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Candidates, Chat, Probe
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
 
 Ids = NDArray[np.int32]

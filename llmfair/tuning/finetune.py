@@ -19,7 +19,7 @@ import numpy as np
 
 from llmfair.audits.summary import Inference
 from llmfair.checkpoints import require_local
-from llmfair.jsonfiles import json_text, typed
+from llmfair.io.files import json_text, typed
 from llmfair.results import plain
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.tuning import ranks

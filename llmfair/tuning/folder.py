@@ -37,10 +37,9 @@ from typing import Any
 from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.jsonfiles import json_text, read_lines
+from llmfair.io.files import json_text, read_lines, write_whole
 from llmfair.manifest import RunSettings, read_named
 from llmfair.rundir import RunDir
-from llmfair.whole import write_whole
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 

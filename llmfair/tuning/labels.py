@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Side
+from llmfair.nouns import Attribute, Side
 from llmfair.tuning.pairs import STRATA, ByStratum, Stratum, TrainingPair, combination
 
 Floats = NDArray[np.float64]

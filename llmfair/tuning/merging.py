@@ -12,10 +12,10 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import read_lines
+from llmfair.io.files import read_lines
+from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Document, Query
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.folder import AdapterDir
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair

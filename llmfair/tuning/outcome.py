@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from llmfair.records import Measurement, Side
+from llmfair.nouns import Measurement, PairStratum, Side
 from llmfair.results import Row, rows_of
 from llmfair.rundir import COLUMNS, csv_text, tidy
 from llmfair.tuning.effects import PAIR_STRATA, RELEVANT_FIRST, SMOOTHED, Figures
@@ -22,7 +22,6 @@ from llmfair.tuning.results import (
     Validation,
 )
 from llmfair.tuning.safeguards import with_text
-from llmfair.verdicts import PairStratum
 
 BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""

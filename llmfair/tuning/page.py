@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.table import pair_conclusion
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.page import General, Page, plain_page

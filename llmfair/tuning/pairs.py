@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, islice, product
 from typing import Any, Literal, get_args
 
+from llmfair.nouns import Attribute, Candidates, Document, PairStratum, Query, Side
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
-from llmfair.records import Attribute, Candidates, Document, Query, Side
-from llmfair.verdicts import PairStratum
 
 Stratum = Literal["relevant", "irrelevant", "mixed"]
 STRATA: tuple[Stratum, ...] = get_args(Stratum)

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, Self
 
 from llmfair.beginning import STOPPING
-from llmfair.whole import itself, write_whole
+from llmfair.io.files import itself, write_whole
 
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""

@@ -10,7 +10,7 @@ from errno import ENOSPC
 from pathlib import Path
 
 from llmfair.errors import LlmfairError
-from llmfair.whole import FULL
+from llmfair.io.files import FULL
 
 LEAST_ROOM = 2**20
 

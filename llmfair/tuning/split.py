@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Side
+from llmfair.nouns import Attribute, Candidates, Side
 
 FEWEST_QUERIES = 10
 FEWEST_VALIDATION = 3

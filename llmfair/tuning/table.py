@@ -8,7 +8,7 @@ from typing import Any
 
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.table import pair_conclusion
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed
 from llmfair.report.lead import headed
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, p_text, plural, tsv
 from llmfair.results import Figure, Row, plain

@@ -9,7 +9,7 @@ from pathlib import Path
 from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.verdict import Case, Conclusions, VerdictWords, listed
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import count
 from llmfair.results import RunVerdict, absent_row

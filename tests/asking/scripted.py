@@ -16,8 +16,7 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import Backend
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 
 Answer = Callable[[str, int], Any]
 

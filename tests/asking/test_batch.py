@@ -27,8 +27,7 @@ from llmfair.errors import (
     RunConflict,
     Unavailable,
 )
-from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
 from tests.batch_server import BatchServer, as_json
 from tests.batch_server import unwaiting as unwaiting
 from tests.pace import within

@@ -13,8 +13,7 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import Incomplete
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 from tests.asking.scripted import Scripted, run
 from tests.coroutines import asynchronous
 

@@ -25,8 +25,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.journal_lines import read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
-from llmfair.records import Completion, Finish
-from llmfair.steps import Steps
+from llmfair.nouns import Completion, Finish, Steps
 from tests.asking.scripted import Scripted, chain, chat, run, single
 from tests.fresh import printed_by
 from tests.pace import within
@@ -96,7 +95,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from llmfair.asking.cache import Cache
-from llmfair.records import Completion, Finish
+from llmfair.nouns import Completion, Finish
 path, name, number = sys.argv[1:]
 cache = Cache(Path(path), "openai any test", lambda text: sys.exit(text))
 print("ready", flush=True)
@@ -246,7 +245,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from llmfair.asking.cache import Cache
-from llmfair.records import Completion, Finish
+from llmfair.nouns import Completion, Finish
 path = Path(sys.argv[1])
 warnings = []
 cache = Cache(path, "openai any test", warnings.append)

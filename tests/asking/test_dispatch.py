@@ -19,8 +19,18 @@ from llmfair.asking.requests import chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.errors import Rejected, UsageError
-from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling, Text
-from llmfair.steps import Steps
+from llmfair.nouns import (
+    Chat,
+    Completion,
+    Failure,
+    Finish,
+    Labels,
+    Permutation,
+    Request,
+    Sampling,
+    Steps,
+    Text,
+)
 from tests.asking.scripted import Scripted, chain, chat, run, single, singles
 from tests.virtual import Clock
 

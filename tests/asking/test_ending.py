@@ -17,7 +17,7 @@ from llmfair.asking.journal import Journal, Unwritable
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, MissingKey, Rejected, Unavailable
-from llmfair.records import Completion, Failure, Finish, Sampling
+from llmfair.nouns import Completion, Failure, Finish, Sampling
 from tests.asking.scripted import Scripted, chain, interrupt, run, single, singles
 from tests.virtual import Clock
 

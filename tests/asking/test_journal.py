@@ -17,7 +17,7 @@ from llmfair.asking.journal import Journal, Unwritable, request_key
 from llmfair.asking.journal_lines import read_rows
 from llmfair.asking.kept_answers import KeptAnswers
 from llmfair.errors import LlmfairError, RunConflict
-from llmfair.records import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
+from llmfair.nouns import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
 from tests.disks import SmallDisk
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llmfair.jsonbytes import decode, encode
+from llmfair.io.files import decode, encode
 
 # Two halves side by side are one character once they are written, so a half stands alone.
 TEXTS = st.text() | st.sampled_from(["\ud800", "a\udfff b"])

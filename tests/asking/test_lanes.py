@@ -16,7 +16,7 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.rate import Slots
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
-from llmfair.records import Failure
+from llmfair.nouns import Failure
 from tests.asking.scripted import Answer, Scripted, chain, run, singles
 from tests.virtual import Clock
 

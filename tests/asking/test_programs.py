@@ -19,8 +19,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
 from llmfair.errors import Rejected, UsageError
-from llmfair.records import Chat, Completion, Failure, Request, Sampling
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Completion, Failure, Request, Sampling, Steps
 from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single
 
 # Steps of many chats
@@ -249,7 +248,7 @@ from llmfair.asking import dispatch as module
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.backends.base import NoBackend
-from llmfair.records import Sampling
+from llmfair.nouns import Sampling
 
 module.GRACE_SECONDS = 0.1
 

@@ -16,8 +16,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
-from llmfair.records import Chat, Completion, Finish, Message, Request, Text
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Completion, Finish, Message, Request, Steps, Text
 from tests.asking.scripted import Scripted, run
 from tests.virtual import Clock, virtual_time
 

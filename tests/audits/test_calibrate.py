@@ -20,7 +20,7 @@ from llmfair.audits.planning.plan import plan as plan_of
 from llmfair.metrics.base import Judged
 from llmfair.metrics.exposure import excess_ratio
 from llmfair.metrics.values import Quotient
-from llmfair.records import Candidates, Document, Query, Ranking, Side
+from llmfair.nouns import Candidates, Document, Query, Ranking, Side
 from llmfair.stats.injected import random_lists
 from tests.folders import write_folder
 

@@ -20,8 +20,7 @@ from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_o
 from llmfair.audits.summary import Inference
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.records import Side
-from llmfair.verdicts import PairAnswer
+from llmfair.nouns import PairAnswer, Side
 from tests.folders import balanced, write_folder
 from tests.shared import vectors
 

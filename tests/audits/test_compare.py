@@ -15,12 +15,11 @@ from llmfair.audits.comparing.compare import compare
 from llmfair.audits.pairwise.verdict_files import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
-from llmfair.records import Side
+from llmfair.nouns import PairAnswer, PairVerdict, Side
 from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import PairContributions, estimate, t_test
-from llmfair.verdicts import PairAnswer, PairVerdict
 from tests.cli.command import llmfair, ran, table
 from tests.folders import balanced, write_folder
 

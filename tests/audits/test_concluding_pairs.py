@@ -13,8 +13,8 @@ from llmfair import api
 from llmfair.audits.pairwise.concluding import bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
+from llmfair.nouns import Conclusion
 from llmfair.pages import page_of
-from llmfair.records import Conclusion
 from llmfair.report.decimals import bound_text, outward
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir

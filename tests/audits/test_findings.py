@@ -33,7 +33,7 @@ from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
+from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain
 from llmfair.stats.intervals import Estimate
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript

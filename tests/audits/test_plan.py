@@ -22,9 +22,8 @@ from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey
 from llmfair.metrics.values import Value
-from llmfair.records import Chat, Completion
+from llmfair.nouns import Chat, Completion, drive
 from llmfair.registry import _found, names
-from llmfair.steps import drive
 from tests.folders import balanced, folder_of, write_folder
 from tests.outside.counter import Counter
 

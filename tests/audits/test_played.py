@@ -11,9 +11,9 @@ import pytest
 from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.listwise.encounters import Items, Noise
 from llmfair.audits.listwise.played import PlayedAudits, play, rank_played
+from llmfair.nouns import Encounter
 from llmfair.rankers.strategy import Compared, encounters_of
 from llmfair.rankers.windows import Windows
-from llmfair.records import Encounter
 from llmfair.stats.reach import attainable_precision, attainable_ratio, by_windows
 
 

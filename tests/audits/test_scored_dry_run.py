@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llmfair.audits.listwise.plan import answer_in_shown_order
+from llmfair.nouns import Chat, Scores
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.scores import read_scores
-from llmfair.records import Chat, Scores
 
 
 def test_a_ranker_that_changes_nothing_scores_in_falling_order() -> None:

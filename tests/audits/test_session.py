@@ -10,7 +10,7 @@ import pytest
 
 from llmfair.audits.runs.session import session
 from llmfair.errors import LlmfairError
-from llmfair.records import Completion, Finish
+from llmfair.nouns import Completion, Finish
 from llmfair.rundir import RunDir
 from tests.asking.test_journal import request
 

@@ -16,7 +16,7 @@ from llmfair.audits.runs.run import no_watch
 from llmfair.audits.studies.sweep import SettingRun, sweep, told
 from llmfair.audits.subject import Subject
 from llmfair.errors import Incomplete, RunConflict, UsageError
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed
 from llmfair.rundir import RunDir
 
 LISTWISE, WINDOWS = studies()["windows"]

@@ -10,7 +10,7 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Ratio, Undefined, Value
-from llmfair.records import Measurement
+from llmfair.nouns import Measurement
 from tests.metrics import lettered
 
 RATIO = parse_measure("ExpRatio")

@@ -18,7 +18,7 @@ from llmfair.audits.pairwise.verdict import PairWords
 from llmfair.audits.readable import UNPARSEABLE
 from llmfair.audits.verdict import ADVICE, STATUSES, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.decimals import bound_text, interval_text, numbers
 from llmfair.report.lead import lead_lines
 from llmfair.report.section import verdict

@@ -20,15 +20,15 @@ from llmfair.backends.fake import Fake, fake
 from llmfair.backends.openai import OpenAI
 from llmfair.backends.simulated.pairs import Pairs
 from llmfair.errors import UsageError
-from llmfair.prompts import load_prompt
-from llmfair.rankers.choices import read_choice
-from llmfair.rankers.pairwise import PairwiseRanker, read_answer
-from llmfair.records import (
+from llmfair.nouns import (
     Candidates,
+    Cell,
     Chat,
     Completion,
     Document,
     Message,
+    PairAnswer,
+    PairVerdict,
     Permutation,
     Probe,
     Query,
@@ -36,9 +36,11 @@ from llmfair.records import (
     Sampling,
     Side,
     Text,
+    drive,
 )
-from llmfair.steps import drive
-from llmfair.verdicts import Cell, PairAnswer, PairVerdict
+from llmfair.prompts import load_prompt
+from llmfair.rankers.choices import read_choice
+from llmfair.rankers.pairwise import PairwiseRanker, read_answer
 from tests.cli.kills import MOCKLLM
 from tests.shared import SHARED
 

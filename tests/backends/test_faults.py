@@ -15,7 +15,7 @@ from llmfair.backends.faults import Fault, refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.backends.rerank import Rerank
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
-from llmfair.records import Chat, Completion, Finish, Message, Permutation, Request, Sampling, Scores
+from llmfair.nouns import Chat, Completion, Finish, Message, Permutation, Request, Sampling, Scores
 
 MESSAGES = (Message("system", "Rank."), Message("user", "[1] Ada"))
 REQUEST = Request(Chat(MESSAGES, Permutation(1)), Sampling(max_tokens=24, extra={"min_p": 0.1}), "key", "q1")

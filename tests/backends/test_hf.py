@@ -18,9 +18,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend, hf
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, UsageError
-from llmfair.rankers.answers import AnswerClass, read
-from llmfair.rankers.choices import LABELS, read_margin
-from llmfair.records import (
+from llmfair.nouns import (
     Chat,
     Completion,
     Expects,
@@ -32,6 +30,8 @@ from llmfair.records import (
     Sampling,
     Text,
 )
+from llmfair.rankers.answers import AnswerClass, read
+from llmfair.rankers.choices import LABELS, read_margin
 from tests import models
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder

@@ -15,9 +15,9 @@ import pytest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.nli import TOKENS, encode, nli
 from llmfair.errors import BackendError, UsageError
+from llmfair.nouns import Chat, Completion, Document, Message, Request, Sampling, Text
 from llmfair.prompts import load_prompt
 from llmfair.rankers.support import Judging
-from llmfair.records import Chat, Completion, Document, Message, Request, Sampling, Text
 from tests import models
 from tests.cli.command import llmfair, ran, refuses, table
 from tests.lamp import WORDS

@@ -24,7 +24,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
 from llmfair.backends.on_ray import AHEAD, MOST_DEATHS, OnRay
 from llmfair.errors import MissingExtra, UsageError
-from llmfair.records import Chat, Message, Request, Sampling, Text
+from llmfair.nouns import Chat, Message, Request, Sampling, Text
 from tests import models
 from tests.servers import Reply, Server, rank
 

@@ -25,7 +25,7 @@ from llmfair.backends.chat_completions import encode_body, finish_of, is_alias, 
 from llmfair.backends.faults import refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError, warn
-from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
+from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
 from tests.servers import Reply, Server, completion
 

@@ -14,8 +14,8 @@ from llmfair.backends.cross_encoder import cross_encoder
 from llmfair.backends.pyterrier import pyterrier
 from llmfair.backends.python import Function
 from llmfair.errors import BackendError, UsageError
+from llmfair.nouns import Chat, Message, Request, Sampling, Scores
 from llmfair.rankers.scores import SCORED
-from llmfair.records import Chat, Message, Request, Sampling, Scores
 from tests import models
 
 DOCUMENTS = [

@@ -14,8 +14,8 @@ import pytest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.python import Function, python
 from llmfair.errors import Rejected, UsageError
+from llmfair.nouns import Chat, Message, Request, Sampling, Scores
 from llmfair.rankers.scores import Scored
-from llmfair.records import Chat, Message, Request, Sampling, Scores
 
 DOCUMENTS = ["b", "a", "c"]
 REQUEST = Request(

@@ -11,7 +11,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
 from llmfair.backends.simulated.reader import NOTHING
 from llmfair.errors import UsageError
-from llmfair.records import Chat, Labels, Message, Request, Sampling, Text
+from llmfair.nouns import Chat, Labels, Message, Request, Sampling, Text
 
 COMEDY, CRIME = "comedy", "crime"
 

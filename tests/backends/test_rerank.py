@@ -10,9 +10,9 @@ import pytest
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.rerank import Rerank, rerank
 from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError
+from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.scores import Scored, read_scores
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from tests.endpoints import endpoint
 
 DOCUMENTS = [

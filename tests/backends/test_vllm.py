@@ -21,7 +21,7 @@ from llmfair.backends.adapters import Adapter
 from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, Rejected, UsageError
-from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
+from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from tests.cli.command import kept, llmfair, only_run, process, ran
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
 from tests.folders import balanced, write_folder

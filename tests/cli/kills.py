@@ -18,8 +18,8 @@ from typing import Any
 from llmfair.asking.journal_lines import read_rows
 from llmfair.asking.requests import chat_sampling
 from llmfair.backends.chat_completions import encode_body
+from llmfair.nouns import Chat, Expects, Labels, Message, Sampling, Text
 from llmfair.rankers.questions import Question
-from llmfair.records import Chat, Expects, Labels, Message, Sampling, Text
 from tests.cli.command import llmfair, process
 from tests.folders import balanced, write_folder
 from tests.rankers.asking import made

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pytest
 
-from llmfair import secrets
+from llmfair.io import secrets
 from tests.batch_server import BatchServer, as_json
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli import command

@@ -15,7 +15,7 @@ import pytest
 from llmfair.cli.options import settings_of_commands
 from llmfair.datasets.base import load_dataset
 from llmfair.errors import warn
-from llmfair.records import Query
+from llmfair.nouns import Query
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import llmfair as package
-from llmfair.trec import Problems, read_run
+from llmfair.io.trec import Problems, read_run
 from tests.cli.command import llmfair, only_run, ran, refusal, refuses
 
 pytestmark = pytest.mark.whole

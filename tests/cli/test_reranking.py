@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from llmfair.datasets.base import load_dataset
+from llmfair.io.trec import Problems, read_run
+from llmfair.nouns import Side
 from llmfair.rankers.fair_star import fair_table
-from llmfair.records import Side
-from llmfair.trec import Problems, read_run
 from tests.cli.command import kept, only_run, ran, refuses
 
 pytestmark = pytest.mark.whole

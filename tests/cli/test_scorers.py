@@ -21,8 +21,7 @@ from llmfair.asking.limits import Limits
 from llmfair.audits.listwise import shuffles
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.rerank import Rerank
-from llmfair.records import Chat, Message, Sampling, Scores
-from llmfair.steps import Steps
+from llmfair.nouns import Chat, Message, Sampling, Scores, Steps
 from tests.cli.command import llmfair, only_run, process, ran, refusal
 from tests.endpoints import by_length, endpoint
 from tests.pace import within

@@ -16,7 +16,7 @@ from llmfair.datasets.base import attribute_of, cells
 from llmfair.datasets.buckets import Drawn, DrawPlan, draw, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
-from llmfair.records import Query
+from llmfair.nouns import Query
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import write, write_folder
 from tests.fresh import printed_by

@@ -27,7 +27,7 @@ from llmfair import terminal
 from llmfair.cli.transfers import transfers
 from llmfair.datasets import distill, download, fetch
 from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
-from llmfair.unchanged import TABLE
+from llmfair.io.files import TABLE
 from tests.cli.command import Outcome, llmfair, process, refusal, well
 from tests.datasets.trec_sources import (
     FileServer,

@@ -11,7 +11,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
-from llmfair.records import Side
+from llmfair.nouns import Side
 from tests.folders import balanced, write, write_folder
 from tests.pace import within
 

@@ -17,7 +17,7 @@ from llmfair.datasets.page_lines import Met
 from llmfair.datasets.page_store import GroupsOf, PageStore, written
 from llmfair.datasets.page_values import JudgedPages
 from llmfair.datasets.trec_groups import canonical_groups
-from llmfair.many import of_each_kind
+from llmfair.nouns import of_each_kind
 from llmfair.retrieval.build import MANIFEST
 from tests.cli.command import llmfair, ran, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, Made, made

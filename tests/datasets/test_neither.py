@@ -13,7 +13,7 @@ from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Ratio
-from llmfair.records import Ranking
+from llmfair.nouns import Ranking
 from llmfair.stats.injected import rank_exposures
 from tests.cli.command import ran, refuses
 from tests.folders import balanced, write_folder

@@ -9,8 +9,8 @@ import numpy as np
 
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.attributes import data_folder
+from llmfair.nouns import Document
 from llmfair.rankers.bm25 import Bm25
-from llmfair.records import Document
 
 K = 5
 

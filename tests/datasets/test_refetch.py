@@ -12,7 +12,7 @@ from llmfair.audits.engines import engine_of
 from llmfair.datasets import distill, fetch
 from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
-from llmfair.whole import whole, write_whole
+from llmfair.io.files import whole, write_whole
 from tests.cli.command import Outcome, llmfair, ran, refusal, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, Made, made
 

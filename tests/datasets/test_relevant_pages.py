@@ -16,7 +16,7 @@ import pytest
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.page_store import GroupsOf, PageStore, written
 from llmfair.errors import UsageError, warn
-from llmfair.unchanged import TABLE, note
+from llmfair.io.files import TABLE, note
 from tests.cli.command import llmfair, ran, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, made
 
@@ -212,7 +212,7 @@ def test_a_copy_of_a_collection_is_as_good_and_read_whole_once(
     for path in folder().rglob("*"):
         os.utime(path, (1, 1))
     assert shown().json == before and ran(*fetch).json["already_fetched"]
-    monkeypatch.delattr("llmfair.unchanged.told")
+    monkeypatch.delattr("llmfair.io.files.told")
     assert shown().json == before and ran(*fetch).json["already_fetched"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.datasets.runs import read_any_run
-from llmfair.trec import Problems
+from llmfair.io.trec import Problems
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write_folder
 

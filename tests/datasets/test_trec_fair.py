@@ -18,7 +18,7 @@ from llmfair.datasets.base import DocumentSource, attribute_of, load_dataset
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
 from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.errors import UsageError
-from llmfair.records import Document, MixedPolicy, Side
+from llmfair.nouns import Document, MixedPolicy, Side
 from tests.cli.command import llmfair, ran, refuses, table
 from tests.datasets.indexed_sources import FETCH
 from tests.datasets.trec_sources import (

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from llmfair import inputs
+from llmfair.io import files
 from tests.cli.command import ran
 from tests.datasets.indexed_sources import NAME, made
 from tests.folders import balanced, write_folder
@@ -54,7 +54,7 @@ def prepare(folder: Path) -> None:
         ran("datasets", "fetch", NAME, "--yes", "--index", "full", *copies)
         (folder / "sources").mkdir()
         for flag, path in zip(copies[::2], copies[1::2], strict=True):
-            (folder / "sources" / SOURCES[flag]).write_bytes(b"".join(inputs.lines(path)))
+            (folder / "sources" / SOURCES[flag]).write_bytes(b"".join(files.lines(path)))
         ran("listwise", "-d", COLLECTION, *FEW, *LISTS, "-o", "drawn")
         write_folder(folder / "data", balanced(2, 4, 4))
         with Server() as server:

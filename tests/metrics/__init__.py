@@ -11,7 +11,7 @@ from llmfair.metrics.base import Groups, Judged, Observation
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Value
-from llmfair.records import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 
 LETTERS = {"p": Side.PROTECTED, "u": Side.UNPROTECTED, "-": None}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llmfair.metrics.agreement import kendall_tau, rank_biased_overlap
 from llmfair.metrics.base import Judged
-from llmfair.records import Ranking
+from llmfair.nouns import Ranking
 from tests.metrics import judged, rows, value
 from tests.shared import vectors
 

@@ -25,7 +25,7 @@ from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, cells
 from llmfair.metrics.values import Product
-from llmfair.records import Attribute, Ranking, Side
+from llmfair.nouns import Attribute, Ranking, Side
 from tests.cli.command import table
 from tests.joined import write_joined
 from tests.metrics import attribute_with, grouped, raw, rows, value

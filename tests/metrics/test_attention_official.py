@@ -18,7 +18,7 @@ from llmfair.metrics.attention import attention_weights, jensen_shannon, kullbac
 from llmfair.metrics.base import Judged
 from llmfair.metrics.targets import UNKNOWN, Floats, cells, half_background, target_shares
 from llmfair.metrics.values import Undefined
-from llmfair.records import Attribute
+from llmfair.nouns import Attribute
 from tests.metrics import attribute_with, grouped, rows, value
 from tests.shared import realdata, vectors
 

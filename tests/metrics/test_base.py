@@ -19,7 +19,7 @@ from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.metrics.values import Ratio, Undefined, Value
-from llmfair.records import Side
+from llmfair.nouns import Side
 from tests.metrics import judged, lettered
 
 CHOICES = {

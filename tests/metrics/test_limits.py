@@ -15,7 +15,7 @@ from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import limit_notes
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.values import Undefined
-from llmfair.records import Ranking
+from llmfair.nouns import Ranking
 from tests.cli.command import kept, ran, table
 from tests.folders import write_folder
 from tests.metrics import attribute_with, grouped, raw

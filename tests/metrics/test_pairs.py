@@ -16,8 +16,7 @@ from llmfair.audits.summary import aggregate, summarise, undefined_counts
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs
-from llmfair.records import Measurement, Side
-from llmfair.verdicts import PairAnswer, PairVerdict
+from llmfair.nouns import Measurement, PairAnswer, PairVerdict, Side
 from tests.metrics import rows
 from tests.shared import vectors
 

@@ -16,8 +16,8 @@ from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.base import Judged
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import QueryComparisons, Undefined, Value
+from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
 from llmfair.rankers.strategy import first_encounters
-from llmfair.records import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
 from llmfair.stats.preference import Comparisons, preference_fit
 from tests.shared import vectors
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.trec import trec_order
+from llmfair.io.trec import trec_order
 from tests.metrics import judged, raw, rows, value
 from tests.shared import realdata, vectors
 

@@ -14,8 +14,8 @@ import pytest
 
 import llmfair
 from benchmarks.mitigation import KNOWN, REMEDIES, StandIn, folder, simulated, summary
+from llmfair.io.trec import Problems, read_run
 from llmfair.registry import _found, register
-from llmfair.trec import Problems, read_run
 from tests import models
 from tests.cli.command import llmfair as command
 from tests.cli.command import process, ran

@@ -10,7 +10,7 @@ import pytest
 from llmfair.audits.comparing.changes import ChangeRow
 from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
 from llmfair.mitigation.verdict import STATUSES, verdict_of
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.results import Figure, Words
 
 KEPT, LOST, OPEN = (-0.01, 0.01), (-0.3, -0.1), (-0.1, 0.1)

@@ -7,7 +7,7 @@ import os
 from zlib import crc32
 
 from llmfair.backends.base import BackendOptions
-from llmfair.records import Completion, Finish, Request, Side
+from llmfair.nouns import Completion, Finish, Request, Side
 
 
 class Counter:

@@ -18,14 +18,13 @@ from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.lists import load_lists, selected_queries
 from llmfair.audits.subject import Subject
-from llmfair.csvfiles import read_csv
+from llmfair.io.files import read_csv
 from llmfair.metrics.base import measure
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Ratio, Undefined, Value
-from llmfair.records import Chat, Document, Message, Query, Side, Text
+from llmfair.nouns import Chat, Document, Message, Query, Side, Steps, Text
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, setting
-from llmfair.steps import Steps
 
 COLUMNS = ("query_id", "condition", "doc_id", "side", "number")
 ASKED = {

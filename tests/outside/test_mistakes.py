@@ -20,7 +20,7 @@ from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Definition, Measure
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.values import Ratio, Value
-from llmfair.records import Side
+from llmfair.nouns import Side
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, Numbers, NumbersDesign, NumbersKind, NumbersSettings
 

@@ -27,10 +27,9 @@ from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import Incomplete, RunConflict, UsageError
-from llmfair.records import Chat, Completion, Finish, Message, Request, Text
+from llmfair.nouns import Chat, Completion, Finish, Message, Request, Steps, Text
 from llmfair.results import ProbeCounts
 from llmfair.rundir import RunDir
-from llmfair.steps import Steps
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.outside.counter import Counter

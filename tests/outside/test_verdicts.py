@@ -17,7 +17,7 @@ from llmfair.audits.subject import Subject
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import UsageError
 from llmfair.metrics.columns import Column
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.results import Finding, RunVerdict
 from tests.cli.command import llmfair
 from tests.outside.counter import Counter

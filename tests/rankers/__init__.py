@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llmfair.records import Chat, Completion, Finish, Probe
-from llmfair.steps import drive
+from llmfair.nouns import Chat, Completion, Finish, Probe, drive
 
 Answer = Callable[[Chat], str | Completion]
 

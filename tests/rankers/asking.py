@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.prompts import load_prompt
-from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
-from llmfair.records import (
+from llmfair.nouns import (
     Candidates,
     Chat,
     Completion,
@@ -20,8 +17,11 @@ from llmfair.records import (
     Permutation,
     Probe,
     Query,
+    Steps,
 )
-from llmfair.steps import Steps
+from llmfair.prompts import load_prompt
+from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
 from tests.rankers.test_listwise import GENDER
 
 Chosen = Callable[[Sequence[int]], Sequence[int]]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmfair.nouns import Completion, Finish
 from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_strict
 from llmfair.rankers.choices import LABELS, Form, read_text
 from llmfair.rankers.keywords import read_keywords
 from llmfair.rankers.questions import Choice
 from llmfair.rankers.reader import output_of
 from llmfair.rankers.support import read_support
-from llmfair.records import Completion, Finish
 from tests.pace import within
 from tests.shared import mockllm, realdata, vectors
 

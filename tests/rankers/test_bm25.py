@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from llmfair import registry
+from llmfair.nouns import Candidates, Chat, Completion, Document, Probe, Query, Ranking, drive
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.rankers.strategy import Ranked
-from llmfair.records import Candidates, Chat, Completion, Document, Probe, Query, Ranking
 from llmfair.retrieval.bm25 import Bm25Index
-from llmfair.steps import drive
 
 DOCUMENTS = (
     Document("e", "Nobody"),

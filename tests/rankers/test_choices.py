@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmfair.nouns import Cell, Completion, Finish, PairAnswer, PairOutcome, PairVerdict, Side
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
-from llmfair.records import Completion, Finish, Side
-from llmfair.verdicts import Cell, PairAnswer, PairOutcome, PairVerdict
 from tests.pace import within
 from tests.shared import mockllm, vectors
 

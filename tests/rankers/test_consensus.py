@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmfair.nouns import Ranking
 from llmfair.rankers.consensus import central, consensus, kendall_distance
-from llmfair.records import Ranking
 from tests.pace import within
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.crossfit import FOLDS, CrossFitted, Model, folds
 from llmfair.rankers.deltr import DeltrModel, Training
-from llmfair.records import Candidates, Document, Query
 from tests.rankers.test_deltr import Floats
 
 QUERIES, ITEMS = 12, 10

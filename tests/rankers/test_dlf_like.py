@@ -14,11 +14,11 @@ from llmfair import registry
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.metrics.base import Groups
 from llmfair.metrics.targets import cells
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.crossfit import CrossFitted
 from llmfair.rankers.dlf_like import DlfLike, Lesson, Schedule
-from llmfair.records import Attribute, Candidates, Document, Query, Side
 from tests import models
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair import registry
-from llmfair.records import Chat, Completion, Finish, Scores
+from llmfair.nouns import Chat, Completion, Finish, Scores
 from tests.rankers.asking import as_shown, driven, made, order_of, perfect, probe_of, ranker_of, said
 
 NAMES = [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from llmfair.metrics.attention import kullback_leibler, least_divergence
 from llmfair.metrics.targets import UNKNOWN
+from llmfair.nouns import Chat, Completion, Finish, Query, drive
 from llmfair.prompts import load_prompt
 from llmfair.rankers.fair_qr import (
     FairQr,
@@ -23,8 +24,6 @@ from llmfair.rankers.fair_qr import (
     Topic,
     most_underrepresented,
 )
-from llmfair.records import Chat, Completion, Finish, Query
-from llmfair.steps import drive
 
 from ..shared import vectors
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.rankers.fair_star import (
     TOO_FEW,
@@ -25,7 +26,6 @@ from llmfair.rankers.fair_star import (
     meets,
     table_of,
 )
-from llmfair.records import Attribute, Candidates, Document, Query, Side
 from tests.pace import within
 from tests.shared import vectors
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.rankers.features import Features
-from llmfair.records import Attribute, Candidates, Document, Query, Side
 from llmfair.retrieval.bm25 import Bm25Index
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "women", Side.UNPROTECTED: "men"})

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Chat, Completion, Finish, Labels, Request, Sampling
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.first import First, Letters
-from llmfair.records import Chat, Completion, Finish, Labels, Request, Sampling
 from tests import models
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from llmfair.errors import UsageError
+from llmfair.nouns import LABEL, Document
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.fitting import QUESTION_TOKENS, Fitting, Ruler, by_tokens, by_words, check_prompt
-from llmfair.records import LABEL, Document
 from tests.models import chat_tokenizer, needs_local
 
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from llmfair.nouns import Completion, Finish
 from llmfair.rankers.keywords import MOST_KEYWORDS, READABLE, read_keywords
-from llmfair.records import Completion, Finish
 
 QUERY = "physicist laboratory prize"
 FORTY = " ".join(f"word{n}" for n in range(40))

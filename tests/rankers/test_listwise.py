@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from llmfair.errors import UsageError
-from llmfair.prompts import load_prompt
-from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
-from llmfair.rankers.listwise import ListwiseRanker, retries_of
-from llmfair.rankers.windows import Windows
-from llmfair.records import (
+from llmfair.nouns import (
     Attribute,
     Candidates,
     Chat,
@@ -24,6 +20,10 @@ from llmfair.records import (
     Query,
     Side,
 )
+from llmfair.prompts import load_prompt
+from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
+from llmfair.rankers.listwise import ListwiseRanker, retries_of
+from llmfair.rankers.windows import Windows
 from tests.rankers import Answer, ask
 from tests.shared import mockllm, vectors
 

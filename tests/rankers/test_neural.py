@@ -11,9 +11,9 @@ import pytest
 from llmfair import registry
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.errors import BackendError, UsageError
+from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.neural import CrossEncoder, MonoBert, MonoT5
-from llmfair.records import Candidates, Document, Query
 from tests import models
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder

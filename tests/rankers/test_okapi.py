@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import RankerOptions
-from llmfair.records import Candidates, Document, Query
 from tests.cli.command import llmfair
 
 

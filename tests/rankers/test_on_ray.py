@@ -16,10 +16,10 @@ import pytest
 from llmfair import registry
 from llmfair.audits.rag.retrieving import retriever_of
 from llmfair.audits.rag.settings import RagSettings
+from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.on_ray import PARTS, OnRay
-from llmfair.records import Candidates, Document, Query
 from tests import models
 from tests.audits.rag.test_corpus import write_corpus
 

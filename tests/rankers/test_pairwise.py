@@ -10,24 +10,27 @@ from typing import Any
 import pytest
 
 from llmfair.errors import UsageError
-from llmfair.prompts import load_prompt
-from llmfair.rankers.answers import UnparseableAnswer
-from llmfair.rankers.choices import Form
-from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import (
+from llmfair.nouns import (
     Candidates,
+    Cell,
     Chat,
     Completion,
     Document,
     Finish,
     Labels,
     Message,
+    PairAnswer,
+    PairOutcome,
+    PairVerdict,
     Permutation,
     Probe,
     Query,
     Side,
 )
-from llmfair.verdicts import Cell, PairAnswer, PairOutcome, PairVerdict
+from llmfair.prompts import load_prompt
+from llmfair.rankers.answers import UnparseableAnswer
+from llmfair.rankers.choices import Form
+from llmfair.rankers.pairwise import PairwiseRanker
 from tests.rankers import Answer, ask
 from tests.shared import mockllm
 

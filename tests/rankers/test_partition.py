@@ -13,8 +13,8 @@ import pytest
 import llmfair as api
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.nouns import Chat, Completion, Finish, Request
 from llmfair.rankers.partition import Partition
-from llmfair.records import Chat, Completion, Finish, Request
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import kept, llmfair, ran, refuses

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmfair.control_tokens import without_control_tokens
+from llmfair.nouns import Document
 from llmfair.rankers.answers import AnswerClass, read_strict
 from llmfair.rankers.passages import clean, passage
-from llmfair.records import Document
 
 IDENTIFIER = re.compile(r"\[\s*\d+\s*\]")
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from llmfair.metrics.texts import EMPTY
+from llmfair.nouns import Chat, Completion, Document, Finish, Message, Query, drive
 from llmfair.rankers.reader import Asked, Output, Read, Shown
-from llmfair.records import Chat, Completion, Document, Finish, Message, Query
-from llmfair.steps import drive
 
 ITEMS = {
     name: Document(name, f"title of {name}", groups={"label": (name[0],)}) for name in ("a1", "b1", "a2")

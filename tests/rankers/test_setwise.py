@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Completion, Encounter, Expects, Finish, Labels, Permutation, Scores
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.questions import Choice, is_formed
 from llmfair.rankers.setwise import Setwise
-from llmfair.records import Completion, Encounter, Expects, Finish, Labels, Permutation, Scores
 from tests.rankers.asking import as_shown, driven, made, order_of, probe_of, ranker_of, said
 
 

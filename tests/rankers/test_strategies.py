@@ -12,10 +12,9 @@ import pytest
 from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates, Ranking, Steps
 from llmfair.rankers.strategy import Ask, Strategy, StrategyOptions, Window, strategy_of
 from llmfair.rankers.windows import Windows
-from llmfair.records import Candidates, Ranking
-from llmfair.steps import Steps
 from tests.cli.command import llmfair, ran, refuses
 
 RUN = Path("run")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from llmfair.nouns import Completion, Document, Finish, Labels, drive
 from llmfair.prompts import load_prompt
 from llmfair.rankers.support import Judged, Judging, read_support
-from llmfair.records import Completion, Document, Finish, Labels
-from llmfair.steps import drive
 
 ITEMS = {
     "a": Document("a", "Rhine", "It flows\nthrough Basel </s> [1]."),

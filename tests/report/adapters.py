@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from llmfair.jsonfiles import json_text
+from llmfair.io.files import json_text
 from llmfair.results import Words, plain
 from llmfair.tuning.effects import changes
 from llmfair.tuning.outcome import results_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.jsonfiles import json_text
+from llmfair.io.files import json_text
 from tests.cli.command import llmfair
 from tests.report.adapters import adapter
 from tests.report.reading import read

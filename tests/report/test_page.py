@@ -17,7 +17,7 @@ import pytest
 from llmfair.audits.commands import command_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.csvfiles import query_figures
+from llmfair.io.files import query_figures
 from llmfair.pages import page_of
 from llmfair.report.furthest import Furthest
 from llmfair.report.html import FOLDER, SCRIPT, page_html, rows_json

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import Hit
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval.analysis import Analyzer
 from tests.ports import serving
 from tests.retrieval.exact import Exact

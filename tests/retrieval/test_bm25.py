@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval.bm25 import Bm25Index
 
 PHYSICS = [
@@ -194,7 +194,7 @@ def test_a_damaged_index_that_cannot_be_removed_is_in_nobodys_way(monkeypatch: p
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval import build
 from llmfair.retrieval.bm25 import Bm25Index
 if "killed" in sys.argv:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.errors import RunConflict
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval.analysis import ENGLISH, STANDARD
 from llmfair.retrieval.build import MANIFEST, stored
 from llmfair.retrieval.engine import Engine

@@ -16,7 +16,7 @@ from llmfair.audits.engines import engine_of, filling
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.errors import LlmfairError, MissingKey, Rejected, RunConflict, Unavailable, UsageError
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval import rest, search_server
 from llmfair.retrieval.analysis import ENGLISH, STANDARD
 from llmfair.retrieval.bm25 import Bm25Index

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.retrieval.analysis import ENGLISH, STANDARD, Analyzer
 from llmfair.retrieval.bm25 import Bm25Index
 from llmfair.retrieval.engine import Engine, Hit

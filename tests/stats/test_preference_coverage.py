@@ -18,7 +18,7 @@ from benchmarks.preference import (
     rows,
     true_log_odds,
 )
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 
 
 def share(found: list[Found], conclusion: Conclusion) -> float:

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from llmfair.audits.summary import Inference
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.tuning.effects import AnsweredPairs, Figures, measure
 from llmfair.tuning.labels import group_sign
 from llmfair.tuning.pairs import (

@@ -16,8 +16,8 @@ import numpy as np
 
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.checkpoints import already_read
+from llmfair.nouns import Labels
 from llmfair.prompts import load_prompt
-from llmfair.records import Labels
 from tests import models
 from tests.folders import write_folder
 

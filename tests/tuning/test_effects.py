@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from llmfair.audits.pairwise.results import CellCounts
-from llmfair.records import Side
+from llmfair.nouns import Side
 from llmfair.tuning.effects import AnsweredPairs, changes, offset_of
 from llmfair.tuning.labels import group_sign
 from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, tidy_rows

@@ -15,8 +15,8 @@ from llmfair.backends.hf import LocalBackend
 from llmfair.backends.templates import ChatTemplate
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, ContextTooLong, UsageError
+from llmfair.nouns import Candidates, Completion, Probe, Request, Sampling
 from llmfair.rankers.choices import LABELS, read_margin
-from llmfair.records import Candidates, Completion, Probe, Request, Sampling
 from llmfair.tuning.examples import answer_ids, render
 from llmfair.tuning.head import answer_head, require_same_margin
 from llmfair.tuning.margins import pair_margins

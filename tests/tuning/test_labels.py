@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.records import Side
+from llmfair.nouns import Side
 from llmfair.tuning.labels import (
     Anchor,
     Labels,

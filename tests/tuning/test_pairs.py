@@ -9,8 +9,8 @@ from itertools import chain
 import pytest
 
 from llmfair.errors import UsageError
+from llmfair.nouns import Candidates
 from llmfair.probes import pairwise_probes
-from llmfair.records import Candidates
 from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw, evenly, in_groups
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, combination, row, stratum_pairs
 from llmfair.tuning.split import split_queries

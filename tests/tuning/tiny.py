@@ -15,10 +15,10 @@ import numpy as np
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.local import LocalModel, load_model
 from llmfair.checkpoints import Place, find_checkpoint
+from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Document, Query
 from llmfair.tuning.examples import ExampleGroup, render
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
 from llmfair.tuning.recipe import Recipe

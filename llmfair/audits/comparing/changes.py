@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from llmfair.asking.journal_lines import read_rows
-from llmfair.csvfiles import query_figures
 from llmfair.errors import UsageError
+from llmfair.io.files import query_figures
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.results import Figure, absent_row
 from llmfair.rundir import RunDir
 from llmfair.stats.paired import Change, change_by_query

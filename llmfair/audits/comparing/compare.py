@@ -18,7 +18,7 @@ from llmfair.audits.comparing.compare_verdict import gravest
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
 from llmfair.audits.lists import asked_of_lists
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import SCHEMA
+from llmfair.io.files import SCHEMA
 from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.results import Results, plain

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure
+    from llmfair.nouns import Chat
     from llmfair.rankers.questions import Question
-    from llmfair.records import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
@@ -219,7 +219,7 @@ class Listwise(Kind):
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.listwise.results import ListwiseFinding
         from llmfair.audits.listwise.sentences import conclusion
-        from llmfair.jsonfiles import typed
+        from llmfair.io.files import typed
 
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
 

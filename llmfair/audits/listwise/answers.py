@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from llmfair.audits.listwise.results import EqualScores, FirstPass, OmittedItems, WindowAnswers
 from llmfair.audits.readable import EQUAL_SCORES
+from llmfair.nouns import Side
 from llmfair.rankers.strategy import Ranked, WindowAnswer
-from llmfair.records import Side
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
 MISSING_TELLS = 0.1

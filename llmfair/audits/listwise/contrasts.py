@@ -16,8 +16,8 @@ from llmfair.audits.aggregates.preference import preference_change
 from llmfair.audits.summary import ALL, Inference, row_of, value_of
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column
+from llmfair.nouns import Measurement
 from llmfair.probes import REPEAT
-from llmfair.records import Measurement
 from llmfair.stats.intervals import geometric_mean, mean
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip

@@ -25,6 +25,7 @@ from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.stage import Stage
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
+from llmfair.nouns import Candidates, Encounter, Probe, Query, Ranking
 from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker
@@ -33,7 +34,6 @@ from llmfair.rankers.partition import Partition
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.strategy import WINDOW_FACTS, Plan, Ranked, Window, spelled_strategy
 from llmfair.rankers.windows import never_ranked
-from llmfair.records import Candidates, Encounter, Probe, Query, Ranking
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
 

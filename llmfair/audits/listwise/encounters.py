@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.metrics.values import QueryComparisons, Undefined
-from llmfair.records import Candidates, Side
+from llmfair.nouns import Candidates, Side
 from llmfair.stats.encounters import Windows, first_shown
 
 Floats = NDArray[np.float64]

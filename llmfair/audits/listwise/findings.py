@@ -35,8 +35,8 @@ from llmfair.metrics.columns import Column
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import ControlledExposures, Quotient, Ratio, Value
+from llmfair.nouns import Conclusion, Measurement, Side
 from llmfair.probes import REPEAT
-from llmfair.records import Conclusion, Measurement, Side
 from llmfair.stats.conclusions import conclude
 from llmfair.stats.control import run_noise, slope_on_initial, without_favour
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate

@@ -8,8 +8,8 @@ from typing import Literal
 from llmfair.audits.listwise.lists import RankedLists
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
 from llmfair.audits.listwise.words import TITLES
+from llmfair.nouns import Attribute, Candidates, Document, Query
 from llmfair.probes import initial_orders
-from llmfair.records import Attribute, Candidates, Document, Query
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import read_lines
+from llmfair.io.files import read_lines
+from llmfair.io.trec import Problems, read_run
 from llmfair.rundir import ONE_OF_SEVERAL
-from llmfair.trec import Problems, read_run
 
 SIDES = ("protected", "unprotected")
 HINT = "the command that began the run writes it anew"

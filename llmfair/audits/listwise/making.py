@@ -25,13 +25,13 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
+from llmfair.nouns import Attribute, Candidates, Failure, Ranking
 from llmfair.probes import conditions_of, initial_orders
 from llmfair.rankers.base import Ranker, remarks
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
 from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
-from llmfair.records import Attribute, Candidates, Failure, Ranking
 from llmfair.settings import default_of
 
 SHOWN_QUERIES = 5

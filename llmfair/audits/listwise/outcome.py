@@ -25,17 +25,17 @@ from llmfair.audits.readable import as_readable
 from llmfair.audits.relevant import RELEVANT, relevant_lines
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
+from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.utility import TREC_EVAL
 from llmfair.metrics.values import Quotient, Ratio
+from llmfair.nouns import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.scores import are_places
 from llmfair.rankers.strategy import Ranked
-from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.intervals import Method
-from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
 
 Chains = Sequence[tuple[Probe, Ranked]]
 

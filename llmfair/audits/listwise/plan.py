@@ -15,11 +15,10 @@ from llmfair.audits.lists import drawn_of
 from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.nouns import Chat, Completion, Finish, Labels, Permutation, Scores, Steps, Unanswered, drive
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategy import Ranked, strategy_of
-from llmfair.records import Chat, Completion, Finish, Labels, Permutation, Scores
-from llmfair.steps import Steps, Unanswered, drive
 
 FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""

@@ -17,10 +17,9 @@ from llmfair.audits.listwise.encounters import Items, Noise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Value
+from llmfair.nouns import Candidates, Document, Encounter, Query, Side, Steps
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategy import Compared, Strategy, encounters_of, scored_encounter
-from llmfair.records import Candidates, Document, Encounter, Query, Side
-from llmfair.steps import Steps
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

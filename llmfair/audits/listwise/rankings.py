@@ -18,12 +18,12 @@ from llmfair.audits.scoring.run_files import check_queries, declared, judged_by,
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import read_lines
+from llmfair.io.files import read_lines
+from llmfair.io.trec import RunFile
 from llmfair.metrics.base import Groups, Judged
-from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking, Side
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings
-from llmfair.trec import RunFile
 
 
 @dataclass(frozen=True)

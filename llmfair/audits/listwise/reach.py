@@ -12,9 +12,9 @@ from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.played import play, rank_played
 from llmfair.audits.listwise.shapes import Shape
 from llmfair.audits.summary import Inference
+from llmfair.nouns import Side
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategy import Strategy
-from llmfair.records import Side
 from llmfair.results import Reach
 from llmfair.stats.injected import Kinds, kind_exposures, rank_injected
 from llmfair.stats.reach import Rank, attainable_precision, attainable_ratio, by_windows

@@ -26,16 +26,16 @@ from llmfair.audits.readable import as_readable
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.errors import UsageError
+from llmfair.io.trec import RunFile
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column, limit_note, measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.values import Limit, Quotient, Value
+from llmfair.nouns import Measurement
 from llmfair.probes import REPEAT
-from llmfair.records import Measurement
 from llmfair.results import plain
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
-from llmfair.trec import RunFile
 
 SHOWN_QUERIES = 5
 

@@ -11,7 +11,7 @@ from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.listwise.findings import HowRanked, concluded
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import QueryComparisons, Value
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.stats.sequential import Decision, look_level
 
 HEADLINE = parse_measure("PreferenceOdds")

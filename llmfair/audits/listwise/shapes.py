@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llmfair.records import Candidates, Side
+from llmfair.nouns import Candidates, Side
 
 Cells = tuple[tuple[int, int, int], ...]
 """A list's documents as (group, grade, how many), sorted; group 0 is protected, 1 the reference, 2 neither."""

@@ -14,11 +14,10 @@ from itertools import groupby
 from typing import Any
 
 from llmfair.asking.dispatch import Program
-from llmfair.jsonbytes import encode
+from llmfair.io.files import encode
+from llmfair.nouns import Chat, Completion, Finish, Probe, Steps, drive
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategy import Ranked
-from llmfair.records import Chat, Completion, Finish, Probe
-from llmfair.steps import Steps, drive
 
 FIRST_LISTS = 3
 """Lists whose every order is asked: shuffles of a hundred documents that are ranked alike six times are no chance."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.values import ControlledExposures, Quotient, Ratio
-from llmfair.records import Candidates, Side
+from llmfair.nouns import Candidates, Side
 from llmfair.stats.injected import kind_exposures, random_lists, rank_injected
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from llmfair.audits.listwise.results import Excess, ListwiseFinding
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.verdict import ADVICE, Case, VerdictWords
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.decimals import interval_text, numbers
 from llmfair.report.figures import ratio_of
 from llmfair.report.tables import count

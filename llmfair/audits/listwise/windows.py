@@ -106,7 +106,7 @@ class WindowsStudy(Study):
 
     def planned(self, setting: Mapping[str, Any]) -> Mapping[str, str]:
         from llmfair.audits.listwise.windows_table import reached
-        from llmfair.jsonfiles import typed
+        from llmfair.io.files import typed
         from llmfair.results import Reach
 
         return reached(typed(setting["reach"], dict[str, Reach]))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure
     from llmfair.metrics.pairs import JudgedPairs
-    from llmfair.records import Chat
+    from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
@@ -195,7 +195,7 @@ class Pairwise(Kind):
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.pairwise.results import PairFinding
         from llmfair.audits.pairwise.table import pair_conclusion
-        from llmfair.jsonfiles import typed
+        from llmfair.io.files import typed
 
         return pair_conclusion(typed(finding, PairFinding), row, level, band, words)
 

@@ -28,9 +28,9 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
+from llmfair.nouns import PairStratum
 from llmfair.settings import band_of, injected_of
 from llmfair.stats.intervals import Estimate
-from llmfair.verdicts import PairStratum
 
 COLUMNS = (
     "condition", "injected", "injected_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",

@@ -29,9 +29,9 @@ from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import KAPPA, JudgedPairs, tally
 from llmfair.metrics.values import Tally, Value
+from llmfair.nouns import PairVerdict
 from llmfair.stats.paired import Change, change_of_pairs
 from llmfair.stats.pairs import Weights
-from llmfair.verdicts import PairVerdict
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
 Question = tuple[str, str, int, int, str, str]

@@ -19,13 +19,12 @@ from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
 from llmfair.audits.pairwise.seen import seen, share
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.runs.stopping import Stopping
+from llmfair.nouns import PairStratum, PairVerdict, Probe
 from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Probe
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
-from llmfair.verdicts import PairStratum, PairVerdict
 
 
 @dataclass(frozen=True, kw_only=True)

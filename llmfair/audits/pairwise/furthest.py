@@ -6,6 +6,7 @@ from pathlib import Path
 
 from llmfair.audits.pairwise.results import PairwiseResults
 from llmfair.audits.pairwise.verdict_files import read_verdicts
+from llmfair.nouns import PairAnswer, PairOutcome, PairVerdict
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,
@@ -15,7 +16,6 @@ from llmfair.report.furthest import (
     furthest_from_parity,
     named,
 )
-from llmfair.verdicts import PairAnswer, PairOutcome, PairVerdict
 
 SHOWN_PAIRS = 60
 WON = (PairOutcome.PROTECTED, PairOutcome.UNPROTECTED)

@@ -24,10 +24,9 @@ from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
+from llmfair.nouns import Attribute, Failure, PairStratum, PairVerdict, Query
 from llmfair.probes import PairProbes, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, Failure, Query
-from llmfair.verdicts import PairStratum, PairVerdict
 
 CONCLUDED = "AdjustedOdds"
 """What conclusions are made of, whatever --measures names."""

@@ -30,7 +30,7 @@ from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.backends.scored import SCORES
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
-from llmfair.records import Failure, Measurement
+from llmfair.nouns import Cell, Failure, Measurement, PairStratum, PairVerdict
 from llmfair.results import Family, ProbeCounts
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion
@@ -39,7 +39,6 @@ from llmfair.stats.pairs import Weights, intraclass
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
-from llmfair.verdicts import Cell, PairStratum, PairVerdict
 
 HEADLINE = "AdjustedOdds"
 

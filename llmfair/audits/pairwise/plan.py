@@ -15,9 +15,9 @@ from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
+from llmfair.nouns import PairStratum, Probe, Query
 from llmfair.probes import PairProbes, by_grade, pair_pools
 from llmfair.rankers.pairwise import PairForm
-from llmfair.records import Probe, Query
 from llmfair.results import Count, Share, plain
 from llmfair.stats.power import (
     FEWEST_TESTED,
@@ -27,7 +27,6 @@ from llmfair.stats.power import (
     queries_needed,
     smallest_pair_ratio,
 )
-from llmfair.verdicts import PairStratum
 
 MEASURED = 3
 """So many pairs of a query and stratum are rendered; the others are taken to be as long."""

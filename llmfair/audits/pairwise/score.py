@@ -8,13 +8,13 @@ from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, check_settings, facts_of, measures_of
 from llmfair.audits.summary import Inference
-from llmfair.csvfiles import AGAIN
 from llmfair.errors import UsageError
+from llmfair.io.files import AGAIN
 from llmfair.metrics.pairs import JudgedPairs
+from llmfair.nouns import PairVerdict
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.sequential import Decision
-from llmfair.verdicts import PairVerdict
 
 
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:

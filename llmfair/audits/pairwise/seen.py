@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from llmfair.audits.aggregates.pairs import joined, tallied
 from llmfair.audits.pairwise.concluding import concluded
 from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
-from llmfair.records import Conclusion
+from llmfair.nouns import Cell, Conclusion, PairVerdict, by_query
 from llmfair.stats.pairs import Weights
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, look_level
-from llmfair.verdicts import Cell, PairVerdict, by_query
 
 GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
+from llmfair.nouns import PairStratum
 from llmfair.settings import (
     MOST_NUMBERED,
     MOST_REPEATS,
@@ -21,7 +22,6 @@ from llmfair.settings import (
 )
 from llmfair.settings.base import WIDEST_BAND
 from llmfair.settings.designs import MOST_INJECTED, MOST_SPREAD
-from llmfair.verdicts import PairStratum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,7 @@ from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.planning.calibrate import BLOCK, rng_of, simulated
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.metrics.values import Tally
-from llmfair.records import Probe
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
+from llmfair.nouns import PairAnswer, PairStratum, PairVerdict, Probe
 
 Audit = Mapping[str, Tally]
 """What one simulated audit measured, by query_id."""

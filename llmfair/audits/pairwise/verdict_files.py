@@ -7,10 +7,9 @@ from pathlib import Path
 from sys import intern
 from typing import get_args
 
-from llmfair.csvfiles import number, read_csv
-from llmfair.records import Side
+from llmfair.io.files import number, read_csv
+from llmfair.nouns import PairAnswer, PairStratum, PairVerdict, Side, by_query, pair_answer
 from llmfair.rundir import csv_lines
-from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict, by_query, pair_answer
 
 COLUMNS = (
     "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from llmfair.audits.design import Design
-from llmfair.jsonfiles import SCHEMA
+from llmfair.io.files import SCHEMA
 from llmfair.results import Finding
 from llmfair.settings import CalibrationSettings, band_of
 from llmfair.stats.conclusions import Conclusion

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation
     from llmfair.metrics.retrieved import Retrieved
-    from llmfair.records import Chat
+    from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from llmfair.metrics.texts import EMPTY
+from llmfair.nouns import Document
 from llmfair.rankers.reader import Shown
-from llmfair.records import Document
 
 MARKER = r"\[\d+(?:\s*,\s*\d+)*\]"
 """What names items in an output: [2], or several as [1, 3]."""

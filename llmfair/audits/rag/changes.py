@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.audits.comparing.changes import ChangeRow, ComparedRun, changes_by_query
 from llmfair.audits.rag.files import QRELS
 from llmfair.audits.rag.outcome import CHANGE
 from llmfair.audits.rag.policies import GOLD
 from llmfair.errors import UsageError
+from llmfair.io import files
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
 
@@ -63,7 +63,7 @@ def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
 
 
 def _digest(path: Path) -> str | None:
-    return inputs.sha256(path) if path.is_file() else None
+    return files.sha256(path) if path.is_file() else None
 
 
 def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from llmfair.audits.rag.results import RagFactors, RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.metrics.texts import utility
+from llmfair.nouns import Document, Query, Steps
 from llmfair.prompts import Prompt
 from llmfair.rankers.fitting import Fitting, Ruler
 from llmfair.rankers.reader import Asked, Read, Shown
 from llmfair.rankers.support import Judged, Pair
-from llmfair.records import Document, Query
-from llmfair.steps import Steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
 from llmfair.audits.rag.results import Curve, RagResults
 from llmfair.audits.rag.tradeoff import OF_SLOTS
-from llmfair.csvfiles import query_figures
+from llmfair.io.files import query_figures
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, value_of
 from llmfair.report.plots.base import Plot

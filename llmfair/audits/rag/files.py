@@ -20,15 +20,15 @@ from llmfair.audits.rag.observing import Credited, answered_queries, credited_ou
 from llmfair.audits.rag.policies import GOLD, Floats, Policies
 from llmfair.audits.rag.results import RagFacts, RagResults
 from llmfair.audits.scoring.remeasured import check_settings
-from llmfair.csvfiles import AGAIN, number, read_csv
 from llmfair.errors import UsageError
+from llmfair.io.files import AGAIN, number, read_csv
+from llmfair.io.trec import Problems, read_qrels, read_run
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.metrics.texts import GREATEST
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
 from llmfair.rundir import Contents, RunDir, csv_lines
-from llmfair.trec import Problems, read_qrels, read_run
 
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
 OUTPUT_COLUMNS = ("query_id", "doc_ids", "output", "finish", "utility", "credited")

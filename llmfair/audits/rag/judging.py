@@ -11,10 +11,10 @@ from llmfair.audits.subject import backend_of
 from llmfair.backends.base import Backend
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.texts import EMPTY, cleaned
+from llmfair.nouns import Document, Query
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged, Judging, Pair
-from llmfair.records import Document, Query
 
 STAGE = "attribution"
 NLI = "nli"

@@ -21,12 +21,12 @@ from llmfair.audits.scoring.remeasured import RANKS_NOTHING, Announce, Remeasure
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import ITEM
+from llmfair.io.trec import Problems
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved, ShownList
 from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.settings import ScoreSettings
-from llmfair.trec import Problems
 
 SHOWN = "EE-D,EE-D(of=samples)"
 USEFUL, ANSWERED, CITED = "EE-R", "EU", "EAR(by=cited),EAE-D(by=cited)"

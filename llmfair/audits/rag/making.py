@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.asking.requests import chat_sampling
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
@@ -29,16 +28,17 @@ from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
 from llmfair.datasets.released import check_belongs, read_useful
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.io import files
 from llmfair.metrics.base import Measure
 from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.metrics.texts import UTILITIES, rating
+from llmfair.nouns import Chat, Failure, Query, Text
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.fitting import Ruler, by_checkpoint, by_words, check_prompt
 from llmfair.rankers.reader import Read
 from llmfair.rankers.support import Judged
-from llmfair.records import Chat, Failure, Query, Text
 
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
@@ -161,7 +161,7 @@ def _known(
         query_id: frozenset(doc_id for doc_id, useful in told.get(query_id, {}).items() if useful)
         for query_id in items
     }
-    return {"known": known, "labels": inputs.sha256(path)}
+    return {"known": known, "labels": files.sha256(path)}
 
 
 def _named_by(measures: str, by: str) -> str:

@@ -12,9 +12,9 @@ from llmfair.audits.rag.judging import probe_of, supporting
 from llmfair.audits.rag.policies import DETERMINISTIC, Policies
 from llmfair.audits.rag.settings import CITED
 from llmfair.metrics.retrieved import Retrieved, ShownList
+from llmfair.nouns import Query
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
-from llmfair.records import Query
 
 
 @dataclass(frozen=True, slots=True)

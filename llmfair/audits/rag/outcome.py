@@ -21,9 +21,9 @@ from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.metrics.columns import Column, measure_each
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
+from llmfair.nouns import Conclusion, Failure, Measurement
 from llmfair.rankers.reader import Read
 from llmfair.rankers.support import Judged
-from llmfair.records import Conclusion, Failure, Measurement
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm

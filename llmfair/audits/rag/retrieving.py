@@ -12,25 +12,26 @@ from pathlib import Path
 
 import numpy as np
 
-from llmfair import inputs, registry
+from llmfair import registry
 from llmfair.audits.rag.policies import Floats
 from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.released import read_retrieval
 from llmfair.errors import UsageError
+from llmfair.io import files
+from llmfair.io.files import write_whole
+from llmfair.nouns import Candidates, Query
 from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
 from llmfair.rankers.on_ray import OnRay
 from llmfair.rankers.plackett_luce import deterministic
-from llmfair.records import Candidates, Query
 from llmfair.settings.asking import Asking
-from llmfair.whole import write_whole
 
 
 class Retrieved(ScoringRanker):
     """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
 
     def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
-        self.identity = f"file {inputs.sha256(path)}"
+        self.identity = f"file {files.sha256(path)}"
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         needed = [query.query_id for query in queries]
         self._scores = read_retrieval(path, lists, needed, whole=not dataset.shared)
@@ -80,7 +81,7 @@ def scores_of(
     path = cache_folder() / "scores" / f"{sha256(of_what.encode()).hexdigest()[:32]}.json"
     sizes = {query.query_id: len(dataset.candidates(query).documents) for query in queries}
     with suppress(OSError, ValueError, MsgspecError):  # none are kept, or they are damaged
-        kept = decode(inputs.document(path), type=dict[str, list[float]])  # of which none is infinite
+        kept = decode(files.document(path), type=dict[str, list[float]])  # of which none is infinite
         if {query_id: len(of) for query_id, of in kept.items()} == sizes:
             return {query_id: np.array(of) for query_id, of in kept.items()}
     found = _scored(retriever, dataset, queries)

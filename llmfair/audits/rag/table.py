@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from llmfair.audits.rag.results import RagResults
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, conditions_table, count, percent
 

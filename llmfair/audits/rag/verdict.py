@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count
 from llmfair.results import RunVerdict

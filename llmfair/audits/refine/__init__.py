@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure, Observation
-    from llmfair.records import Chat
+    from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot

@@ -20,10 +20,9 @@ from llmfair.audits.subject import Subject
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.keywords import searched
 from llmfair.errors import BackendError, UsageError, did_you_mean
+from llmfair.nouns import Attribute, Candidates, Document, Steps
 from llmfair.rankers.base import Ranker
-from llmfair.records import Attribute, Candidates, Document
 from llmfair.retrieval.engine import Engine
-from llmfair.steps import Steps
 
 ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")

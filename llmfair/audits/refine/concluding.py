@@ -21,7 +21,7 @@ from llmfair.audits.summary import ALL, Inference, row_of, value_of
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
-from llmfair.records import Conclusion, Measurement
+from llmfair.nouns import Conclusion, Measurement
 from llmfair.stats.paired import change_by_query, paired_t
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import STARRED

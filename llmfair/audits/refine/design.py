@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from llmfair import inputs
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.condition import Condition
@@ -25,16 +24,16 @@ from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.datasets.attributes import shipped_backgrounds
 from llmfair.datasets.collection import Collection
+from llmfair.io import files
 from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Measure
 from llmfair.metrics.targets import UNKNOWN, Cells, cells, target_shares
 from llmfair.metrics.values import Undefined
+from llmfair.nouns import Candidates, Document, Query, Steps
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
-from llmfair.records import Candidates, Document, Query
 from llmfair.retrieval.engine import Engine, Patience
-from llmfair.steps import Steps
 
 REFINED, FAIR_QR = "refined", "fair-qr"
 TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
@@ -87,7 +86,7 @@ class RefineDesign(Design[Ended]):
     def _target_text(self) -> str | None:
         """What the target's file says, read once; None of a target that is a name."""
         path = Path(self.aimed_at)
-        return inputs.text(path, inputs.MOST_BY_HAND) if path.is_file() else None
+        return files.text(path, files.MOST_BY_HAND) if path.is_file() else None
 
     @cached_property
     def targets(self) -> Mapping[str, Mapping[str, float]]:

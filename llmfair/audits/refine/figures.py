@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llmfair.audits.refine.design import FAIR_QR, REFINED
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.csvfiles import query_figures
+from llmfair.io.files import query_figures
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import COLORS, INK, LEGEND, Plot, below, clipped, folded, legend_height, tip

@@ -21,13 +21,12 @@ from llmfair.audits.relevant import RELEVANT, read_relevant, relevant_lines
 from llmfair.audits.scoring.run_files import SCORES
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
-from llmfair.many import of_each_kind
+from llmfair.io.trec import Problems, groups_lines, qrels_lines, read_run, run_lines, scores_lines
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
+from llmfair.nouns import Attribute, Candidates, Ranking, of_each_kind
 from llmfair.rankers.fair_qr import Refined, refined_text
-from llmfair.records import Attribute, Candidates, Ranking
 from llmfair.rundir import RunDir
-from llmfair.trec import Problems, groups_lines, qrels_lines, read_run, run_lines, scores_lines
 
 QRELS, GROUPS, TAG = "qrels.txt", "groups.tsv", "llmfair"
 HINT = "the command that began the run writes its files anew, without a call"

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from llmfair.nouns import Document
 from llmfair.rankers.keywords import parts_of
-from llmfair.records import Document
 
 HINTS, FEWEST = 3, 5
 """How many words are told, and in how many of the group's documents each stands at least."""

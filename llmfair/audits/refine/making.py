@@ -27,9 +27,9 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, read_shares
+from llmfair.nouns import Attribute, Failure
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import ScoringRanker
-from llmfair.records import Attribute, Failure
 from llmfair.retrieval.analysis import ANALYZERS
 from llmfair.retrieval.engine import Engine, Patience
 from llmfair.settings import seconds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llmfair.audits.summary import value_of
 from llmfair.metrics.base import Groups, Judged, Measure
-from llmfair.records import Attribute, Candidates, Document, Qrels, Query, Ranking
+from llmfair.nouns import Attribute, Candidates, Document, Qrels, Query, Ranking
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from llmfair.audits.refine.trail import TrailLine, trail_of
 from llmfair.audits.summary import Inference, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import measure_all
+from llmfair.nouns import Candidates, Failure
 from llmfair.rankers.base import remarks
 from llmfair.rankers.fair_qr import Refined, Stop
-from llmfair.records import Candidates, Failure
 from llmfair.results import Family, ProbeCounts, Reach
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from llmfair.audits.refine.design import RefineDesign
 from llmfair.errors import UsageError
-from llmfair.jsonbytes import encode
-from llmfair.jsonfiles import AGAIN, read_lines
+from llmfair.io.files import AGAIN, encode, read_lines
 from llmfair.rankers.fair_qr import Refined, Round, refined_text
 from llmfair.results import Count
 

@@ -8,7 +8,7 @@ from llmfair.audits.refine.design import FAIR_QR
 from llmfair.audits.refine.results import RefineFinding
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.verdict import ADVICE, Conclusions
-from llmfair.records import Conclusion
+from llmfair.nouns import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count
 from llmfair.results import Figure, RunVerdict

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmfair import inputs
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal_lines import not_begun_by
@@ -22,12 +21,11 @@ from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
-from llmfair.jsonfiles import read
-from llmfair.records import Chat, Completion, Failure
+from llmfair.io import files
+from llmfair.io.files import A_LINK, read
+from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
 from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
-from llmfair.steps import Unanswered, drive
-from llmfair.whole import A_LINK
 
 Look = Callable[[str], Completion | None]
 """Finds the answer of a request by its key."""
@@ -111,15 +109,15 @@ def _edited(folder: Path) -> Iterator[str]:
     there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
     for name in sorted(there | digests.keys()):
         path = folder / name
-        if name not in digests or not path.is_file() or inputs.sha256(path) != digests[name]:
+        if name not in digests or not path.is_file() or files.sha256(path) != digests[name]:
             yield f"{folder.name}/{name} is not what llmfair mitigate wrote"
 
 
 def _begun_otherwise(journal: Path, identity: str) -> Iterator[str]:
     """What is wrong with a journal's first line, by which the command that made it would refuse it."""
     if journal.is_file():
-        with inputs.opened(journal) as file:
-            if wrong := not_begun_by(file.readline(inputs.LONGEST_LINE), identity):
+        with files.opened(journal) as file:
+            if wrong := not_begun_by(file.readline(files.LONGEST_LINE), identity):
                 yield f"{journal.name}:1: {wrong}"
 
 

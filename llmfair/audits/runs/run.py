@@ -34,7 +34,7 @@ from llmfair.errors import (
     UsageError,
     warn,
 )
-from llmfair.records import Failure, Measurement
+from llmfair.nouns import Failure, Measurement
 from llmfair.results import Results, plain
 from llmfair.rundir import RunDir, folder_name
 

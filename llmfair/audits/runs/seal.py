@@ -21,10 +21,9 @@ from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_of
 from llmfair.audits.versions import versions
 from llmfair.datasets.base import Dataset
-from llmfair.inputs import MOST_BY_HAND, content
-from llmfair.many import ManyDocuments
+from llmfair.io.files import MOST_BY_HAND, content, write_whole
+from llmfair.nouns import ManyDocuments
 from llmfair.rundir import LOCK, REPORT, RunDir, fingerprint
-from llmfair.whole import write_whole
 
 SEAL = ".seal"
 OF_PAGE = (REPORT, "plots")

@@ -7,7 +7,7 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.audits.design import Design
-from llmfair.records import Document
+from llmfair.nouns import Document
 from llmfair.report.tables import count
 
 SHOWN_GROUPS = 3

@@ -10,14 +10,14 @@ from contextlib import contextmanager, suppress
 from math import fsum
 from typing import Any
 
-from llmfair import secrets
 from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.limits import Progress
 from llmfair.audits.kind import results_of
 from llmfair.audits.versions import versions
 from llmfair.errors import LlmfairError, RunConflict, UsageError
-from llmfair.jsonfiles import SCHEMA
+from llmfair.io import secrets
+from llmfair.io.files import SCHEMA
 from llmfair.results import Requirement
 from llmfair.rundir import RunDir, clock, set_aside
 

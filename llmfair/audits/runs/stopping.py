@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from llmfair.audits.runs.settled import StoppingPoint
-from llmfair.records import Probe
+from llmfair.nouns import Probe, Steps
 from llmfair.stats.sequential import Decision, EProcess
-from llmfair.steps import Steps
 
 R = TypeVar("R")
 

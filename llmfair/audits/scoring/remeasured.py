@@ -10,12 +10,12 @@ from typing import Any
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import AGAIN
+from llmfair.io.files import AGAIN
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Observation
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Measurement
+from llmfair.nouns import Measurement
 from llmfair.results import Finding, Reach, Results, plain
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings

@@ -13,9 +13,9 @@ from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.datasets.own import Given
 from llmfair.datasets.runs import HINT, read_any_run
 from llmfair.errors import UsageError
-from llmfair.records import Attribute
+from llmfair.io.trec import Problems, RunFile, read_scores
+from llmfair.nouns import Attribute
 from llmfair.settings import JudgedSettings
-from llmfair.trec import Problems, RunFile, read_scores
 
 SCORES = "scores.tsv"
 Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]

@@ -23,13 +23,12 @@ from llmfair.audits.scoring.score_gates import failing, gravest, named_in_reason
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import SCHEMA, json_text
+from llmfair.io.files import SCHEMA, json_text, write_whole
 from llmfair.metrics.names import parse_measures
 from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
 from llmfair.settings.score import LOG
-from llmfair.whole import write_whole
 
 LOG_HINT = "llmfair score LOG.jsonl    of what a generator was shown and said"
 NAMING = ("run", "dataset", "attribute", "model")

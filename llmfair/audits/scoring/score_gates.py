@@ -20,7 +20,7 @@ from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.scoring.remeasured import RemeasuredRun
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
-from llmfair.jsonfiles import typed
+from llmfair.io.files import typed
 from llmfair.manifest import Manifest
 from llmfair.results import Finding, Requirement, Row, RunVerdict, Words, plain
 from llmfair.rundir import RunDir

@@ -22,7 +22,7 @@ from llmfair.audits.runs.spending import Spending
 from llmfair.audits.studies.study import Study, verdict_of_all
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.jsonfiles import SCHEMA, json_text, typed
+from llmfair.io.files import SCHEMA, json_text, typed
 from llmfair.results import RunVerdict, in_order, plain
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, StudySettings

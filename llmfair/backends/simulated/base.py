@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from llmfair.records import Chat, Finish
+from llmfair.nouns import Chat, Finish
 
 Damaged = tuple[str, Finish]
 BROKEN: Sequence[Damaged] = (("", Finish.EMPTY), ("I'm sorry, I can't help with that.", Finish.REFUSED))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Injected
-from llmfair.records import Chat, Finish, Labels, Permutation
+from llmfair.nouns import Chat, Finish, Labels, Permutation
 from llmfair.registry import register
 
 BIASED = {

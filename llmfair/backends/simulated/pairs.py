@@ -14,7 +14,7 @@ import numpy as np
 
 from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Injected
 from llmfair.backends.simulated.lists import as_logprobs, in_order, log_weights, ranked
-from llmfair.records import Chat, Finish, Labels
+from llmfair.nouns import Chat, Finish, Labels
 from llmfair.registry import register
 
 _QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs

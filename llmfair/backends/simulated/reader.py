@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from llmfair.backends.simulated.base import Answerer, Injected
-from llmfair.records import Chat
+from llmfair.nouns import Chat
 from llmfair.registry import register
 
 NOTHING = "I do not know"

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Injected
-from llmfair.records import Chat, Finish
+from llmfair.nouns import Chat, Finish
 from llmfair.registry import register
 
 

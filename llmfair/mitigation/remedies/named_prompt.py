@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmfair.errors import UsageError
 from llmfair.mitigation.remedy import OTHERS, Remedied, Reordering
 from llmfair.mitigation.unmitigated import Unmitigated
-from llmfair.records import Side
+from llmfair.nouns import Side
 from llmfair.registry import register
 
 

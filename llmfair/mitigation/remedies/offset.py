@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from llmfair.errors import UsageError
 from llmfair.mitigation.remedy import Merger, Merging, ranks_of
 from llmfair.mitigation.unmitigated import Unmitigated
+from llmfair.nouns import Ranking, Side
 from llmfair.rankers.crossfit import folds
-from llmfair.records import Ranking, Side
 from llmfair.registry import register
 from llmfair.stats.strengths import bradley_terry, offset_to_parity
 

@@ -18,8 +18,8 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from llmfair.printable import in_lines
-from llmfair.whole import make_inside, whole
+from llmfair.io.files import make_inside, whole
+from llmfair.io.text import in_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmfair.audits.rag.attribution import cited, held, without_markers
-from llmfair.records import Document
+from llmfair.nouns import Document
 from tests.cli.command import llmfair, ran, refusal
 from tests.servers import Reply, Server
 

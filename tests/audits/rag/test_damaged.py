@@ -16,8 +16,8 @@ from llmfair.audits.rag.policies import DETERMINISTIC, Policies
 from llmfair.audits.rag.retrieving import scores_of
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
+from llmfair.nouns import Candidates
 from llmfair.rankers.base import ScoringRanker
-from llmfair.records import Candidates
 from tests.audits.rag.test_rag import ran
 from tests.cli.command import llmfair, refuses, table
 

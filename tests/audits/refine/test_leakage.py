@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from llmfair.nouns import NUMBERS, Candidates
 from llmfair.rankers.crossfit import CrossFitted
 from llmfair.rankers.deltr import DeltrModel
-from llmfair.records import NUMBERS, Candidates
 from tests.audits.refine.test_refine import ran
 
 WORDS = ("reef", "map", "chess")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import llmfair
-from llmfair.records import Request
+from llmfair.nouns import Request
 from tests.cli.command import Outcome, refuses
 from tests.cli.command import llmfair as command
 from tests.rankers.test_keywords import REPLIES

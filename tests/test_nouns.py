@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmfair.records import Chat, Completion, Finish, Message, Text
-from llmfair.steps import Steps, drive
+from llmfair.nouns import Chat, Completion, Finish, Message, Steps, Text, drive
 
 
 def chat(text: str) -> Chat:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llmfair import locks
 from llmfair.errors import RunConflict
+from llmfair.io import files
 from llmfair.rundir import RunDir
 
 
@@ -31,7 +31,7 @@ def test_a_file_system_without_locks_is_told_and_worked_on(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(locks, "_warned", set())
+    monkeypatch.setattr(files, "_warned", set())
     with RunDir(tmp_path).locked(), RunDir(tmp_path).locked():
         assert not RunDir(tmp_path).is_locked()
     assert capsys.readouterr().err.count("has no locks") == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import llmfair as api
-from llmfair import rights
 from llmfair.backends.python import imported
+from llmfair.io import files
 from tests.cli.command import only_run, ran
 
 AUDIT = ("listwise", "-n", "1", "--orders", "1", "--conditions", "neutral", "--no-repeat", "-q")
@@ -50,16 +50,16 @@ def test_what_a_command_writes_is_private_unless_it_is_shared(monkeypatch: pytes
 
 
 def test_weights_that_a_backend_downloads_are_kept_as_the_user_keeps_files() -> None:
-    with rights.private():
-        with rights.usual():
+    with files.private():
+        with files.usual():
             Path("weights").touch()
         Path("answers").touch()
     assert [Path(name).stat().st_mode & 0o777 for name in ("weights", "answers")] == [0o644, 0o600]
 
 
 def test_a_thread_that_is_still_loading_keeps_the_usual_umask_of_both() -> None:
-    with rights.private():
-        first, second = rights.usual(), rights.usual()
+    with files.private():
+        first, second = files.usual(), files.usual()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)  # which began first, and is done first
@@ -74,14 +74,14 @@ def test_what_a_ranker_s_module_leaves_behind_is_kept_as_the_user_keeps_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine_downloads.py").write_text("open('weights', 'w').close()\nrank = sorted\n")
-    with rights.private():
+    with files.private():
         imported("mine_downloads", "rank", "python")
     assert Path("weights").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_stricter_umask_stays() -> None:
     os.umask(0o277)
-    with rights.private():
+    with files.private():
         Path("file").touch()
     assert Path("file").stat().st_mode & 0o777 == 0o400
 

@@ -17,7 +17,7 @@ from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
-from llmfair.inputs import is_deep
+from llmfair.io.files import is_deep
 
 HIDDEN, PROPERTIES = "***", "properties"
 LEAST_QUOTED, LEAST = 4, 8

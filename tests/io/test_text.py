@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from llmfair import printable
-from llmfair.printable import from_csv, in_csv, in_json, in_lines, in_markdown, visible
+from llmfair.io import text
+from llmfair.io.files import write_whole
+from llmfair.io.text import from_csv, in_csv, in_json, in_lines, in_markdown, visible
 from llmfair.report.shown import html_of, text_of
 from llmfair.report.tables import Table, markdown
 from llmfair.rundir import csv_text
-from llmfair.whole import write_whole
 from tests.cli.command import refuses
 
 EVIL = "\x1b[2J\x9b1m\u202e\x00\r\x7f"
@@ -169,7 +169,7 @@ def test_a_signal_during_a_later_import_comes_after_it(number: int, tmp_path: Pa
 
 def test_what_draws_takes_the_stream_as_it_is() -> None:
     below = io.StringIO()
-    stream = printable.Printable(below, "stdout")
+    stream = text.Printable(below, "stdout")
     stream.writelines(["a\x1b", "b\n"])
     stream.as_it_is.write("\x1b[1m")
     assert below.getvalue() == "a\\x1bb\n\x1b[1m"

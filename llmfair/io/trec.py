@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from llmfair import inputs
 from llmfair.errors import UsageError
-from llmfair.inputs import LONGEST_LINE
-from llmfair.records import ANY_GROUP, Attribute, Qrels, Ranking
+from llmfair.io import files
+from llmfair.io.files import LONGEST_LINE
+from llmfair.nouns import ANY_GROUP, Attribute, Qrels, Ranking
 
 SHOWN_PROBLEMS = 5
 MOST_PROBLEMS = 10_000
@@ -56,7 +56,7 @@ def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
     """The numbered lines of a file, unpacked when its content is gzip's; what cannot be read is a problem."""
     number = 0
     try:
-        for number, raw in enumerate(inputs.lines(path), 1):
+        for number, raw in enumerate(files.lines(path), 1):
             if problems.count > MOST_PROBLEMS:
                 return
             if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.jsonbytes import decode
-from llmfair.unchanged import TABLE, check, note
+from llmfair.io.files import TABLE, check, decode, note
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_another_file_is_found(folder: Path, harm: Callable[[Path], object], sai
 def test_another_time_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(folder / "a", (1, 1))
     check(folder)
-    monkeypatch.delattr("llmfair.unchanged.told")
+    monkeypatch.delattr("llmfair.io.files.told")
     check(folder)
 
 

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from llmfair import secrets
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
-from llmfair.records import Chat, Message, Request, Sampling, Text
+from llmfair.io import secrets
+from llmfair.nouns import Chat, Message, Request, Sampling, Text
 
 SECRET = (
     "API_KEY_2", "api_key", "OPENAI_API_KEY", "apikey", "X-Api-Key", "ocp-apim-subscription-key", "accessToken", "hf_token", "token",

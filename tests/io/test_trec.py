@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Side
-from llmfair.trec import DECLARATION, Problems, RunFile, read_groups, read_qrels, read_run, trec_order
+from llmfair.io.trec import DECLARATION, Problems, RunFile, read_groups, read_qrels, read_run, trec_order
+from llmfair.nouns import Attribute, Side
 
 RUN = b"""\
 q1 Q0 d1 1 0.5 mine

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llmfair import inputs
-from llmfair.trec import Problems, text_lines
+from llmfair.io import files
+from llmfair.io.trec import Problems, text_lines
 
 
 @pytest.fixture
@@ -28,55 +28,55 @@ def problems_of(path: Path) -> str:
 def test_a_pipe_and_a_device_are_no_files(pipe: Path, tmp_path: Path) -> None:
     for path in (pipe, Path("/dev/zero"), Path("/dev/null")):
         with pytest.raises(OSError, match="no regular file, but a pipe or a device"):
-            inputs.content(path)
+            files.content(path)
     with pytest.raises(IsADirectoryError):
-        inputs.content(tmp_path)
+        files.content(tmp_path)
     assert problems_of(pipe) == f"{pipe}: cannot be read: no regular file, but a pipe or a device"
 
 
 def test_no_path_has_a_nul_character() -> None:
     with pytest.raises(OSError, match=r"no name of a file: .*embedded null"):
-        inputs.text("a\0b")
+        files.text("a\0b")
 
 
 def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
     path = tmp_path / "large.toml"
-    path.write_text("#" * inputs.MOST_BY_HAND)
-    assert inputs.toml(path) == {}
-    path.write_text("#" * (inputs.MOST_BY_HAND + 1))
+    path.write_text("#" * files.MOST_BY_HAND)
+    assert files.toml(path) == {}
+    path.write_text("#" * (files.MOST_BY_HAND + 1))
     with pytest.raises(OSError, match="larger than 1 MB"):
-        inputs.toml(path)
+        files.toml(path)
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 42)
     with pytest.raises(OSError, match="larger than 4 GB"):
-        inputs.content(tmp_path / "sparse")
+        files.content(tmp_path / "sparse")
 
 
 def test_a_document_that_breaks_off_is_told_by_its_end(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     for whole in (
-        b'{"a": [' + b"1, " * inputs.LONG + b"2]}\n ",
-        b"{}" + b" " * inputs.LONG,
-        b"[" + b"0," * (inputs.LONG // 2 - 1),
+        b'{"a": [' + b"1, " * files.LONG + b"2]}\n ",
+        b"{}" + b" " * files.LONG,
+        b"[" + b"0," * (files.LONG // 2 - 1),
         b"",
         b"[1",
     ):
         path.write_bytes(whole)
-        assert inputs.document(path) == whole, "what is short is left to a parser, which says more"
-    path.write_bytes(whole := b"[" + b"0," * (inputs.LONG // 2))
+        assert files.document(path) == whole, "what is short is left to a parser, which says more"
+    path.write_bytes(whole := b"[" + b"0," * (files.LONG // 2))
     with pytest.raises(OSError, match="the JSON has no end"):
-        inputs.document(path)
+        files.document(path)
     path.write_bytes(whole + b"0]")
     os.truncate(path, 1 << 40)
     with pytest.raises(OSError, match="the JSON has no end"):
-        inputs.document(path)
+        files.document(path)
 
 
 def test_a_small_file_takes_no_more_room_than_it_has(tmp_path: Path) -> None:
     (tmp_path / "small").write_text("{}")
     tracemalloc.start()
     try:
-        assert inputs.content(tmp_path / "small") == b"{}"
+        assert files.content(tmp_path / "small") == b"{}"
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -86,7 +86,7 @@ def test_a_small_file_takes_no_more_room_than_it_has(tmp_path: Path) -> None:
 def test_a_packed_file_does_not_unpack_for_ever(
     tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "FREELY", 1 << 18)
+    monkeypatch.setattr(files, "FREELY", 1 << 18)
     path = tmp_path / "qrels.txt"
     path.write_bytes(gzip.compress(f"{line}\n".encode() * (1 << 18), 9) * 9)
     problems = Problems()
@@ -112,5 +112,5 @@ def test_a_line_without_an_end_is_the_last(tmp_path: Path) -> None:
 )
 def test_toml_without_a_bottom(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        inputs.toml_of(text)
-    assert inputs.toml_of("a.b.c = '" + "." * 100 + "one. two. " * 30 + "'")
+        files.toml_of(text)
+    assert files.toml_of("a.b.c = '" + "." * 100 + "one. two. " * 30 + "'")

@@ -1,0 +1,593 @@
+"""Files: read within bounds, written whole or not at all, locked, private, and known again.
+
+Read are regular files alone, and no more of them than their kind holds: a pipe or a device may never end, a short
+packed file may unpack to any length, and a short text can be nested deeper than a parser follows. Each is an error like
+that of a file that is not there. A folder may come from somebody else, and hold links in place of what is written
+there: a file is written under a name that nobody can foresee and renamed, one that grows in its place is opened itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import fcntl
+import gzip
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+import tomllib
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from io import BufferedReader, BytesIO
+from itertools import accumulate
+from pathlib import Path
+from secrets import token_hex
+from threading import Lock
+from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeVar
+
+import orjson
+
+from llmfair.errors import RunConflict, UsageError, warn
+from llmfair.io.text import from_csv
+
+MOST_WHOLE = 4 << 30
+"""Bytes of a file that is read as a whole, such as one JSON document."""
+MOST_RECORDED = 64 << 20
+"""Bytes of a document that programs write beside data and answers; millions of empty lists take twelve times their
+size."""
+MOST_BY_HAND = 1 << 20
+"""Bytes of a file that people write: settings, prompts, attributes, shares."""
+MOST_PARTS = 64
+"""Parts of a TOML name: a parser takes time that grows with their square."""
+DOTTED = re.compile(
+    rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
+)
+LONGEST_LINE = 16 << 20
+LONG, END = 16 << 20, 1 << 16
+"""Bytes of a document of which the end is looked at first, and of that end."""
+DEEPEST = 100
+"""Levels of JSON that a user gives as a flag."""
+GZIP = b"\x1f\x8b"
+FREELY, TIMES = 4 << 20, 100
+"""A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
+
+
+def is_deep(text: str) -> bool:
+    """Whether JSON is nested deeper than what is made of it follows; brackets within its texts count, too."""
+    return max(accumulate((letter in "[{") - (letter in "]}") for letter in text), default=0) > DEEPEST
+
+
+def stored(path: Path) -> Path:
+    """The file, or NAME.gz beside its place where only that is there."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.is_file() and not path.exists() else path
+
+
+def opened(path: Path | str) -> BufferedReader:
+    """A regular file, to be read. Raises OSError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
+    except ValueError as error:  # a NUL character, half of a surrogate pair
+        raise OSError(errno.EINVAL, f"no name of a file: {error}", str(path)) from None
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "no regular file, but a pipe or a device", str(path))
+
+
+def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
+    """All of a file. Raises OSError, of one with more than `most` bytes too."""
+    with opened(path) as file:
+        return content_of(file, path, most)
+
+
+def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
+    """What is left of an opened file. Raises OSError, of more than `most` bytes too."""
+    if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
+        return found
+    shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
+    raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
+
+
+def document(path: Path | str) -> bytes:
+    """All of a file that holds one JSON document. Raises OSError, of one that breaks off before it is held, too."""
+    with opened(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - END))
+        if size > LONG and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
+            raise OSError(
+                errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
+            )
+    return content(path)
+
+
+def sha256(path: Path | str) -> str:
+    """That of a file of any size. Raises OSError."""
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def text(path: Path | str, most: int = MOST_WHOLE) -> str:
+    """All of a file in UTF-8, whatever ends its lines, unpacked where its content is gzip's.
+
+    Raises OSError, and ValueError for what is no UTF-8.
+    """
+    found = content(path, most)
+    return decoded(unpacked(found, path, most) if found.startswith(GZIP) else found)
+
+
+def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
+    """What gzip packed. Raises OSError, of more than `most` bytes too."""
+    found = bytearray()
+    try:
+        for piece in iter(partial(gzip.GzipFile(fileobj=BytesIO(packed)).read, END), b""):
+            found += piece
+            if len(found) > most:
+                raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
+    return bytes(found)
+
+
+def decoded(content: bytes) -> str:
+    """Bytes as a text in UTF-8, whatever ends its lines. Raises ValueError for what is none."""
+    return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def toml(path: Path | str) -> dict[str, Any]:
+    """What a TOML file says. Raises OSError, and ValueError for what is no TOML."""
+    return toml_of(text(path, MOST_BY_HAND))
+
+
+def toml_of(written: str) -> dict[str, Any]:
+    """What a TOML text says. Raises ValueError."""
+    if found := DOTTED.search(written):
+        line = written.count("\n", 0, found.start()) + 1
+        raise ValueError(f"a name of more than {MOST_PARTS} parts (at line {line})")
+    try:
+        return tomllib.loads(written)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def pieces(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file with their ends; one that is longer than `LONGEST_LINE` in several."""
+    return iter(partial(file.readline, LONGEST_LINE), b"")
+
+
+def texts(lines: Iterable[bytes], read: Callable[[], int], place: Path | str) -> Iterator[bytes]:
+    """Lines that were unpacked of so many bytes as were `read`. Raises OSError for far more than texts come to."""
+    unpacked, checked = 0, FREELY
+    for line in lines:
+        unpacked += len(line)
+        if unpacked > checked:
+            checked = FREELY + TIMES * read()
+            if unpacked > checked:
+                raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", str(place))
+        yield line
+
+
+def lines(path: Path | str) -> Iterator[bytes]:
+    """The lines of a file with their ends, unpacked where its content is gzip's.
+
+    One that is longer than `LONGEST_LINE` is the last, and cut there. Raises OSError, of a file that unpacks to far
+    more than texts do too, and what gzip raises for a damaged one (EOFError, zlib.error, gzip.BadGzipFile).
+    """
+    with opened(path) as stored:
+        packed = stored.peek(2)[:2] == GZIP
+        file = gzip.GzipFile(fileobj=stored) if packed else stored
+        found = iter(partial(file.readline, LONGEST_LINE), b"")
+        for line in texts(found, stored.tell, path) if packed else found:
+            yield line
+            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                return
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk without room says, a quota, and a limit on the size of files."""
+LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")
+"""The name of a file until it is whole; a process that is killed meanwhile leaves it."""
+A_LINK = "a link, which may lead elsewhere"
+
+
+def write_whole(path: Path, lines: Iterable[str]) -> None:
+    """Writes a text as `whole` does. Raises OSError."""
+    with whole(path) as file:
+        file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that is written beside, to the disk itself, and renamed. Raises OSError, naming it.
+
+    So a half-written one is never read, after a power cut neither, nor fills a full disk, and a link in its place is
+    replaced. Several processes may write the same file at the same time.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    beside = path.with_name(f".{token_hex(8)}.tmp")
+    try:
+        with open(beside, "xb", opener=itself) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink()
+        if isinstance(error, OSError) and (error.errno in FULL or error.filename == str(beside)):
+            error.filename = str(path)  # writing itself names none
+        raise
+
+
+def clear(folder: Path) -> None:
+    """Removes what killed processes left of files in a folder, at any depth; nobody else writes there meanwhile."""
+    for path in folder.rglob(".*.tmp"):
+        if LEFTOVER.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def itself(path: str | Path, flags: int) -> int:
+    """Opens a file for `open(…, opener=itself)`, made where there is none. Raises OSError, of a link too."""
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            error.strerror = A_LINK
+        raise
+
+
+def make_inside(folder: Path) -> None:
+    """Makes a folder that is part of another, where there is none. Raises OSError, of a link too."""
+    if folder.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, A_LINK, str(folder))
+    folder.mkdir(exist_ok=True)
+
+
+UNLOCKABLE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+"""What file systems say that have no locks, as some of networks do."""
+_warned: set[Path] = set()
+
+
+def lock(file: int, path: Path, *, shared: bool = False, wait: bool = False) -> bool:
+    """Whether an open file is held from now on: not while another process holds it, unless it is to be waited for.
+
+    Where the file system has no locks it counts as held, after a warning. Raises OSError for what else goes wrong.
+    """
+    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in UNLOCKABLE:
+            raise
+        if path not in _warned:
+            _warned.add(path)
+            warn(
+                f"the file system of {path} has no locks ({error.strerror}): let no second command work there meanwhile"
+            )
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds this lock file now."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return not lock(file, path.parent, shared=True)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def held(path: Path, what: Path, who: str) -> Iterator[None]:
+    """Holds `what` by a lock file, in which others read `who` does. Raises RunConflict where another process does."""
+    try:
+        file = itself(path, os.O_RDWR)
+        os.ftruncate(file, os.fstat(file).st_size)  # refused by what is no file
+    except OSError as error:
+        raise RunConflict(f"{path}: cannot be locked: {error.strerror}.", "remove it") from None
+    try:
+        if not lock(file, what):
+            holder = os.pread(file, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            raise RunConflict(
+                f"{what} is in use by {holder}.", "wait for it, or choose another --output folder"
+            )
+        os.ftruncate(file, 0)
+        with suppress(OSError):  # a full disk: it is held all the same
+            os.pwrite(file, f"{who}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+_OTHERS = 0o077
+_own: int | None = None
+"""The user's own umask, while another holds."""
+_shared = False
+_usual, _counting = 0, Lock()
+"""How many are inside `usual`."""
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Files and folders made meanwhile, by whatever library, are their owner's alone; those there are stay as they are.
+
+    For a process of our own: a umask holds for all of its threads.
+    """
+    global _own, _shared
+    before = os.umask(_OTHERS)
+    os.umask(before | _OTHERS)
+    _own, _shared = before, False
+    try:
+        yield
+    finally:
+        os.umask(before)
+        _own, _shared = None, False
+
+
+def share() -> None:
+    """From now on the user's own umask decides."""
+    global _shared
+    _shared = True
+    if _own is not None:
+        os.umask(_own)
+
+
+@contextmanager
+def usual() -> Iterator[None]:
+    """The user's own umask, for what others keep besides: weights that several people load. Also a decorator.
+
+    While any thread is inside, since a umask holds for all of them.
+    """
+    global _usual
+    if _own is None:
+        yield
+        return
+    with _counting:
+        _usual += 1
+        os.umask(_own)
+    try:
+        yield
+    finally:
+        with _counting:
+            _usual -= 1
+            if not _usual and _own is not None and not _shared:
+                os.umask(_own | _OTHERS)
+
+
+def make_folder(path: Path) -> None:
+    """A folder that holds answers: nobody else may enter it, in a process with a umask of its own either."""
+    path.mkdir(0o777 if _shared else 0o700, parents=True, exist_ok=True)
+
+
+def encode(value: Any) -> bytes:
+    """One line without spaces; a moment is written as ISO 8601.
+
+    A number that is not finite has no form in JSON: it is null, or what `json` makes of it. Raises TypeError for
+    whatever else has none, and what `json` raises for a value that holds itself or is very deep.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:  # half of a surrogate pair, an integer of more than 64 bits
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=datetime.isoformat)
+        return text.encode("utf-8", "backslashreplace")  # JSON writes \ud800 for half a pair
+
+
+def decode(text: bytes | str) -> Any:
+    """What the JSON says, an integer of more than 64 bits as the nearest float.
+
+    Raises ValueError for text that is none, in UTF-8 as bytes, RecursionError for a very deep one.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all
+        # `json` itself would take bytes in UTF-16 and UTF-32, too.
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig", "surrogatepass"))
+
+
+T = TypeVar("T")
+SCHEMA = 1
+"""The version of all documents."""
+AGAIN = "the command that began the run writes it again"
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """A JSON document; NaN and infinity are refused (ValueError), since no reader agrees on them."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+def typed(document: Any, of: type[T], where: str | Path = "results", hint: str = AGAIN) -> T:
+    """JSON as a value of this class. Raises UsageError naming the file and the field that is wrong or missing."""
+    from msgspec import ValidationError, convert
+
+    try:
+        return convert(document, of)
+    except UnicodeEncodeError as error:  # of half a character where a name or a number should be
+        raise UsageError(f"{where}: holds {error.object[:40]!r}, which is no text.", hint) from None
+    except (ValidationError, ValueError) as error:
+        raise UsageError(f"{where}: {error}.", hint) from None
+
+
+def loaded(text: str) -> Any:
+    """What a JSON text says. Raises ValueError, of a number that is not finite too."""
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return found
+
+
+def read_json(path: Path, hint: str = AGAIN) -> Any:
+    """What a JSON file says. Raises UsageError."""
+    try:
+        return loaded(text(path, MOST_RECORDED))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", hint) from None
+
+
+def read(path: Path, of: type[T], hint: str = AGAIN) -> T:
+    """A JSON file as a value of this class. Raises UsageError naming the file and the field."""
+    return typed(read_json(path, hint), of, path, hint)
+
+
+def read_lines(path: Path, of: type[T]) -> Iterator[T]:
+    """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
+    try:
+        for number, line in enumerate(lines(path), start=1):
+            if line := line.rstrip(b"\r\n"):
+                yield typed(loaded(line.decode("utf-8")), of, f"{path}:{number}")
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
+
+
+def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
+    """Each line of a file read by `of`, in order. Raises UsageError naming a line that is not `what`."""
+
+    def whole(row: dict[str, str]) -> T:
+        if None in (*row, *row.values()):  # so csv tells of fields too many, and too few
+            raise ValueError("its fields are not those of the header")
+        return of(row)
+
+    try:
+        with opened(path) as stored:
+            rows = csv.DictReader(line.decode("utf-8") for line in pieces(stored))
+            found: list[T] = []
+            try:
+                found.extend(map(whole, from_csv(rows)))
+            except (ValueError, LookupError, TypeError, csv.Error) as error:
+                raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", AGAIN) from None
+            return found
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.", AGAIN) from None
+
+
+def number(text: str) -> float:
+    """The finite number that a field holds, in plain digits. Raises ValueError."""
+    if not text.isascii() or "_" in text or not math.isfinite(found := float(text)):
+        raise ValueError(f"'{text}' is no finite number")
+    return found
+
+
+class QueryFigure(NamedTuple):
+    """A measure's value of one query; `value` None is undefined."""
+
+    run: str
+    query_id: str
+    measure: str
+    condition: str
+    group: str
+    value: float | None
+    reason: str
+
+
+def query_figures(folder: Path, needed: bool = False) -> list[QueryFigure]:
+    """The lines of per_query.csv; a file that is not there has none. Raises UsageError, of one that is `needed` too."""
+    path = folder / "per_query.csv"
+    return read_figures(path, _query_figure) if needed or path.is_file() else []
+
+
+def read_figures(path: Path, of: Callable[[dict[str, str]], T]) -> list[T]:
+    """Each line of a per_query.csv read by `of`. Raises UsageError, for a figure that is there twice too."""
+    known = set[tuple[str, ...]]()
+
+    def once(row: dict[str, str]) -> T:
+        named = tuple(row[name] for name in ("run", "query_id", "measure", "condition", "group"))
+        if named in known:
+            raise ValueError("it is there twice")
+        known.add(named)
+        return of(row)
+
+    return read_csv(path, "a figure of a query", once)
+
+
+def _query_figure(row: dict[str, str]) -> QueryFigure:
+    texts = {name: row[name] for name in QueryFigure._fields if name != "value"}
+    return QueryFigure(**texts, value=number(row["value"]) if row["value"] else None)
+
+
+TABLE = "files.json"
+"""What is told of the files of a folder, by name."""
+
+
+def told(file: Path) -> list[Any]:
+    """Size, bytes; time of the last change, ns; SHA-256. Raises OSError."""
+    with opened(file) as content:
+        return [*_stat(file), hashlib.file_digest(content, "sha256").hexdigest()]
+
+
+def touched(folder: Path, expected: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What is told now of those files whose time is another.
+
+    Raises OSError for one that is gone, ValueError for one of other content and for what nobody told.
+    """
+    now: dict[str, list[Any]] = {}
+    for name, known in expected.items():
+        if not isinstance(known, list) or len(known) != 3:
+            raise ValueError(f"what is known of {name} is damaged")
+        size, *_ = now_is = _stat(folder / name)
+        if now_is == known[:2]:
+            continue
+        if size != known[0] or (found := told(folder / name))[2] != known[2]:
+            raise ValueError(f"{name} is another file than the one that was made")
+        now[name] = found
+    return now
+
+
+def _stat(file: Path) -> list[int]:
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns]
+
+
+def note(folder: Path, names: Collection[str]) -> None:
+    """Keeps what is told of these files of a folder, beside what is known of others. Raises OSError."""
+    try:
+        known = _known(folder)
+    except (OSError, ValueError):  # a damaged one, which is made anew
+        known = {}
+    known = {name: of for name, of in known.items() if name not in names}
+    _keep(folder, known | {name: told(folder / name) for name in names if (folder / name).exists()})
+
+
+def check(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Whether these files of a folder, or all that it is known of, are what they were.
+
+    Raises OSError for one that is gone, ValueError for another one.
+    """
+    known = _known(folder)
+    expected = known if names is None else {name: known[name] for name in names if name in known}
+    if now := touched(folder, expected):  # a copy, which is not read whole again the next time
+        with suppress(OSError):
+            _keep(folder, known | now)
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    try:
+        known = decode(content(folder / TABLE, MOST_RECORDED))
+    except (ValueError, RecursionError):
+        known = None
+    if not isinstance(known, dict):
+        raise ValueError(f"{TABLE} is damaged")
+    return known
+
+
+def _keep(folder: Path, known: Mapping[str, Any]) -> None:
+    write_whole(folder / TABLE, [encode(known).decode() + "\n"])
