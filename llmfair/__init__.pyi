@@ -28,6 +28,7 @@ from llmfair.metrics.base import measure as measure
 from llmfair.metrics.names import parse_measure as parse_measure
 from llmfair.nouns import Attribute as Attribute
 from llmfair.nouns import Candidates as Candidates
+from llmfair.nouns import Cell as Cell
 from llmfair.nouns import Chat as Chat
 from llmfair.nouns import Completion as Completion
 from llmfair.nouns import Document as Document
@@ -36,6 +37,9 @@ from llmfair.nouns import Finish as Finish
 from llmfair.nouns import Labels as Labels
 from llmfair.nouns import Measurement as Measurement
 from llmfair.nouns import Message as Message
+from llmfair.nouns import PairAnswer as PairAnswer
+from llmfair.nouns import PairOutcome as PairOutcome
+from llmfair.nouns import PairVerdict as PairVerdict
 from llmfair.nouns import Permutation as Permutation
 from llmfair.nouns import Probe as Probe
 from llmfair.nouns import Qrels as Qrels
@@ -45,14 +49,10 @@ from llmfair.nouns import Request as Request
 from llmfair.nouns import Run as Run
 from llmfair.nouns import Sampling as Sampling
 from llmfair.nouns import Side as Side
+from llmfair.nouns import Steps as Steps
 from llmfair.nouns import Text as Text
 from llmfair.registry import register as register
 from llmfair.result import Result as Result
-from llmfair.nouns import Steps as Steps
-from llmfair.nouns import Cell as Cell
-from llmfair.nouns import PairAnswer as PairAnswer
-from llmfair.nouns import PairOutcome as PairOutcome
-from llmfair.nouns import PairVerdict as PairVerdict
 
 __all__: list[str]
 __version__: str
