@@ -76,7 +76,7 @@ def ours(work: Work, port: int) -> dict[str, Any]:
     from llmfair.nouns import Attribute, Candidates, Document, Probe, Query, Sampling, Side
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
-    from llmfair.rankers.strategy import Ranked, strategy_of
+    from llmfair.rankers.strategies import Ranked, strategy_of
 
     strategy = strategy_of(work.strategy, {**vars(ListwiseSettings()), "passes": 1})
     labels = strategy.question.margins != "none"

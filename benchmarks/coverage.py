@@ -18,11 +18,11 @@ from llmfair.audits.aggregates.control import controlled
 from llmfair.audits.listwise.simulate import Kinds, SimulatedAudits, simulate
 from llmfair.audits.planning.calibrate import share
 from llmfair.audits.summary import Inference, aggregate
-from llmfair.metrics.values import Quotient
+from llmfair.metrics.base import Quotient
 from llmfair.nouns import Side
-from llmfair.rankers.windows import covering
-from llmfair.stats.injected import random_lists, rank_injected
+from llmfair.rankers.strategies import covering
 from llmfair.stats.intervals import Estimate
+from llmfair.stats.power import random_lists, rank_injected
 from llmfair.stats.significance import LabelledItems, permutation, sign_flip
 
 Floats = NDArray[np.float64]

@@ -122,7 +122,7 @@ def programs(shape: Shape) -> Iterator[Any]:
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
     from llmfair.rankers.pairwise import PairwiseRanker
-    from llmfair.rankers.windows import Windows
+    from llmfair.rankers.strategies import Windows
 
     words = {Side.PROTECTED: "female", Side.UNPROTECTED: "male"}
     attribute = Attribute("gender", ("female",), ("male",), words)

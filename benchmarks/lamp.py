@@ -22,7 +22,7 @@ import numpy as np
 from llmfair.datasets.answers import AnswerDataset, load_answers
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.rankers.fitting import Fitting, by_words
+from llmfair.rankers.reader import Fitting, by_words
 from llmfair.registry import lookup
 
 ITEMS, WORDS, SHOWN, LISTS = 190, 150, 5, 60

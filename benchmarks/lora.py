@@ -31,10 +31,9 @@ import transformers
 
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import Checkpoint, Place
-from llmfair.tuning.adapter import attach
-from llmfair.tuning.examples import Example, ExampleGroup
+from llmfair.tuning.drawing import STRATA, Example, ExampleGroup
+from llmfair.tuning.head import attach
 from llmfair.tuning.lora import LOG, train
-from llmfair.tuning.pairs import STRATA
 from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.results import Validation
 

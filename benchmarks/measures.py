@@ -12,8 +12,7 @@ from math import log
 
 import numpy as np
 
-from llmfair.metrics.base import Groups, Judged
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import Groups, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking, Side
 

@@ -25,7 +25,7 @@ import llmfair
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
 from llmfair.io.trec import Problems, read_run
-from llmfair.mitigation.remedy import Asking, Audit
+from llmfair.mitigation.remedies import Asking, Audit
 from llmfair.mitigation.unmitigated import TASK, Unmitigated
 from llmfair.registry import register
 

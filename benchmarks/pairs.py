@@ -16,7 +16,7 @@ import numpy as np
 
 from llmfair.audits.pairwise.making import MEASURED
 from llmfair.audits.summary import summarise
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.nouns import Cell, PairAnswer, PairStratum, PairVerdict, Side

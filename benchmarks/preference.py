@@ -27,8 +27,8 @@ from scipy.optimize import brentq, minimize
 
 from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.planning.calibrate import share
-from llmfair.metrics.values import QueryComparisons, Value
-from llmfair.stats.conclusions import Conclusion, conclude
+from llmfair.metrics.base import QueryComparisons, Value
+from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.significance import sign_flip
 
 Floats = NDArray[np.float64]

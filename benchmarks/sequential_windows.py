@@ -16,10 +16,9 @@ import numpy as np
 from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons
 from benchmarks.sequential import Stop
 from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.listwise.findings import HowRanked
-from llmfair.audits.listwise.seen import WindowShare, seen, share, together
-from llmfair.metrics.values import QueryComparisons, Undefined
-from llmfair.stats.conclusions import Conclusion, conclude
+from llmfair.audits.listwise.measure import HowRanked, WindowShare, seen, share, together
+from llmfair.metrics.base import QueryComparisons, Undefined
+from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.sequential import Decision, EProcess, rounds
 
 AUDITS, AT_ONCE, N, ORDERS = 200, 50, 60, 3

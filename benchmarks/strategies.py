@@ -17,10 +17,9 @@ from math import exp, log, sqrt
 import numpy as np
 
 from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.listwise.encounters import Items, Noise
-from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.rankers.strategy import Strategy, strategy_of
+from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits
+from llmfair.rankers.strategies import Strategy, strategy_of
 
 STRATEGIES = (
     "windows", "pointwise", "pointwise yes or no", "pairwise-sort", "pairwise-sort:method=allpairs", "setwise", "first",

@@ -216,7 +216,7 @@ def open_run(run: Name, runs_dir: Name = "runs") -> Result:
 
     Also of a folder that `score`, a study or `finetune_lora` wrote. Raises UsageError where there are none.
     """
-    from llmfair.report.source import read_source, unfinished
+    from llmfair.report.page import read_source, unfinished
 
     source = read_source(_found(run, runs_dir))
     if source.results is None:
@@ -238,7 +238,7 @@ def write_report(
     OSError.
     """
     from llmfair.pages import formats_of, page_of, write_page
-    from llmfair.report.source import read_source
+    from llmfair.report.page import read_source
     from llmfair.rundir import REPORT
 
     sources = [read_source(_found(run, runs_dir)) for run in _each(runs)]
@@ -261,7 +261,7 @@ def finetune_lora(
     """
     from llmfair.tuning.finetune import finetune
     from llmfair.tuning.shown import REJECTED, TrainingProgress
-    from llmfair.tuning.table import missed_on_test, model_card
+    from llmfair.tuning.words import missed_on_test, model_card
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(made, model_card, TrainingProgress() if progress else None)

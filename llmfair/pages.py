@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmfair.report.page import Page
-    from llmfair.report.source import Source
+    from llmfair.report.page import Page, Source
 
 FORMATS = ("svg", "pdf", "png")
 
@@ -18,13 +17,12 @@ FORMATS = ("svg", "pdf", "png")
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.runs.exhibits import declared, exhibits_of
-    from llmfair.mitigation.page import MITIGATION_PAGE
+    from llmfair.mitigation.words import MITIGATION_PAGE
+    from llmfair.report.compare import SCORE
     from llmfair.report.exhibits import Exhibits
     from llmfair.report.matrix import many_page
-    from llmfair.report.page import run_page, study_page
-    from llmfair.report.score_page import SCORE
-    from llmfair.report.source import unfinished
-    from llmfair.tuning.page import ADAPTER_PAGE
+    from llmfair.report.page import run_page, study_page, unfinished
+    from llmfair.tuning.words import ADAPTER_PAGE
 
     general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}
     measures = declared(_measures(sources))

@@ -37,7 +37,7 @@ _PACKAGES: dict[What, str] = {
     "audit": "llmfair.audits",
     "backend": "llmfair.backends",
     "ranker": "llmfair.rankers",
-    "strategy": "llmfair.rankers",
+    "strategy": "llmfair.rankers.strategies",
     "measure": "llmfair.metrics",
     "aggregate": "llmfair.audits.aggregates",
     "dataset": "llmfair.datasets",

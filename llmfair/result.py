@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from llmfair.results import RunVerdict
 
 TABLES = {
-    "score": "report.score:score_table",
-    "finetune-lora": "tuning.table:table_of",
+    "score": "report.compare:score_table",
+    "finetune-lora": "tuning.words:table_of",
     "compare": "report.compare:compare_table",
-    "mitigate": "mitigation.table:table_of",
+    "mitigate": "mitigation.words:table_of",
 }
 """The table of each general command; kinds of audits and studies have those of their own."""
 GENERAL = ("score", "finetune-lora", "mitigate")
@@ -173,8 +173,7 @@ class Result:
 
     def _table(self) -> Table:
         from llmfair.audits.kind import found_of
-        from llmfair.report.lead import headed
-        from llmfair.report.tables import Table
+        from llmfair.report.tables import Table, headed
 
         if study := study_of(self.kind):
             table = study.headed_table(found_of(self.results))
@@ -194,14 +193,14 @@ class Result:
         return table_of(found_of(self.results) if self.kind == "score" else self.results)
 
     def __str__(self) -> str:
-        from llmfair.report.shown import text_of
+        from llmfair.report.tables import text_of
 
         return text_of(self._table())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from llmfair.report.shown import html_of
+        from llmfair.report.tables import html_of
 
         return html_of(self._table())
 

@@ -199,8 +199,7 @@ def print_table(table: Table, report: Path | None = None) -> None:
     """
     from rich.text import Text
 
-    from llmfair.report.lead import WIDTH, lead_lines
-    from llmfair.report.tables import with_texts
+    from llmfair.report.tables import WIDTH, lead_lines, with_texts
 
     stdout, table = console(), with_texts(table, visible)
     for line in lead_lines(table.lead, stdout.width if stdout.is_terminal else WIDTH):

@@ -19,7 +19,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from llmfair.asking import dispatch
-from llmfair.backends import vllm_engine
+from llmfair.backends import vllm
 from llmfair.errors import BackendError
 from tests.ports import free_port
 
@@ -39,7 +39,7 @@ def why_not() -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            vllm_engine.import_vllm()
+            vllm.import_vllm()
     except BackendError as error:
         return error.message
     return ""
@@ -59,7 +59,7 @@ def shared_engine(**room: Any) -> Iterator[list[Mapping[str, Any]]]:
     """Lets all backends share the engine that the first of them starts; yields what each would have started it with."""
     started: list[Any] = []
     asked: list[Mapping[str, Any]] = []
-    start, stop = vllm_engine.start_engine, vllm_engine.stop_engine
+    start, stop = vllm.start_engine, vllm.stop_engine
 
     def start_once(arguments: Mapping[str, Any]) -> Any:
         asked.append(arguments)
@@ -70,8 +70,8 @@ def shared_engine(**room: Any) -> Iterator[list[Mapping[str, Any]]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        patch.setattr(vllm_engine, "start_engine", start_once)
-        patch.setattr(vllm_engine, "stop_engine", lambda engine: None)
+        patch.setattr(vllm, "start_engine", start_once)
+        patch.setattr(vllm, "stop_engine", lambda engine: None)
         yield asked
     while started:
         on_loop(_stopped(stop, started.pop()))

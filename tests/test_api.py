@@ -25,8 +25,7 @@ from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, Pairwise
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
-from llmfair.metrics.base import Judged
-from llmfair.metrics.values import Value
+from llmfair.metrics.base import Judged, Value
 from llmfair.settings import (
     CommandSettings,
     FinetuneSettings,

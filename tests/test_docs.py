@@ -19,7 +19,7 @@ import pytest
 import llmfair as package
 from llmfair import registry
 from llmfair.backends.fake import answerers, defaults, models_of
-from llmfair.backends.simulated.lists import BIASED
+from llmfair.backends.simulated import BIASED
 from llmfair.cli.app import command
 from llmfair.prompts import load_prompt
 from tests import models

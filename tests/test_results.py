@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from llmfair.audits.design import read_texts
 from llmfair.audits.kind import found_of
 from llmfair.audits.listwise.results import ListwiseResults
-from llmfair.audits.texts import read_texts
 from llmfair.errors import UsageError
 from llmfair.io.files import read
 from llmfair.results import Reach, Results, absent_row, plain, write

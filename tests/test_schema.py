@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 import llmfair
 from llmfair.cli import app
 from llmfair.rundir import COLUMNS
-from llmfair.stats.conclusions import Conclusion
+from llmfair.stats.intervals import Conclusion
 from tests.cli.command import kept, only_run, well
 from tests.cli.command import llmfair as command
 

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import platform
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+import llmfair
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
-from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.readable import as_readable
-from llmfair.audits.stage import Stage as Stage
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
-from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.audits.verdict import judged
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError
-from llmfair.metrics.base import Groups, Measure, Observation
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.io.files import read_lines
+from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
 from llmfair.results import (
+    Count,
     DesignFacts,
     Family,
     Finding,
@@ -43,8 +45,93 @@ from llmfair.results import (
     rows_of,
     write,
 )
-from llmfair.rundir import Contents, csv_lines, tidy, with_factors
+from llmfair.rundir import COLUMNS, JOURNAL, Contents, csv_lines, tidy, with_factors
 from llmfair.settings import AuditSettings, band_of
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is compared within an audit: a prompt, a stratum of pairs, a retriever and its temperature.
+
+    `name` stands in tables and gates; each of `factors` has a column of its own in the CSV files.
+    """
+
+    name: str
+    factors: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if taken := sorted({*self.factors} & {*COLUMNS}):
+            raise ValueError(
+                f"a factor cannot be called {taken[0]!r}: the CSV files have that column already"
+            )
+
+
+TEXTS = "texts.jsonl"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Queries by query_id, titles by doc_id."""
+
+    queries: Mapping[str, str]
+    titles: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A query's text, or a document's title."""
+
+    query_id: str | None = None
+    text: str | None = None
+    doc_id: str | None = None
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        held = [part is not None for part in (self.query_id, self.text, self.doc_id, self.title)]
+        if held not in ([True, True, False, False], [False, False, True, True]):
+            raise ValueError("Object has to have `query_id` and `text`, or `doc_id` and `title`")
+
+
+def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iterator[str]:
+    """A line a query, then one a document, each once and in the order of ids."""
+    texts = {query.query_id: query.text for query in queries}
+    titles = {document.doc_id: document.title for document in documents}
+    for query_id, text in sorted(texts.items()):
+        yield json.dumps({"query_id": query_id, "text": text}, ensure_ascii=False) + "\n"
+    for doc_id, title in sorted(titles.items()):
+        yield json.dumps({"doc_id": doc_id, "title": title}, ensure_ascii=False) + "\n"
+
+
+def read_texts(folder: Path) -> Texts:
+    """The texts of a run folder. Raises UsageError naming file, line and field."""
+    lines = [*read_lines(folder / TEXTS, _Line)]
+    return Texts(
+        {line.query_id: line.text for line in lines if line.query_id is not None and line.text is not None},
+        {line.doc_id: line.title for line in lines if line.doc_id is not None and line.title is not None},
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own.
+
+    The model is made when it is wanted: a run is replayed without it. `said`: what a run says of it, by all results.
+    """
+
+    name: str
+    programs: Callable[[Mapping[str, Any]], Iterator[Program]]
+    make: Callable[[], Backend]
+    said: Callable[[Mapping[str, Any]], str] = lambda results: ""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):
+            raise ValueError(f"a stage cannot be called {self.name!r}: its journal bears its name")
+
+    @cached_property
+    def backend(self) -> Backend:
+        """What answers. Raises UsageError."""
+        return self.make()
+
 
 T = TypeVar("T")
 CHARACTERS_PER_TOKEN = 4
@@ -377,3 +464,55 @@ class Design(ABC, Generic[T]):
         """The side of every candidate."""
         documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
         return {document.doc_id: self.attribute.side(document) for document in documents}
+
+
+PACKAGES = ("numpy", "scipy", "ir-measures", "aiohttp", "openai", "tantivy")
+
+
+def versions() -> dict[str, str]:
+    """Names and versions of llmfair, of Python with its platform, and of the packages that take part."""
+    return {
+        "llmfair": llmfair.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        **{package: version(package) for package in PACKAGES},
+    }
+
+
+RELEVANT = "relevant.jsonl"
+
+
+@dataclass(frozen=True)
+class AlikeRelevant:
+    """Relevant documents of the same groups, and how many they are."""
+
+    groups: Mapping[str, Sequence[str]]
+    count: Count
+
+
+@dataclass(frozen=True)
+class RelevantLine:
+    """A line of relevant.jsonl: all relevant documents of a query."""
+
+    query_id: str
+    relevant: Sequence[AlikeRelevant]
+
+
+def relevant_lines(groups: Groups) -> Iterator[str]:
+    """The lines of the file."""
+    for query_id, counts in sorted(groups.relevant.items()):
+        rows = [{"groups": groups.documents[name].groups, "count": count} for name, count in counts.items()]
+        yield json.dumps({"query_id": query_id, "relevant": rows}, ensure_ascii=False) + "\n"
+
+
+def read_relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
+    """A document for each combination, and how many it stands for by query; nothing where there is no such file."""
+    documents: dict[str, Document] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for row in read_lines(path, RelevantLine) if path.is_file() else ():
+        for number, one in enumerate(row.relevant):
+            name = f"@ {row.query_id} {number}"
+            groups = {attribute: tuple(found) for attribute, found in one.groups.items()}
+            documents[name] = Document(name, "", groups=groups)
+            counts.setdefault(row.query_id, {})[name] = one.count
+    return documents, counts

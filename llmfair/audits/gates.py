@@ -15,7 +15,7 @@ from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
-from llmfair.report.reasons import in_words
+from llmfair.report.tables import in_words
 from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 GRAMMAR = (

@@ -120,7 +120,7 @@ class Kind(ABC):
 
     def plan_text(self, planned: Mapping[str, Any]) -> str:
         """What a dry run says, and a plan without table."""
-        from llmfair.report.planned import plan_text
+        from llmfair.report.tables import plan_text
 
         return plan_text(planned)
 
@@ -240,7 +240,7 @@ class Kind(ABC):
 
     def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
         """Figures of several audits side by side; `number` keeps their names apart from other groups'."""
-        from llmfair.report.group_figures import headlines
+        from llmfair.report.groups import headlines
 
         return headlines(group, declared, number, self.titles)
 
@@ -311,7 +311,7 @@ class Kind(ABC):
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
-        from llmfair.report.reasons import in_words
+        from llmfair.report.tables import in_words
 
         said, reason = str(finding["conclusion"]).replace("_", " "), finding["reason"]
         return f"{said}: {in_words(reason, finding['measure'])}" if reason else said

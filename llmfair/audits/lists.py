@@ -31,7 +31,7 @@ from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
-from llmfair.rankers.crossfit import POOL
+from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import Engine
 from llmfair.rundir import RunDir

@@ -16,7 +16,7 @@ from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fleet import Fleet
 from llmfair.backends.on_ray import OnRay
-from llmfair.backends.scored import SCORES, is_scorer
+from llmfair.backends.python import SCORES, is_scorer
 from llmfair.backends.server import Server
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean

@@ -11,8 +11,8 @@ import numpy as np
 
 from llmfair import registry
 from llmfair.audits.aggregates.control import controlled
-from llmfair.metrics.columns import Column
-from llmfair.metrics.values import (
+from llmfair.metrics.base import (
+    Column,
     Convention,
     Product,
     QueryComparisons,

@@ -18,11 +18,9 @@ from llmfair.audits.readable import EQUAL_SCORES, UNPARSEABLE
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
-from llmfair.report.decimals import interval_text
-from llmfair.report.reasons import in_words
-from llmfair.report.tables import FEW_QUERIES, count
+from llmfair.report.tables import FEW_QUERIES, count, in_words, interval_text
 from llmfair.results import Band, Figure, Finding, Results, RunVerdict, Words, absent_row
-from llmfair.stats.conclusions import queries_to_settle
+from llmfair.stats.intervals import queries_to_settle
 
 STATUSES: Mapping[Conclusion, str] = {
     Conclusion.OUTSIDE: "disparity",

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from llmfair.backends.faults import BLOCKED
-from llmfair.backends.grammar import permutation_grammar
+from llmfair.backends.local import permutation_grammar
 from llmfair.control_tokens import answer_of
 from llmfair.errors import UsageError
 from llmfair.io.files import decode, encode

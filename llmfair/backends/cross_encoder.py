@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.python import Function
-from llmfair.backends.scored import scores_lists
+from llmfair.backends.python import Function, scores_lists
 from llmfair.checkpoints import Checkpoint, find_checkpoint, require_local
 from llmfair.errors import BackendError, line_of
 from llmfair.io import files

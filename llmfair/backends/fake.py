@@ -18,7 +18,7 @@ import numpy as np
 
 from llmfair import registry
 from llmfair.backends.base import BackendOptions, RateLimited
-from llmfair.backends.simulated.base import Answerer, Injected
+from llmfair.backends.simulated import Answerer, Injected
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batching import MicroBatcher
 from llmfair.backends.chat_completions import finish_of
-from llmfair.backends.sampling import grammar_of
-from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.backends.local import ChatTemplate, MicroBatcher, grammar_of, label_answers
 from llmfair.checkpoints import (
     Checkpoint,
     Place,

@@ -7,23 +7,323 @@ computed in float32 from the last hidden state and the rows of the labels alone,
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from llmfair.backends.base import BackendOptions
-from llmfair.backends.sampling import Constraint, Drawing, GrammarTokens
-from llmfair.backends.templates import ChatTemplate
+from llmfair.backends.base import BackendOptions, fold_system
 from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read
-from llmfair.errors import BackendError, MissingExtra, line_of
+from llmfair.control_tokens import without_control_tokens
+from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, line_of
 from llmfair.io import files
-from llmfair.nouns import Message
+from llmfair.nouns import Expects, Labels, Message, Permutation
 
 if TYPE_CHECKING:
     import torch
+
+
+FOLD_HINT = "leave --system out, or fold the system text into the first user message with --system fold"
+_PROBE = "WordsOfTheSystem"
+
+
+class ChatTemplate:
+    """A tokenizer's chat template, ready to render: `ids(messages)` is the prompt up to where the answer begins.
+
+    `system`: `separate` keeps the role, `fold` puts the system text before the first user message, `auto` folds
+    for templates that refuse the role or drop its text; `folded` says which it is. `template_kwargs` go to the
+    template (`enable_thinking=False`). Raises UsageError for a tokenizer without a template, or one that cannot
+    be rendered.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        system: Literal["auto", "separate", "fold"] = "auto",
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.template_kwargs = dict(template_kwargs or {})
+        self.folded = False
+        added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+        self._control = tuple(token.content for token in added if token.special)
+        if not getattr(tokenizer, "chat_template", None):
+            raise UsageError(
+                f"{self.name} has no chat template, so it is not a model one can talk to.",
+                "choose its instruction-tuned version, often named Instruct or Chat",
+            )
+        if system == "fold":
+            self.folded = True
+        elif not self._takes_system():
+            if system == "separate":
+                raise UsageError(f"the chat template of {self.name} takes no system message.", FOLD_HINT)
+            self.folded = True
+        # What a tokenizer puts before any text; models trained with it do badly without.
+        bos = tokenizer.bos_token_id
+        self._start = [bos] if bos is not None and list(tokenizer("a").input_ids)[:1] == [bos] else []
+        try:
+            self.ids((Message("system", _PROBE), Message("user", "a")))
+        except Rejected as error:
+            raise UsageError(error.message, "repair chat_template in its tokenizer files") from None
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.tokenizer, "name_or_path", "") or "the tokenizer")
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the template's text: whether a prompt is rendered as it was when an adapter was trained."""
+        return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
+
+    def text(self, messages: Sequence[Message]) -> str:
+        """The prompt as text, the head of the answer's turn included. Raises Rejected when the template refuses."""
+        shown = fold_system(tuple(messages)) if self.folded else messages
+        # What a title says must not end a turn or begin one: the tokenizer would read these as its own.
+        rows = [
+            {"role": message.role, "content": without_control_tokens(message.content, self._control)}
+            for message in shown
+        ]
+        try:
+            import jinja2
+        except ImportError:
+            raise MissingExtra("chat templates need jinja2.", "pip install 'llmfair[local]'") from None
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    rows, tokenize=False, add_generation_prompt=True, **self.template_kwargs
+                )
+            )
+        except jinja2.TemplateError as error:
+            raise Rejected(f"the chat template of {self.name} refuses this conversation: {error}.") from None
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """The prompt as token ids; it starts with exactly one BOS where the tokenizer uses one.
+
+        A template that writes no BOS gets the tokenizer's; one that writes two is broken: UsageError.
+        """
+        (found,) = self._encode([self.text(messages)])
+        return found
+
+    def label_ids(
+        self, messages: Sequence[Message], answers: Mapping[str, str]
+    ) -> tuple[list[int], dict[str, int]]:
+        """The prompt up to where the answers part, and each label's token id there: `(ids, {label: id})`.
+
+        `answers` are the answers' texts by label (`label_answers`). What they have in common, such as the `[` of
+        `[1] > [2]`, is appended to the prompt: the model is made to say it. Raises UsageError for answers that one
+        token cannot tell apart.
+        """
+        text = self.text(messages)
+        (prompt,) = self._encode([text])
+        said, found = self._parting(text[self._last_token(text) :], tuple(answers.items()))
+        return [*prompt, *said], dict(found)
+
+    def _last_token(self, text: str) -> int:
+        """Where the last control token of a rendered prompt begins: what follows is cut into tokens by itself."""
+        return max([0, *(text.rfind(token) for token in self._control)])
+
+    @lru_cache(maxsize=64)  # noqa: B019  # the tail is the same for all prompts of most templates
+    def _parting(
+        self, tail: str, answers: tuple[tuple[str, str], ...]
+    ) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
+        """What all answers begin with after the tail of a prompt, and each label's token id where they part."""
+        texts = [tail, *(tail + answer for _, answer in answers)]
+        before, *encoded = self.tokenizer(texts, add_special_tokens=False).input_ids
+        place = next((i for i, ids in enumerate(zip(*encoded, strict=False)) if len(set(ids)) > 1), None)
+        # The answers may not change how the prompt itself is cut into tokens.
+        if place is None or any(ids[: len(before)] != before for ids in encoded):
+            raise self._inseparable(answers)
+        found = tuple((label, ids[place]) for (label, _), ids in zip(answers, encoded, strict=True))
+        if len({token for _, token in found}) < len(found):
+            raise self._inseparable(answers)
+        return tuple(encoded[0][len(before) : place]), found
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts of rendered prompts as token ids. Raises UsageError for two BOS."""
+        found = [list(ids) for ids in self.tokenizer(texts, add_special_tokens=False).input_ids]
+        if self._start:
+            found = [ids if ids[:1] == self._start else [*self._start, *ids] for ids in found]
+            if any(ids[1:2] == self._start for ids in found):
+                raise UsageError(
+                    f"the chat template of {self.name} starts with {self.tokenizer.bos_token} twice.",
+                    "repair chat_template in its tokenizer files",
+                )
+        return found
+
+    def _takes_system(self) -> bool:
+        """Whether the words of a system message arrive in the prompt."""
+        try:
+            return _PROBE in self.text((Message("system", _PROBE), Message("user", "a")))
+        except Rejected:
+            return False
+
+    def _inseparable(self, answers: Sequence[tuple[str, str]]) -> UsageError:
+        shown = ", ".join(f"'{answer}'" for _, answer in answers)
+        return UsageError(
+            f"{self.name} does not cut the answers {shown} into tokens that tell them apart.",
+            "read the answers' text with --answers text",
+        )
+
+
+def label_answers(expects: Expects) -> dict[str, str]:
+    """The answers whose first difference a margin is about, by label: of two numbers in order, or of labels.
+
+    Raises UsageError for an answer of another shape.
+    """
+    match expects:
+        case Permutation(2, None):
+            return {"1": "[1] > [2]", "2": "[2] > [1]"}
+        case Labels(labels) if len(labels) > 1:
+            return {label: label for label in labels}
+        case _:
+            raise UsageError(
+                "only answers that choose between labels have margins.", "leave --answers margin out"
+            )
+
+
+MOST_ITEMS = 64
+"""The bits of an llguidance parameter: one for each item already named."""
+
+
+def permutation_grammar(n: int, best: int | None = None) -> str:
+    """An llguidance grammar of exactly the orders `[2] > [1] > …` of 1..n: each item once, none left out.
+
+    With `best` of exactly so many of them.
+
+    A parameter of the rules holds a bit for each item already named; a regular expression could fix the form only.
+    Raises UsageError for n outside 2..64.
+    """
+    if not 2 <= n <= MOST_ITEMS:
+        raise UsageError(
+            f"--constrain takes windows of 2 to {MOST_ITEMS} items, not {n}.",
+            f"choose --window {MOST_ITEMS} or less",
+        )
+    first = " | ".join(f'"[{item + 1}]" rest::set_bit({item})' for item in range(n))
+    return (
+        "\n".join(["start: p0::0x0", f"p0::_ : {first}", f"rest::_ : {' | '.join(_rest(n, best or n))}"])
+        + "\n"
+    )
+
+
+def _rest(n: int, best: int) -> Iterator[str]:
+    whole = f"is_ones([0:{n}])" if best == n else f"bit_count_eq([0:{n}], {best})"
+    more = "bit_clear({0})" if best == n else f"and(bit_clear({{0}}), bit_count_lt([0:{n}], {best}))"
+    yield f'"" %if {whole}'
+    for item in range(n):
+        yield f'" > [{item + 1}]" rest::set_bit({item}) %if {more.format(item)}'
+
+
+def grammar_of(expects: Expects) -> str:
+    """A Lark grammar, as llguidance reads it, of all answers of this shape. Raises UsageError for free text."""
+    match expects:
+        case Permutation(n, best):
+            return permutation_grammar(n, best)
+        case Labels(labels):
+            return f"start: {' | '.join(json.dumps(label) for label in labels)}\n"
+        case _:
+            raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
+
+
+class GrammarTokens:
+    """A tokenizer as llguidance sees it; grammars are compiled once each.
+
+    `width`: the logits of the model, which may be more than the tokenizer has tokens. Raises MissingExtra, and
+    UsageError for a tokenizer that cannot be read.
+    """
+
+    def __init__(self, tokenizer: Any, width: int, ends: Sequence[int]) -> None:
+        try:
+            import llguidance.hf
+        except ImportError:
+            raise MissingExtra("--constrain needs llguidance.", INSTALL) from None
+        try:
+            self._tokens = llguidance.hf.from_tokenizer(tokenizer, n_vocab=width, eos_token=list(ends))
+        except ValueError as error:
+            raise UsageError(
+                f"the tokenizer cannot be held to a grammar: {error}.", "leave --constrain out"
+            ) from None
+        self.ends = list(ends)
+        self._compiled: dict[str, Any] = {}
+
+    def matcher(self, grammar: str) -> Any:
+        """A fresh matcher, at the start of an answer."""
+        from llguidance import LLMatcher
+
+        if grammar not in self._compiled:
+            found = LLMatcher(self._tokens, LLMatcher.grammar_from_lark(grammar))
+            if found.is_error():
+                raise UsageError(f"the grammar cannot be used: {found.get_error()}.", "leave --constrain out")
+            self._compiled[grammar] = found
+        return self._compiled[grammar].deep_copy()
+
+
+class Constraint:
+    """Allows each row the tokens of its grammar only; `start` is where answers begin. A row may be free (None)."""
+
+    def __init__(self, tokens: GrammarTokens, grammars: Sequence[str | None], start: int) -> None:
+        self._matchers = [tokens.matcher(grammar) if grammar else None for grammar in grammars]
+        self._start, self._ends = start, tokens.ends
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        import numpy as np
+        import torch
+
+        spoken = ids[:, self._start :].tolist()
+        allowed = np.ones(tuple(scores.shape), dtype=bool)
+        for row, matcher in enumerate(self._matchers):
+            if matcher is None:
+                continue
+            if spoken[row] and not matcher.is_stopped():
+                matcher.consume_token(spoken[row][-1])
+            allowed[row] = False
+            if matcher.is_stopped():  # nothing can follow but the end
+                allowed[row, self._ends] = True
+            else:
+                mask = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+                bits = np.unpackbits(mask, bitorder="little")[: allowed.shape[1]]
+                allowed[row, : len(bits)] = bits
+        return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+
+
+class Drawing:
+    """Draws from softmax(scores / temperature) cut at `top_p`, each row with its own seed.
+
+    Gumbel noise makes the likeliest token a draw [Gumbel 1954; Maddison et al. 2014], so that `generate` can stay
+    greedy and rows need no common generator.
+    """
+
+    def __init__(self, seeds: Sequence[int], temperature: float, top_p: float | None) -> None:
+        self._seeds, self._temperature, self._top_p = seeds, temperature, top_p
+        self._generators: list[torch.Generator] = []
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if not self._generators:
+            self._generators = [torch.Generator(scores.device).manual_seed(seed) for seed in self._seeds]
+        scores = scores.float() / self._temperature
+        if self._top_p is not None and self._top_p < 1:
+            scores = self._cut(scores, self._top_p)
+        noise = torch.empty_like(scores)
+        for row, generator in zip(noise, self._generators, strict=True):
+            row.exponential_(generator=generator)
+        return scores - noise.log()
+
+    def _cut(self, scores: torch.Tensor, top_p: float) -> torch.Tensor:
+        """The likeliest tokens whose probabilities come to `top_p`, the one that reaches it included."""
+        import torch
+
+        ordered, places = scores.sort(descending=True, dim=-1)
+        shares = ordered.softmax(-1)
+        dropped = shares.cumsum(-1) - shares >= top_p
+        return scores.masked_fill(torch.zeros_like(dropped).scatter(-1, places, dropped), -torch.inf)
+
 
 FEWEST_ROWS, FEWEST_SHARED = 4, 16
 """From so many prompts and common tokens on it pays to read what prompts begin with once."""
@@ -324,3 +624,94 @@ def _said(what: str, place: Place) -> Iterator[None]:
         raise BackendError(f"{what} does not fit the memory of {place.device}.", SMALLER) from None
     except Exception as error:  # each library has its own for files that are missing or broken
         raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
+
+
+J = TypeVar("J")
+A = TypeVar("A")
+T = TypeVar("T")
+
+GATHER_SECONDS = 0.008
+LOOKS = 8
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting(Generic[J, A]):
+    job: J
+    kind: Hashable
+    length: int
+    answer: asyncio.Future[A]
+
+
+class MicroBatcher(Generic[J, A]):
+    """Gathers jobs for `run`, which answers a batch in its order. Lives on the loop that first asks it.
+
+    A batch holds jobs of one kind, the longest first, and at most `batch_tokens` positions: rows × longest. An
+    error of a batch is each of its jobs'.
+    """
+
+    def __init__(self, run: Callable[[Sequence[J]], Sequence[A]], batch_tokens: int) -> None:
+        self.batch_tokens = batch_tokens
+        self._run = run
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmfair-model")
+        self._waiting: list[_Waiting[J, A]] = []
+        self._arrived = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Does other work of the engine's, such as loading it, on its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def ask(self, job: J, kind: Hashable, length: int) -> A:
+        """The job's answer, once its batch is through. `length` counts the positions it takes."""
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        waiting: _Waiting[J, A] = _Waiting(job, kind, length, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._arrived.set()
+        return await waiting.answer
+
+    async def close(self) -> None:
+        """Takes no more batches; one that is under way is not waited for."""
+        if self._serving is not None:
+            self._serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._serving
+        self._thread.shutdown(wait=False)
+
+    async def _serve(self) -> None:
+        while True:
+            await self._arrived.wait()
+            await self._gather()
+            if not (batch := self._take()):
+                continue
+            try:
+                answers = await self.call(lambda batch=batch: self._run([one.job for one in batch]))  # type: ignore[misc]
+            except Exception as error:
+                for one in batch:
+                    if not one.answer.done():
+                        one.answer.set_exception(error)
+            else:
+                for one, answer in zip(batch, answers, strict=True):
+                    if not one.answer.done():
+                        one.answer.set_result(answer)
+
+    async def _gather(self) -> None:
+        """Waits for company: while more keeps coming, a few milliseconds at most, until a batch is full."""
+        for _ in range(LOOKS):
+            before = len(self._waiting)
+            if sum(one.length for one in self._waiting) >= self.batch_tokens:
+                return
+            await asyncio.sleep(GATHER_SECONDS / LOOKS)
+            if len(self._waiting) == before:
+                return
+
+    def _take(self) -> list[_Waiting[J, A]]:
+        """The next batch; jobs that nobody waits for any more are dropped."""
+        self._waiting = [one for one in self._waiting if not one.answer.done()]
+        kind = self._waiting[0].kind if self._waiting else None
+        alike = sorted((one for one in self._waiting if one.kind == kind), key=lambda one: -one.length)
+        batch = alike[: max(1, self.batch_tokens // max(1, alike[0].length))] if alike else []
+        self._waiting = [one for one in self._waiting if one not in batch]
+        if not self._waiting:
+            self._arrived.clear()
+        return batch

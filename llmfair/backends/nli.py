@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batching import MicroBatcher
+from llmfair.backends.local import MicroBatcher
 from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local, tokenizer_of
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of

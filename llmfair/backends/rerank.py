@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.chat_completions import count, table, without_nulls
-from llmfair.backends.scored import SCORES, answer, rows_of, scores_lists, shown
+from llmfair.backends.python import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
 from llmfair.io.files import decode, encode

@@ -311,7 +311,7 @@ def _table(kind: Kind, results: Mapping[str, Any], folder: Path) -> Table:
     """The table of a run below its verdict."""
     from llmfair.audits.commands import continuing
     from llmfair.audits.kind import found_of
-    from llmfair.report.lead import headed
+    from llmfair.report.tables import headed
     from llmfair.rundir import RunDir
 
     found = found_of(results)

@@ -18,8 +18,7 @@ def _of(kind: Kind) -> Callable[..., None]:
     """Simulated audits of one kind."""
 
     def run(settings: CalibrationSettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.report.calibration import calibration_tsv
-        from llmfair.report.tables import markdown
+        from llmfair.report.tables import calibration_tsv, markdown
 
         simulated = 0
 

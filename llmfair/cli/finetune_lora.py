@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
     """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
-    from llmfair.tuning.ranks import rank
+    from llmfair.tuning.lora import rank
 
     task = _merge if settings.merge is not None else _dry_run if settings.dry_run else _finetune
     if rank() == 0:
@@ -36,11 +36,10 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.audits.gates import refused, statuses_of
-    from llmfair.tuning import ranks
+    from llmfair.tuning import lora
     from llmfair.tuning.finetune import finetune
     from llmfair.tuning.shown import REJECTED, TrainingProgress
-    from llmfair.tuning.table import missed_on_test, model_card
-    from llmfair.tuning.verdict import STATUSES
+    from llmfair.tuning.words import STATUSES, missed_on_test, model_card
 
     shown, error = TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, STATUSES)
@@ -66,14 +65,14 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     if error is not None:
         terminal.output.as_json = False  # said already
         code = terminal.fail(error)
-        ranks.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
-        raise typer.Exit(code if ranks.rank() == 0 else 0)
+        lora.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
+        raise typer.Exit(code if lora.rank() == 0 else 0)
 
 
 def _show(results: FinetuneResults, folder: Path, style: str) -> None:
     from llmfair.report.tables import markdown
     from llmfair.rundir import REPORT
-    from llmfair.tuning.table import finetune_tsv, headed_table
+    from llmfair.tuning.words import finetune_tsv, headed_table
 
     if style == "tsv":
         print(finetune_tsv(results), end="")
@@ -90,8 +89,8 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
     """Says what a training would take; asks nothing."""
     from llmfair.io.text import visible
     from llmfair.results import plain
-    from llmfair.tuning.plan import plan_finetune
-    from llmfair.tuning.table import plan_text
+    from llmfair.tuning.finetune import plan_finetune
+    from llmfair.tuning.words import plan_text
 
     planned = plan_finetune(settings)
     if style == "json":
@@ -106,7 +105,7 @@ def _merge(settings: FinetuneSettings, style: str) -> None:
     """The base with an adapter merged into it, and what rounding makes of it."""
     from llmfair.results import plain
     from llmfair.tuning.merging import merge_adapter
-    from llmfair.tuning.table import merge_text
+    from llmfair.tuning.words import merge_text
 
     merged = merge_adapter(settings)
     if style == "json":

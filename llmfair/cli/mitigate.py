@@ -85,7 +85,7 @@ def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
 
 
 def _show(done: Mitigated, report: Path | None, style: str) -> None:
-    from llmfair.mitigation.table import headed_table
+    from llmfair.mitigation.words import headed_table
     from llmfair.report.tables import markdown, tidy_tsv
 
     found = done.results
@@ -101,7 +101,7 @@ def _show(done: Mitigated, report: Path | None, style: str) -> None:
 
 
 def _show_plan(planned: Any, style: str) -> None:
-    from llmfair.mitigation.table import plan_table
+    from llmfair.mitigation.words import plan_table
 
     if style == "json":
         terminal.print_json(planned)

@@ -76,7 +76,7 @@ def report(
     """
     from llmfair.pages import formats_of, page_of, write_page
     from llmfair.report.card import model_card, tables_markdown
-    from llmfair.report.source import read_source
+    from llmfair.report.page import read_source
     from llmfair.rundir import REPORT, find_run
 
     formats = formats_of(figures or "", "--figures ")
@@ -108,7 +108,7 @@ def report(
 def write_report(run: RunDir, open_it: bool = False) -> Path | None:
     """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
     from llmfair.pages import page_of, write_page
-    from llmfair.report.source import read_source
+    from llmfair.report.page import read_source
     from llmfair.rundir import REPORT
 
     path = run.path / REPORT

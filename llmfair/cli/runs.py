@@ -80,8 +80,7 @@ def show(
     from llmfair.audits.kind import found_of, kind_of
     from llmfair.audits.runs.evidence import answers_of, failures_of
     from llmfair.cli.audits import cost_text
-    from llmfair.report.lead import headed
-    from llmfair.report.tables import Table
+    from llmfair.report.tables import Table, headed
     from llmfair.rundir import REPORT, find_run
 
     run = find_run(name, runs_dir)

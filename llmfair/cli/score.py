@@ -38,7 +38,7 @@ def score(
     from llmfair.audits.scoring.score import score as measure
     from llmfair.audits.scoring.score_gates import failing, require_all
     from llmfair.cli.report import write_report
-    from llmfair.report.score import score_table, score_warnings
+    from llmfair.report.compare import score_table, score_warnings
     from llmfair.report.tables import markdown, tidy_tsv
     from llmfair.rundir import COLUMNS, RunDir
 

@@ -58,7 +58,7 @@ def _facts(name: str) -> dict[str, Any]:
     """A strategy as it is without parameters, under the settings of windows that are usual."""
     from llmfair import registry
     from llmfair.audits.listwise.settings import ListwiseSettings
-    from llmfair.rankers.strategy import strategy_of
+    from llmfair.rankers.strategies import strategy_of
 
     strategy = strategy_of(name, vars(ListwiseSettings()))
     plans = [(n, strategy.plan(n)) for n in SIZES]

@@ -12,8 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Free, Judged, measure
-from llmfair.metrics.values import Undefined, Value
+from llmfair.metrics.base import Free, Judged, Undefined, Value, measure
 
 Places = NDArray[np.intp]
 

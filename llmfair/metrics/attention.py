@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Free, Judged, Measure, measure
+from llmfair.metrics.base import Free, Judged, Limit, Measure, Product, Undefined, Value, measure
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
-from llmfair.metrics.values import Limit, Product, Undefined, Value
 
 Floats = NDArray[np.float64]
 

@@ -12,18 +12,109 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Judged, measure
-from llmfair.metrics.retrieved import Retrieved, ShownList, weights_of
-from llmfair.metrics.values import Convention, Undefined, Value
+from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure
 
 Floats = NDArray[np.float64]
+
+CERTAIN = 1e-12
+"""Exposures this close to 0 or 1 are never, or always."""
+
+
+def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
+    """ε̂: the share of lists that show each item, or the sum of their weights; lists of places; shape (n,) [Eq. 5]."""
+    found = np.zeros(n)
+    for places, weight in zip(lists, weights_of(len(lists), weights), strict=True):
+        found[list(set(places))] += weight
+    return found
+
+
+def weights_of(lists: int, weights: ArrayLike | None) -> Floats:
+    """What each list counts: the weights that are given, or one part of so many."""
+    if weights is None:
+        return np.full(lists, 1 / max(lists, 1))
+    return np.asarray(weights, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownList:
+    """A list that a generator was shown under one condition, and what became of it; each distinct list once.
+
+    `count`: how many of the samples drew it. `output`: the generator's answer, None where it was not asked or did not
+    answer; `utility` of that answer against the gold, higher is better. `attributed`: the shown items that the answer
+    is credited to; None where nobody asked. `supported`: of those that the answer cites, the ones that a judge says
+    support it.
+    """
+
+    doc_ids: tuple[str, ...]
+    count: int
+    output: str | None
+    utility: float | None
+    attributed: frozenset[str] | None = None
+    supported: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """A query under one condition: all its n items, the useful ones, and what the generator was shown.
+
+    `k` items are shown at a time, fewer where there are fewer. `exposure` is the exact expected exposure of the
+    policy, by item; None where the policy is unknown, as in a log. `baseline`: mean utility of the same retriever's
+    deterministic list. `ceiling`: the best utility of any list of this query with this generator. `uncredited`: why
+    there is no attribution where there is none.
+    """
+
+    about: ClassVar[str] = "shown items"
+
+    query_id: str
+    doc_ids: tuple[str, ...]
+    useful: frozenset[str]
+    k: int
+    exposure: Mapping[str, float] | None
+    lists: tuple[ShownList, ...]
+    baseline: float | None = None
+    ceiling: float | None = None
+    uncredited: str = "no_attribution"
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each item stands in arrays."""
+        return {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
+
+    @cached_property
+    def flags(self) -> NDArray[np.bool_]:
+        """Which items are useful; shape (n,)."""
+        return np.array([doc_id in self.useful for doc_id in self.doc_ids], dtype=bool)
+
+    @cached_property
+    def samples(self) -> int:
+        """How many lists were drawn."""
+        return sum(shown.count for shown in self.lists)
+
+    @property
+    def always_alike(self) -> bool:
+        """Whether the policy shows the same items every time."""
+        return self.exposure is not None and all(min(e, 1 - e) < CERTAIN for e in self.exposure.values())
+
+    def shown(self, which: ShownList) -> tuple[str, ...]:
+        """What was shown of a list: its first k items, each once."""
+        return tuple(dict.fromkeys(which.doc_ids))[: self.k]
+
+    def shares(self, counted: Iterable[tuple[int, Iterable[str]]]) -> Floats:
+        """The share of samples that each item is in, of the items and counts of lists; shape (n,)."""
+        counts, lists = [], []
+        for count, doc_ids in counted:
+            counts.append(count)
+            lists.append([self.places[doc_id] for doc_id in doc_ids])
+        return shares(lists, len(self.doc_ids), np.array(counts) / max(sum(counts), 1))
+
 
 ALIKE = 1e-12
 """Bounds this close are one number."""
@@ -300,3 +391,57 @@ def loss(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str,
     """How far exposure is from equal exposure of equally useful items: 0 when it is that."""
     found = expected(retrieved, norm, of)
     return {"": found} if isinstance(found, Undefined) else _value(found.loss, norm)
+
+
+_OF_CITATIONS: dict[str, Any] = {
+    "reads": Retrieved,
+    "cutoff": "none",
+    "bounds": (0.0, 1.0),
+    "better": "higher",
+    "undefined": {
+        "not_judged": "nobody judged what was cited",
+        "nothing_cited": "no answer cites an item",
+    },
+}
+Cited = list[tuple[int, frozenset[str], frozenset[str]]]
+
+
+@measure(
+    "CitationPrecision",
+    label="citations that support the answer",
+    cite="after ALCE [Gao et al. 2023]",
+    **_OF_CITATIONS,
+)
+def citation_precision(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
+    """Share of the items cited that support the answer, each by itself; mean over the answers that cite any."""
+    found = [
+        (count, len(supporting) / len(cited)) for count, cited, supporting in _judged(retrieved) if cited
+    ]
+    return {"": _mean(found, "nothing_cited" if _judged(retrieved) else "not_judged")}
+
+
+@measure(
+    "CitationRecall",
+    label="answers that a citation supports",
+    cite="after ALCE [Gao et al. 2023]",
+    **_OF_CITATIONS,
+)
+def citation_recall(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
+    """Share of answers that an item which they cite supports; an answer without citation is none of them."""
+    return {"": _mean([(count, float(bool(found))) for count, _, found in _judged(retrieved)], "not_judged")}
+
+
+def _judged(retrieved: Retrieved) -> Cited:
+    """How many samples drew each list, what its answer cites, and which of that supports it."""
+    return [
+        (one.count, one.attributed, one.supported)
+        for one in retrieved.lists
+        if one.attributed is not None and one.supported is not None
+    ]
+
+
+def _mean(counted: list[tuple[int, float]], otherwise: str) -> float | Undefined:
+    samples = sum(count for count, _ in counted)
+    if not samples:
+        return Undefined(otherwise)
+    return math.fsum(count * value for count, value in counted) / samples

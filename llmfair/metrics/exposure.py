@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, measure
-from llmfair.metrics.values import ControlledExposures, Quotient, Ratio, Undefined, Value
+from llmfair.metrics.base import ControlledExposures, Judged, Quotient, Ratio, Undefined, Value, measure
 from llmfair.nouns import Ranking, Side
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Free, measure
-from llmfair.metrics.expected import squares_of
-from llmfair.metrics.retrieved import Retrieved, ShownList
-from llmfair.metrics.values import Convention, Undefined, Value
+from llmfair.metrics.base import Convention, Free, Undefined, Value, measure
+from llmfair.metrics.expected import Retrieved, ShownList, squares_of
 from llmfair.nouns import LEAST_GAIN
 
 Floats = NDArray[np.float64]

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Definition, measure
-from llmfair.metrics.values import Formula, Tally, Undefined, Value
+from llmfair.metrics.base import Definition, Formula, Tally, Undefined, Value, measure
 from llmfair.nouns import PairAnswer, PairVerdict, Side
 
 Floats = NDArray[np.float64]

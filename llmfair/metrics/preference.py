@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, measure
-from llmfair.metrics.values import QueryComparisons, Undefined, Value
+from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, measure
 from llmfair.nouns import Encounter, Ranking, Side
 
 Flags = NDArray[np.bool_]

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
-from llmfair.metrics.base import Free, Groups, Judged
-from llmfair.metrics.values import Undefined
+from llmfair.metrics.base import Free, Groups, Judged, Undefined
 from llmfair.nouns import ANY_GROUP, Attribute
 
 Floats = NDArray[np.float64]

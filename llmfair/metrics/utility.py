@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import LONGEST_LIST, Definition, Judged, Measure, measure, unknown_param
-from llmfair.metrics.values import Undefined, Value
+from llmfair.metrics.base import (
+    LONGEST_LIST,
+    Definition,
+    Judged,
+    Measure,
+    Undefined,
+    Value,
+    measure,
+    unknown_param,
+)
 from llmfair.nouns import Side
 
 # Measures of ir_measures

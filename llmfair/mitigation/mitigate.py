@@ -16,21 +16,24 @@ from llmfair import registry
 from llmfair.asking.limits import Progress
 from llmfair.audits.comparing.changes import ComparedRun
 from llmfair.audits.kind import results_of
-from llmfair.audits.listwise.rankings import of_folder
+from llmfair.audits.listwise.score import of_folder
 from llmfair.audits.planning.plan import plan
 from llmfair.audits.runs.run import Watch, perform
 from llmfair.audits.runs.spending import Spending
 from llmfair.errors import LlmfairError, UsageError, warn
 from llmfair.io import secrets
 from llmfair.metrics.base import Judged
-from llmfair.mitigation.files import write
-from llmfair.mitigation.measuring import (
+from llmfair.mitigation.outcome import (
+    NOT_HERE,
+    Tried,
     answers_of,
     judged_of,
     measured,
+    said,
+    told,
+    write,
 )
-from llmfair.mitigation.outcome import NOT_HERE, Tried, said, told
-from llmfair.mitigation.remedy import Asking, Audit, Remedy, Reordering
+from llmfair.mitigation.remedies import Asking, Audit, Remedy, Reordering
 from llmfair.mitigation.results import (
     MitigationPlan,
     MitigationResults,

@@ -9,8 +9,8 @@ from typing import Any
 
 from llmfair.audits.commands import command_of
 from llmfair.audits.kind import kind_of
-from llmfair.audits.listwise.rankings import Rankings, of_folder
 from llmfair.audits.listwise.results import ListwiseResults
+from llmfair.audits.listwise.score import Rankings, of_folder
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Probe, Query, Ranking, Steps
-from llmfair.rankers.strategy import Plan, Ranked, Window
+from llmfair.rankers.strategies import Plan, Ranked, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
+import numpy as np
+
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Document
 from llmfair.rankers.base import RankerOptions, ScoringRanker
@@ -43,3 +48,46 @@ class Bm25(ScoringRanker):
         if self._last is None or self._last[0] is not documents:
             self._last = documents, Bm25Index(None, documents)
         return self._last[1]
+
+
+K1, B, EPSILON = 1.5, 0.75, 0.25
+
+
+@register("ranker", "bm25-okapi")
+def okapi(options: RankerOptions) -> Okapi:
+    """Raises UsageError for a checkpoint."""
+    if options.checkpoint:
+        raise UsageError(
+            f"bm25-okapi has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m bm25-okapi"
+        )
+    return Okapi()
+
+
+class Okapi(ScoringRanker):
+    """Candidates by falling score. Letter case and punctuation are part of a word."""
+
+    identity = f"bm25-okapi k1={K1} b={B} epsilon={EPSILON} words=white space"
+
+    def scores(self, candidates: Candidates) -> list[float]:
+        """The score of each candidate, 0 without a common word; it can be negative in lists of a few items."""
+        counts = [Counter(f"{item.title} {item.text}".split()) for item in candidates.documents]
+        lengths = np.array([count.total() for count in counts], dtype=float)
+        found = np.zeros(len(counts))
+        if not lengths.any():
+            return found.tolist()
+        idf = _idf(counts)
+        norm = K1 * (1 - B + B * lengths / lengths.mean())
+        for word in candidates.query.text.split():
+            if word in idf:
+                often = np.array([count[word] for count in counts])
+                found += idf[word] * (often * (K1 + 1) / (often + norm))
+        return found.tolist()
+
+
+def _idf(counts: list[Counter[str]]) -> dict[str, float]:
+    """The idf of every word."""
+    holding = Counter(word for count in counts for word in count)
+    n = len(counts)
+    idf = {word: math.log(n - held + 0.5) - math.log(held + 0.5) for word, held in holding.items()}
+    least = EPSILON * sum(idf.values()) / len(idf)
+    return {word: value if value >= 0 else least for word, value in idf.items()}

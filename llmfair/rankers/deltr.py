@@ -9,23 +9,213 @@ schedule is that of fairsearchdeltr 1.0.2, on whose scale γ is usually given.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from threading import Lock
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Free
-from llmfair.nouns import Candidates
-from llmfair.rankers.base import RankerOptions
-from llmfair.rankers.crossfit import CrossFitted
-from llmfair.rankers.encoders import named_encoder
-from llmfair.rankers.features import Features
+from llmfair.io.files import encode
+from llmfair.metrics.base import Free, Judged, Undefined
+from llmfair.metrics.targets import Cells, cells, target_shares
+from llmfair.nouns import NUMBERS, Attribute, Candidates, Document, Side
+from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.rankers.bm25 import Bm25, bm25
+from llmfair.rankers.encoders import SBERT, Encoder, Vectors, named_encoder
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
+from llmfair.rankers.reranking import min_max
 from llmfair.registry import register
+from llmfair.retrieval.bm25 import Bm25Index
+
+FOLDS = 5
+POOL = 200
+"""Documents of a searched topic that are learnt from, and ordered."""
+
+Model = Callable[[Candidates], Sequence[float]]
+"""Gives each candidate a score, in their order."""
+Fit = Callable[[Sequence[Candidates]], Model]
+"""Learns a model from lists with judgements."""
+
+
+def folds(query_ids: Iterable[str], count: int = FOLDS, seed: int = 0) -> Mapping[str, int]:
+    """The fold of each query: of sizes that differ by one at most, drawn from the seed whatever order they come in.
+
+    With fewer queries than folds each has its own.
+    """
+    ordered = sorted(set(query_ids))
+    drawn = np.random.default_rng(seed).permutation(len(ordered))
+    return {ordered[query]: place % count for place, query in enumerate(drawn)}
+
+
+class CrossFitted(ScoringRanker):
+    """Scores each list by a model that was fitted without its fold's queries, when the first of them is scored.
+
+    Who is in which group is part of what is learnt. `name` says in words what is fitted. Lists without a relevant
+    document teach nothing and are left out. Of a list that comes with a first stage's scores the best `pool` are
+    ordered, as many as a searched list is learnt from; the others follow as they are. Raises UsageError where fewer
+    than two lists are left.
+    """
+
+    reads_groups = True
+
+    def __init__(
+        self, name: str, fit: Fit, lists: Iterable[Candidates], seed: int = 0, pool: int = POOL
+    ) -> None:
+        self.lists = tuple(one for one in lists if any(_relevant(one)))
+        if len(self.lists) < 2:
+            raise UsageError(
+                f"{name.partition(' ')[0]} learns from judged queries, of which this has {len(self.lists)}.",
+                "judgements (-d DATASET) of at least two queries: no list is ranked by a model that saw its own",
+            )
+        self.fold = folds((one.query.query_id for one in self.lists), seed=seed)
+        self.identity = f"{name} folds={FOLDS} seed={seed} lists={_sha256(self.lists)[:12]}"
+        self._fit, self._pool = fit, pool
+        self._models: dict[int | None, Model] = {}
+        self._fitting = Lock()
+
+    def training(self, query_id: str) -> tuple[Candidates, ...]:
+        """The lists that the model of a query learns from."""
+        without = self.fold.get(query_id)
+        return tuple(one for one in self.lists if self.fold[one.query.query_id] != without)
+
+    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
+        given = candidates.scores
+        if given is None or len(given) <= self._pool:
+            return super().ordered(candidates)
+        by_score = sorted(range(len(given)), key=lambda place: -given[place])
+        best, others = by_score[: self._pool], by_score[self._pool :]
+        scores = self.scores(candidates.at(best))
+        first = sorted(range(len(best)), key=lambda place: -scores[place])
+        return candidates.at([*(best[place] for place in first), *others]), None
+
+    def scores(self, candidates: Candidates) -> Sequence[float]:
+        """What the model without the query's fold gives; raises what fitting it raises."""
+        query_id = candidates.query.query_id
+        fold = self.fold.get(query_id)
+        with self._fitting:
+            if fold not in self._models:
+                self._models[fold] = self._fit(self.training(query_id))
+        return self._models[fold](candidates)
+
+
+def _relevant(candidates: Candidates) -> list[bool]:
+    return [candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids]
+
+
+def _sha256(lists: Sequence[Candidates]) -> str:
+    """Of all that is learnt from, but for what documents say: judgements and groups."""
+    digest = hashlib.sha256()
+    for one in sorted(lists, key=lambda one: one.query.query_id):
+        judged = [
+            (document.doc_id, relevant, sorted(document.groups.items()))
+            for document, relevant in zip(one.documents, _relevant(one), strict=True)
+        ]
+        digest.update(encode([one.query.query_id, one.query.text, sorted(judged)]))
+    return digest.hexdigest()
+
+
+PARTS, COSINE = ("title", "text"), "cosine(query, title and text)"
+CALLED: Mapping[str, tuple[str, Callable[[float], float]]] = dict(
+    zip(
+        NUMBERS,
+        (("predicted quality", float), ("ln sitelinks", math.log1p), ("relative page views", float)),
+        strict=True,
+    )
+)
+"""What the numbers that documents may come with are called as features, and what is made of them."""
+
+
+class Features:
+    """Whether a document is of the protected group (1 or 0), BM25 of the query with its title and with its text,
+    ln(1 + words of both), what the metadata of documents say of their quality, sitelinks and page views, and with an
+    encoder the cosine of the query and title with text.
+
+    What no document has is left out: `names` are those of the columns, `missing` of the others. Where only some have a
+    number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        attribute: Attribute,
+        folder: Path,
+        encoder: Encoder | None = None,
+    ) -> None:
+        self._attribute, self._encoder = attribute, encoder
+        self._vectors = None if encoder is None else Vectors(encoder)
+        self._indexes = {
+            part: Bm25Index(folder, [Document(one.doc_id, getattr(one, part), "") for one in documents])
+            for part in PARTS
+            if any(getattr(document, part).strip() for document in documents)
+        }
+        self._numbers = dict(_numbers(documents))
+        self.names = (
+            "protected",
+            *map(_bm25, self._indexes),
+            "ln length",
+            *self._numbers,
+            *[COSINE] * (encoder is not None),
+        )
+        self.missing = (
+            *(_bm25(part) for part in PARTS if part not in self._indexes),
+            *(name for name, _ in CALLED.values() if name not in self._numbers),
+        )
+
+    @property
+    def identity(self) -> str:
+        """The columns in words, with the indexes and numbers that they are read from."""
+        found = (f"{_bm25(part)} {index.identity}" for part, index in self._indexes.items())
+        numbers = (f", {name} {number.sha256[:12]}" for name, number in self._numbers.items())
+        return f"{self._attribute.name} protected, {', '.join(found)}, ln length{''.join(numbers)}{self._encoded}"
+
+    @property
+    def _encoded(self) -> str:
+        return "" if self._encoder is None else f", {COSINE} {self._encoder.identity}"
+
+    def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
+        """A row for each candidate, in their order: (candidates, columns). Raises UsageError (`Bm25Index`)."""
+        documents = candidates.documents
+        scores = [index.scores(candidates.query.text, candidates.doc_ids) for index in self._indexes.values()]
+        columns = [
+            [float(self._attribute.side(document) is Side.PROTECTED) for document in documents],
+            *([found[doc_id] for doc_id in candidates.doc_ids] for found in scores),
+            [np.log1p(len(f"{document.title} {document.text}".split())) for document in documents],
+            *([number.of(document) for document in documents] for number in self._numbers.values()),
+            *([] if self._vectors is None else [self._vectors(candidates)[:, -1]]),
+        ]
+        return np.array(columns, dtype=float).T
+
+
+class _Number:
+    """A number that documents come with, some of `documents` at least."""
+
+    def __init__(self, name: str, made: Callable[[float], float], documents: Sequence[Document]) -> None:
+        self._name, self._made = name, made
+        known = sorted((one.doc_id, one.numbers[name]) for one in documents if name in one.numbers)
+        self._mean = float(np.mean([made(value) for _, value in known]))
+        self.sha256 = hashlib.sha256(encode(known)).hexdigest()
+
+    def of(self, document: Document) -> float:
+        value = document.numbers.get(self._name)
+        return self._mean if value is None else float(self._made(value))
+
+
+def _numbers(documents: Sequence[Document]) -> Iterator[tuple[str, _Number]]:
+    """Those that any document has, by what they are called as features."""
+    for name, (called, made) in CALLED.items():
+        if any(name in one.numbers for one in documents):
+            yield called, _Number(name, made, documents)
+
+
+def _bm25(part: str) -> str:
+    return f"BM25(query, {part})"
+
 
 Floats = NDArray[np.float64]
 Gradient = Literal["exact", "compat"]
@@ -280,3 +470,144 @@ class DeltrModel:
         """A score for each candidate, in their order."""
         found: list[float] = (self.scale(self._features(candidates)) @ self.weights).tolist()
         return found
+
+
+DLF_DECLARED: Declared = {
+    "alpha": number(0.8, 0, 1),
+    "pool": whole(100, 2000),
+    "epochs": whole(100, 100_000),
+    "rate": number(0.001, 0, 1),
+    "encoder": Free(SBERT, str, "sbert, or a checkpoint of sentence-transformers"),
+}
+MEMBERSHIP = "split"
+EPS = 1e-6
+"""Added to every share, as `KL` has it by default."""
+DECAYS, LEAST = (0.9, 0.999), 1e-8
+"""Of Adam, as its authors have them [Kingma & Ba 2015]."""
+
+
+@register("ranker", "dlf-like")
+def dlf_like(options: RankerOptions) -> CrossFitted:
+    """Cross-fitted on the judged lists. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
+    parameters = read_parameters("dlf-like", options.checkpoint, DLF_DECLARED)
+    if options.attribute is None:
+        raise UsageError(
+            "dlf-like aims at shares of groups, and here is no attribute that has any.", "-m bm25"
+        )
+    encoder = named_encoder(parameters["encoder"], options)
+    first_stage, vectors = bm25(replace(options, checkpoint="")), Vectors(encoder)
+
+    def fit(lists: Sequence[Candidates]) -> DlfLike:
+        return DlfLike(
+            lists,
+            vectors,
+            cells(options.groups),
+            first_stage,
+            parameters["alpha"],
+            parameters["pool"],
+            Schedule(parameters["epochs"], parameters["rate"]),
+        )
+
+    name = f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}"
+    ranker = CrossFitted(name, fit, options.lists(), pool=parameters["pool"])
+    ranker.target_known = "training topics"
+    ranker.weighs_scores = True
+    return ranker
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A list to learn from: `features` (n, columns), `members` (n, groups), `target` (groups,)."""
+
+    features: Floats
+    members: Floats
+    target: Floats
+
+    def loss(self, weights: Floats) -> float:
+        """KL(ε*, ε), natural logarithm."""
+        target, exposure = _smooth(self.target), _smooth(self._chances(weights) @ self.members)
+        return float(target @ np.log(target / exposure))
+
+    def slope(self, weights: Floats) -> Floats:
+        """The loss's gradient by the weights; shape (columns,)."""
+        chances = self._chances(weights)
+        ratio = _smooth(self.target) / _smooth(chances @ self.members)
+        gain = self.members @ ratio / (1 + self.target.size * EPS)
+        found: Floats = (chances * (chances @ gain - gain)) @ self.features
+        return found
+
+    def _chances(self, weights: Floats) -> Floats:
+        scores = self.features @ weights
+        powers = np.exp(scores - scores.max())
+        found: Floats = powers / powers.sum()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Steps of Adam from zero: one a list, in an order drawn anew from the seed for every epoch."""
+
+    epochs: int = 100
+    rate: float = 0.001
+    seed: int = 0
+
+    def weights(self, lessons: Sequence[Lesson]) -> Floats:
+        """The weights after all epochs, (columns,)."""
+        found = np.zeros(lessons[0].features.shape[1])
+        mean, square, random = np.zeros_like(found), np.zeros_like(found), np.random.default_rng(self.seed)
+        places = (place for _ in range(self.epochs) for place in random.permutation(len(lessons)))
+        for step, place in enumerate(places, start=1):
+            slope = lessons[place].slope(found)
+            mean = DECAYS[0] * mean + (1 - DECAYS[0]) * slope
+            square = DECAYS[1] * square + (1 - DECAYS[1]) * slope**2
+            moved = mean / (1 - DECAYS[0] ** step)
+            found -= self.rate * moved / (np.sqrt(square / (1 - DECAYS[1] ** step)) + LEAST)
+        return found
+
+
+class DlfLike:
+    """A model of judged lists, of which the best `pool` by the first stage are learnt from. Raises UsageError.
+
+    `vectors` gives a list's features but for memberships, (candidates, columns).
+    """
+
+    def __init__(
+        self,
+        lists: Iterable[Candidates],
+        vectors: Callable[[Candidates], Floats],
+        spread: Cells,
+        first_stage: Bm25,
+        alpha: float = 0.8,
+        pool: int = 100,
+        schedule: Schedule = Schedule(),
+    ) -> None:
+        self._vectors, self._spread, self._first_stage, self.alpha = vectors, spread, first_stage, alpha
+        lessons = []
+        for one in lists:
+            target = target_shares(Judged(one, (), {}, groups=spread.groups), spread, "empirical", MEMBERSHIP)
+            if not isinstance(target, Undefined):
+                best = first_stage.ordered(one)[0].at(range(min(pool, len(one.documents))))
+                lessons.append(Lesson(self._features(best), self._members(best), target))
+        if not lessons:
+            raise UsageError("dlf-like has no list with a target to learn from.", "judge documents of groups")
+        self.weights = schedule.weights(lessons)
+
+    def __call__(self, candidates: Candidates) -> list[float]:
+        """A score for each candidate, in their order."""
+        given = candidates.scores
+        relevance = min_max(np.array(self._first_stage.scores(candidates) if given is None else given))
+        fairness = min_max(self._features(candidates) @ self.weights)
+        found: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
+        return found
+
+    def _members(self, candidates: Candidates) -> Floats:
+        return self._spread.rows(candidates.doc_ids, MEMBERSHIP)
+
+    def _features(self, candidates: Candidates) -> Floats:
+        return np.column_stack([self._vectors(candidates), self._members(candidates)])
+
+
+def _smooth(shares: Floats) -> Floats:
+    """Shares of a distribution, (groups,), none of them 0."""
+    found: Floats = (shares + EPS) / (1 + shares.size * EPS)
+    return found

@@ -30,7 +30,7 @@ from llmfair.rankers.answers import (
 )
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import Question, is_formed
-from llmfair.rankers.strategy import Place, Plan, Ranked, Strategy, Window, WindowAnswer
+from llmfair.rankers.strategies import Place, Plan, Ranked, Strategy, Window, WindowAnswer
 
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
 RETRY_DRAWS = 100

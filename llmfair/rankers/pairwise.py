@@ -32,7 +32,7 @@ from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, 
 from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import is_formed
-from llmfair.rankers.scores import SCORED
+from llmfair.rankers.strategies import SCORED
 
 AnswerKind = Literal["text", "margin"]
 PairForm = Literal[Form, "scores"]

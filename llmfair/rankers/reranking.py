@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Free
-from llmfair.nouns import Candidates
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Free, Judged, Undefined
+from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, target_shares
+from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
+from llmfair.rankers.encoders import KINDS, Encoder, unit
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
+from llmfair.registry import register
+from llmfair.retrieval.analysis import ENGLISH, plain
 
 Floats = NDArray[np.float64]
 
@@ -79,3 +85,382 @@ def min_max(scores: Floats) -> Floats:
         return np.zeros_like(found)
     moved: Floats = (found - found.min()) / (found.max() - found.min())
     return moved
+
+
+TF_IDF = "tf-idf"
+
+
+def mmr(relevance: ArrayLike, similarity: ArrayLike, trade: float = 0.5, k: int | None = None) -> list[int]:
+    """The places of the first k of n documents (all where k is None or more), as they are chosen.
+
+    `relevance` of shape (n,), `similarity` of shape (n, n); `trade` is λ, the weight of relevance.
+    """
+    relevant, alike = np.asarray(relevance, dtype=float), np.asarray(similarity, dtype=float)
+    return _chosen(relevant, alike, trade, k, None)
+
+
+def mmr_of_vectors(
+    query: ArrayLike, documents: ArrayLike, trade: float = 0.5, k: int | None = None
+) -> list[int]:
+    """The same of embeddings, by their cosines: shapes (d,) and (n, d); a vector of zeros is like none.
+
+    The most relevant document is first whatever λ is: at λ = 0 the formula alone would not say which.
+    """
+    towards = unit(np.atleast_2d(np.asarray(query, dtype=float)))[0]
+    vectors = unit(np.asarray(documents, dtype=float).reshape(-1, towards.size))
+    relevance = vectors @ towards
+    first = int(np.argmax(relevance)) if relevance.size else None
+    return _chosen(relevance, vectors @ vectors.T, trade, k, first)
+
+
+def _chosen(
+    relevance: Floats, similarity: Floats, trade: float, k: int | None, first: int | None
+) -> list[int]:
+    n = relevance.size
+    worth, redundancy = trade * relevance, np.zeros(n)
+    found: list[int] = []
+    for _ in range(n if k is None else min(k, n)):
+        place = first_best(worth - (1 - trade) * redundancy) if found or first is None else first
+        redundancy = np.maximum(redundancy, similarity[:, place]) if found else similarity[:, place].copy()
+        found.append(place)
+        worth[place] = -np.inf
+    return found
+
+
+def cosines(vectors: ArrayLike) -> Floats:
+    """Of vectors with each other; shapes (n, d) to (n, n)."""
+    units = unit(np.asarray(vectors, dtype=float))
+    found: Floats = units @ units.T
+    return found
+
+
+def tf_idf(texts: Sequence[str]) -> Floats:
+    """Vectors of n texts, shape (n, terms): how often a text has a term, times 1 + ln((1 + n)/(1 + texts with it))."""
+    analyzer = ENGLISH.built()
+    counts = [Counter(analyzer.analyze(plain(text))) for text in texts]
+    held = Counter(term for count in counts for term in count)
+    column = {term: place for place, term in enumerate(held)}
+    vectors = np.zeros((len(texts), len(held)))
+    for row, count in enumerate(counts):
+        vectors[row, [column[term] for term in count]] = [*count.values()]
+    found: Floats = vectors * (1 + np.log((1 + len(texts)) / (1 + np.array([*held.values()], dtype=float))))
+    return found
+
+
+def _measure(text: str) -> str:
+    if text != TF_IDF and text.partition(":")[0] not in KINDS:
+        raise ValueError(text)
+    return text
+
+
+@register("ranker", "mmr")
+class Mmr(Reranker):
+    """The best of the first stage, each unlike those before it."""
+
+    name = "mmr"
+    weighs_scores = True
+    declared: ClassVar[Declared] = {
+        **TRADE,
+        "similarity": Free(TF_IDF, _measure, f"{TF_IDF}, or an encoder: sbert, dense:NAME", (TF_IDF, *KINDS)),
+    }
+
+    def __init__(self, options: RankerOptions) -> None:
+        super().__init__(options)
+        kind, _, checkpoint = self.parameters["similarity"].partition(":")
+        self._encoder = None if kind == TF_IDF else Encoder(kind, replace(options, checkpoint=checkpoint))
+
+    def identities(self) -> list[str]:
+        return [*super().identities(), *([self._encoder.identity] if self._encoder else [])]
+
+    def order(self, candidates: Candidates, scores: Floats) -> list[int]:
+        pool = self.parameters["pool"]
+        texts = [f"{item.title} {item.text}" for item in candidates.documents[:pool]]
+        vectors = tf_idf(texts) if self._encoder is None else self._encoder.vectors("document", texts)
+        return mmr(min_max(scores[:pool]), cosines(vectors), self.parameters["lambda"])
+
+
+EPS = 1e-6
+"""Smoothing, as `KL` has it by default."""
+MEMBERSHIP = "split"
+NO_TARGET = "no relevant document says which groups to aim at, so the order is the first stage's"
+
+
+def greedy(relevance: Floats, rows: Floats, target: Floats, trade: float = 0.5) -> list[int]:
+    """All n places, as they are chosen: relevance of shape (n,), memberships (n, groups), target (groups,).
+
+    A page without any mass is as far from the target as any page can be.
+    """
+    smooth = (target + EPS) / (1 + target.size * EPS)
+    furthest = _divergence(np.eye(target.size), smooth).max()
+    mass, worth, found = np.zeros(target.size), trade * relevance, list[int]()
+    for _ in range(relevance.size):
+        pages = mass + rows
+        totals = pages.sum(axis=1, keepdims=True)
+        shares = np.divide(pages, totals, out=np.zeros_like(pages), where=totals > 0)
+        distance = np.where(totals[:, 0] > 0, _divergence(shares, smooth), furthest)
+        place = first_best(worth - (1 - trade) * distance)
+        found.append(place)
+        worth[place], mass = -np.inf, pages[place]
+    return found
+
+
+def _divergence(shares: Floats, smooth: Floats) -> Floats:
+    """KL of each page's shares and the target, both smoothed; shapes (n, groups) and (groups,) to (n,)."""
+    smoothed = (shares + EPS) / (1 + smooth.size * EPS)
+    found: Floats = (smoothed * (np.log(smoothed) - np.log(smooth))).sum(axis=1)
+    return found
+
+
+@register("ranker", "greedy")
+class Greedy(Reranker):
+    """The best of the first stage, in the order that keeps every page near the target."""
+
+    name = "greedy"
+    weighs_scores = True
+    declared: ClassVar[Declared] = {**TRADE, "target": SPREAD_TO_TARGET["target"]}
+    reads_texts, reads_groups = False, True
+    target_known = "yes"
+
+    @cached_property
+    def _spread(self) -> Cells:
+        """The groups that shares are of, with the unknown as one where the target has it."""
+        _, unknown = IMPLIES.get(("target", self.parameters["target"]), ("unknown", "keep"))
+        return cells(self.options.groups, None, unknown)
+
+    def order(self, candidates: Candidates, scores: Floats) -> list[int]:
+        target = self._target(candidates)
+        if target is None:
+            return []
+        pool = self.parameters["pool"]
+        rows = self._spread.rows(candidates.doc_ids[:pool], MEMBERSHIP)[:, self._spread.kept]
+        return greedy(min_max(scores[:pool]), rows, target, self.parameters["lambda"])
+
+    def remark(self, ordered: Candidates) -> str:
+        return NO_TARGET if self._target(ordered) is None else ""
+
+    def _target(self, candidates: Candidates) -> Floats | None:
+        """The shares to aim at; None without a relevant document to have them of. Raises UsageError."""
+        judged = Judged(candidates, (), {}, groups=self.options.groups)
+        found = target_shares(judged, self._spread, self.parameters["target"], MEMBERSHIP)
+        return None if isinstance(found, Undefined) else found
+
+
+"""Chances that differ by less, relatively, are the same: a level that equals one must not hang on its last bit."""
+TOO_FEW = "too few protected documents for every prefix to hold as many as the table asks"
+
+
+@dataclass(frozen=True)
+class FairTable:
+    """The fewest protected documents of each prefix (of 1, 2, … documents), and the chance that a fair ranking fails.
+
+    `level` is α_c, at which each prefix is tested.
+    """
+
+    minimum: tuple[int, ...]
+    fail: float
+    level: float
+
+
+def binomial(k: int, p: float) -> Floats:
+    """The chance that document i + 1 is protected after j protected ones, whatever came before; shape (k, k + 1)."""
+    return np.full((k, k + 1), p)
+
+
+def hypergeometric(k: int, n: int, protected: int) -> Floats:
+    """The same of draws without replacement from n documents, k at most; shape (k, k + 1)."""
+    left = np.maximum(protected - np.arange(k + 1), 0)
+    return np.minimum(left / (n - np.arange(k)[:, None]), 1)
+
+
+def fair_table(k: int, p: float, alpha: float, adjust: str = "closest") -> FairTable:
+    """The table of independent draws for k documents.
+
+    `adjust`: `closest` takes the table whose chance of failing is nearest to alpha, the lower of two as near;
+    `conservative` the largest that does not pass it; `none` tests every prefix at alpha itself.
+    """
+    return table_of(binomial(k, p), alpha, adjust)
+
+
+def finite_table(k: int, n: int, protected: int, alpha: float, adjust: str = "closest") -> FairTable:
+    """The table of draws from n documents with so many protected ones; of min(k, n) documents."""
+    return table_of(hypergeometric(min(k, n), n, protected), alpha, adjust)
+
+
+def table_of(chances: Floats, alpha: float, adjust: str = "closest") -> FairTable:
+    """The table under any null: `chances` of shape (k, k + 1) as `binomial` gives them."""
+    cdf = np.cumsum(_counts(chances), axis=1)
+    cdf[:, -1] = 1  # which rounding may miss
+
+    def at(level: float) -> FairTable:
+        minimum = (cdf >= level * (1 - ROUNDING)).argmax(axis=1)
+        return FairTable(tuple(minimum.tolist()), fail_probability(chances, minimum), level)
+
+    if adjust == "none":
+        return at(alpha)
+    # tables change at values of the distribution alone, and the chance of failing rises with the level
+    levels = np.unique(np.append(cdf[(cdf > 0) & (cdf <= alpha)], alpha))
+    low, high = 0, len(levels)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if at(levels[middle]).fail <= alpha else (low, middle)
+    kept = at(float(levels[low]))
+    if adjust == "conservative" or high == len(levels):
+        return kept
+    other = at(float(levels[high]))
+    return other if other.fail - alpha < alpha - kept.fail else kept
+
+
+def fail_probability(chances: Floats, minimum: Sequence[int] | NDArray[np.intp]) -> float:
+    """The chance that some prefix has fewer protected documents than the table asks; 0 where none can."""
+    return max(0.0, 1 - float(_counts(chances, minimum)[-1].sum())) if len(chances) else 0.0
+
+
+def _counts(chances: Floats, minimum: Sequence[int] | NDArray[np.intp] | None = None) -> Floats:
+    """The chance of j protected among the first i, of rankings that met the table so far; shape (k, k + 1)."""
+    counts = np.zeros_like(chances)
+    held = np.zeros(chances.shape[1])
+    held[0] = 1
+    for row, chance in enumerate(chances):
+        gained = held * chance
+        held = held - gained
+        held[1:] += gained[:-1]
+        if minimum is not None:
+            held[: minimum[row]] = 0
+        counts[row] = held
+    return counts
+
+
+def fair_order(protected: Sequence[bool], scores: Sequence[float], minimum: Sequence[int]) -> list[int]:
+    """The places of the first documents in fair order, as many as the table has, of documents by falling score.
+
+    A protected document comes next where the table asks for one, else the one of higher score, of equals the
+    protected. Where one kind is used up the other follows; then the table may not be met (`meets`).
+    """
+    queues = [[place for place, one in enumerate(protected) if bool(one) is kind] for kind in (False, True)]
+    (others, held), at, found = queues, [0, 0], list[int]()
+    for least in minimum[: len(scores)]:
+        left, have = at[0] < len(others), at[1] < len(held)
+        needed = at[1] < least
+        kind = have and (not left or needed or scores[held[at[1]]] >= scores[others[at[0]]])
+        found.append(queues[kind][at[kind]])
+        at[kind] += 1
+    return found
+
+
+def meets(protected: Sequence[bool], minimum: Sequence[int]) -> bool:
+    """Whether every prefix of a ranking has as many protected documents as the table asks."""
+    n = min(len(protected), len(minimum))
+    return bool((np.cumsum(protected[:n]) >= np.array(minimum[:n])).all())
+
+
+_fair_table, _finite_table = lru_cache(64)(fair_table), lru_cache(256)(finite_table)
+
+
+@register("ranker", "fair-star")
+class FairStar(Reranker):
+    """The first stage's order, with protected documents moved up as far as the table asks."""
+
+    name = "fair-star"
+    declared: ClassVar[Declared] = {
+        "k": whole(400, 2000),
+        "p": number(0.3, 0, 1),
+        "alpha": number(0.15, 0, 1),
+        "adjust": ("closest", "conservative", "none"),
+        "null": ("binomial", "hypergeometric"),
+    }
+    reads_texts, reads_groups = False, True
+
+    def __init__(self, options: RankerOptions) -> None:
+        super().__init__(options)
+        if self.parameters["null"] == "hypergeometric" and "p=" in options.checkpoint:
+            raise UsageError(
+                "fair-star: null=hypergeometric takes the share of protected documents from each list.",
+                "leave p out",
+            )
+
+    def order(self, candidates: Candidates, scores: Floats) -> list[int]:
+        protected = self._protected(candidates)
+        return fair_order(protected, scores.tolist(), self._table(protected).minimum)
+
+    def remark(self, ordered: Candidates) -> str:
+        protected = self._protected(ordered)
+        return "" if meets(protected, self._table(protected).minimum) else TOO_FEW
+
+    def _protected(self, candidates: Candidates) -> list[bool]:
+        attribute = self.options.attribute
+        assert attribute is not None
+        return [attribute.side(document) is Side.PROTECTED for document in candidates.documents]
+
+    def _table(self, protected: Sequence[bool]) -> FairTable:
+        k, alpha, adjust = (self.parameters[name] for name in ("k", "alpha", "adjust"))
+        if self.parameters["null"] == "binomial":
+            return _fair_table(k, self.parameters["p"], alpha, adjust)
+        return _finite_table(k, len(protected), sum(protected), alpha, adjust)
+
+
+Places = NDArray[np.intp]
+
+
+def consensus(rankings: Sequence[Ranking]) -> Ranking:
+    """The central ranking of orders of the same documents. Raises ValueError for none, and for other documents."""
+    first, *others = rankings
+    place = {doc_id: rank for rank, doc_id in enumerate(first.doc_ids)}
+    if any(place.keys() != {*one.doc_ids} or len(place) != len(one.doc_ids) for one in others):
+        raise ValueError(f"the orders of {first.query_id} are of different documents")
+    ranks = np.empty((len(rankings), len(place)), dtype=np.intp)
+    for row, ranking in zip(ranks, rankings, strict=True):
+        row[[place[doc_id] for doc_id in ranking.doc_ids]] = np.arange(len(place))
+    return Ranking(first.query_id, tuple(first.doc_ids[item] for item in central(ranks)))
+
+
+def central(ranks: ArrayLike) -> Places:
+    """The items of the central ranking, best first: `ranks` of shape (orders, n) has each item's rank in each order.
+
+    Items of equal mean rank begin as the first order has them, so what items are called makes no difference.
+    """
+    of = np.asarray(ranks, dtype=np.intp)
+    first = np.argsort(of[0])
+    if len(of) == 1:
+        return first
+    relabelled = of[:, first]  # item k is the one of rank k in the first order
+    before = _before(relabelled)
+    borda = np.argsort(relabelled.sum(axis=0), kind="stable")
+    improved = [_improved(start, before - before.T) for start in (borda, *np.argsort(relabelled))]
+    found: Places = first[min(improved, key=lambda order: int(np.tril(before[np.ix_(order, order)]).sum()))]
+    return found
+
+
+def kendall_distance(order: ArrayLike, ranks: ArrayLike) -> int:
+    """In how many pairs an order of items differs from the orders of these ranks, summed; shapes (n,), (orders, n)."""
+    before = _before(np.asarray(ranks, dtype=np.intp)[:, np.asarray(order, dtype=np.intp)])
+    return int(np.tril(before).sum())
+
+
+def _before(ranks: Places) -> Places:
+    """In how many orders the one item is ahead of the other; shape (n, n)."""
+    counts = np.zeros((ranks.shape[1],) * 2, dtype=np.intp)
+    for row in ranks:
+        counts += row[:, None] < row[None, :]
+    return counts
+
+
+def _improved(order: Places, lead: Places) -> Places:
+    """The order after every move of a single item that lessens the sum.
+
+    `lead[i, j]`: in how many more orders i is ahead of j than behind it. An item that passes those between its place
+    and another adds what it leads them by (backwards), or what they lead it by (forwards).
+    """
+    order, moved = order.copy(), True
+    while moved:
+        moved = False
+        for item in order.copy():
+            place = int(np.flatnonzero(order == item)[0])
+            leads = lead[item, order]
+            backwards = np.cumsum(leads[place + 1 :])
+            forwards = np.cumsum(-leads[:place][::-1])
+            costs = np.concatenate([forwards[::-1], [0], backwards])
+            best = int(costs.argmin())
+            if costs[best] < 0:
+                rest = np.delete(order, place)
+                order, moved = np.insert(rest, best, item), True
+    return order

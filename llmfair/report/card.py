@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from llmfair.io.text import in_markdown, visible
-from llmfair.report.lead import markdown_lead
 from llmfair.report.page import Page
-from llmfair.report.tables import markdown
+from llmfair.report.tables import markdown, markdown_lead
 
 HEADING = "## How the model ranks items of different groups"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from llmfair.audits.comparing.compare_verdict import (
@@ -20,19 +23,39 @@ from llmfair.audits.comparing.compare_verdict import (
 )
 from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
+from llmfair.audits.scoring.score_results import ScoredRun, ScoreResults
 from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
-from llmfair.report.exhibits import Declaration
+from llmfair.report.exhibits import Declaration, Declared, Exhibits
+from llmfair.report.figures import HEADLINES, favoured_of, on_log, ratio_of, utility_of, value_of
 from llmfair.report.groups import about
-from llmfair.report.lead import lead_of
-from llmfair.report.reasons import in_words
-from llmfair.report.tables import Table, count, few_queries, filled, p_text
-from llmfair.stats.conclusions import OTHER_DESIGN, OTHER_REACH
+from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
+from llmfair.report.plots.base import Plot, palette
+from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
+from llmfair.report.section import Section
+from llmfair.report.tables import (
+    Lead,
+    Table,
+    cell,
+    columns_of,
+    count,
+    few_queries,
+    filled,
+    headings,
+    in_words,
+    lead_of,
+    p_text,
+    uncut_notes,
+    with_interval,
+)
+from llmfair.results import Row, RunVerdict
+from llmfair.rundir import ONE_OF_SEVERAL
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
 COLUMNS = (
     "run", "condition", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
     "base_conclusion", "other_conclusion", "reason",
 )  # fmt: skip
-Row = Mapping[str, Any]
+Record = Mapping[str, Any]
 
 
 def compare_table(compared: Mapping[str, Any]) -> Table:
@@ -88,17 +111,17 @@ def compare_tsv(compared: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def _shows(row: Row) -> str:
+def _shows(row: Record) -> str:
     says = _declared(row)
     return says.shows if says else ""
 
 
-def _declared(row: Row) -> Declaration | None:
+def _declared(row: Record) -> Declaration | None:
     """What the measure of a row declares of itself."""
     return declared([row["measure"]]).get(row["measure"])
 
 
-def _label(row: Row) -> str:
+def _label(row: Record) -> str:
     says = _declared(row)
     return str(says.label if says and says.worded else plain_name(row["measure"], POOLED))
 
@@ -107,7 +130,7 @@ def _figure(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"
 
 
-def _change(row: Row) -> str:
+def _change(row: Record) -> str:
     if row["change"] is None:
         return f"undefined ({_reason(row)})"
     shown = "× {:.3f}" if row["scale"] == "log" else "{:+z.3f}"
@@ -166,7 +189,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _unassessed(row: Row) -> str:
+def _unassessed(row: Record) -> str:
     """That nothing can be said of a headline, and of which run; nothing where it can."""
     barred = row["change"] is None or (row["low"] is None and row["reason_of"])
     return f"cannot be assessed: {why(row)}" if barred else ""
@@ -198,7 +221,7 @@ def _range(reach: Mapping[str, float]) -> str:
     return "–".join(f"{end:.2f}" for end in reach.values()) or "unknown"
 
 
-def _became(row: Row, compared: Mapping[str, Any]) -> str:
+def _became(row: Record, compared: Mapping[str, Any]) -> str:
     """The change of a headline in words, with its test."""
     alpha, p = 1 - compared["level"], row["p_adjusted"]
     tested = f"({count(row['n'], 'query', 'queries')}, paired)"
@@ -213,7 +236,7 @@ def _became(row: Row, compared: Mapping[str, Any]) -> str:
     return f"{found}: {figures}, {test}"
 
 
-def _bought(odds: Row | None, alpha: float, band: tuple[float, float]) -> str:
+def _bought(odds: Record | None, alpha: float, band: tuple[float, float]) -> str:
     """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
     if odds is None or odds["base"] is None or odds["other"] is None:
         return ""
@@ -227,7 +250,7 @@ def _p(p: float) -> str:
     return f"p {p_text(p)}"
 
 
-def _reason(row: Row) -> str:
+def _reason(row: Record) -> str:
     return in_words(row["reason"] or "too_few_queries")
 
 
@@ -264,3 +287,251 @@ def _value(key: str, value: Any) -> str:
     if key == "prompt_sha256" and value:
         return str(value)[:6]
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+MUCH_TIED = 0.01
+"""From this share of documents on, ties may move exposure as much as a preference does: they are told first."""
+
+
+def score_table(results: ScoreResults) -> Table:
+    """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
+    cells = {(row.run, row.condition, row.measure, row.group): row for row in results.rows}
+    columns = columns_of(results.measures, results.rows, results.verdict)
+    named = named_conditions(results)
+    ranked = [run.conditions[condition].queries for run, condition, _ in named]
+    uneven = len({*ranked}) > 1
+    header = (
+        "run",
+        *(("queries ranked",) * uneven),
+        *headings(columns, results, with_interval(results.rows)),
+        "conclusion",
+    )
+    rows: list[tuple[str, ...]] = []
+    notes: list[str] = []
+    for (run, condition, name), queries in zip(named, ranked, strict=True):
+        of_it = {column: cells.get((run.run, condition, *column)) for column in columns}
+        said = _conclusion(run, condition, of_it, results)
+        told = (cell(row, results.band) for row in of_it.values())
+        rows.append((name, *((f"{queries:,}",) * uneven), *told, said))
+    for task in dict.fromkeys(run.task for run in results.runs):
+        notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
+    if sum(len(run.conditions) for run in results.runs) > len(named):
+        notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
+    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    longest = max(run.conditions[condition].longest for run, condition, _ in named)
+    notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
+    few = [
+        f"{name}: {said}" if uneven else said
+        for (*_, name), queries in zip(named, ranked, strict=True)
+        for said in few_queries(queries)
+    ]
+    notes = [*score_warnings(results), *dict.fromkeys(few), *notes]
+    attributes = {about(run.attribute, run.words.protected): None for run in results.runs}
+    datasets = {run.dataset: None for run in results.runs}
+    most = count(max(ranked), "query", "queries")
+    asked = f"{min(ranked):,} to {most}" if uneven else most
+    title = " · ".join(["Score", *datasets, *attributes, asked, count(len(rows), "ranking")])
+    return filled(Table(title, header, tuple(rows), tuple(notes), lead=score_lead(results)))
+
+
+def score_lead(results: ScoreResults) -> Lead:
+    """The verdict of every run, and the next step of the gravest."""
+    return lead_of(score_outcome(results), "" if results.verdict is None else results.verdict.next)
+
+
+def score_outcome(results: ScoreResults) -> list[tuple[str, RunVerdict]]:
+    """The verdict of every run by its name, of a single one by none."""
+    several = len(results.runs) > 1
+    return [(run.run if several else "", run.verdict) for run in results.runs if run.verdict is not None]
+
+
+def _conclusion(
+    run: ScoredRun, condition: str, figures: Mapping[tuple[str, str], Row | None], results: ScoreResults
+) -> str:
+    """What a condition of a run comes to, in the words of its kind of audit."""
+    known = run.findings.get(condition)
+    if known is None:
+        return ""
+    row = figures.get((known["measure"], ""))
+    return kind_of(run.task).concluded(known, row, results.level, results.band, run.words)
+
+
+def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
+    """Every run and condition of it, orders and repeats together, with what tells it from the others."""
+    conditions = [
+        (run, condition)
+        for run in results.runs
+        for condition in run.conditions
+        if not {ONE_OF_SEVERAL.sub("", condition)} & {*run.conditions} - {condition}
+    ]
+    distinct = len({condition for _, condition in conditions}) == len(conditions)
+    named = []
+    for run, condition in conditions:
+        name = (
+            kind_of(run.task).titles.get(condition, condition)
+            if condition in kind_of(run.task).aside
+            else condition
+        )
+        whole = f"{run.run} {name}" if Counter(one.run for one, _ in conditions)[run.run] > 1 else run.run
+        named.append((run, condition, name if distinct else whole))
+    return named
+
+
+def score_warnings(results: ScoreResults) -> list[str]:
+    """Runs that are not through; where runs and judgements do not meet, counted; where a measure has no value."""
+    tied, share = _tied(results)
+    warnings = [f"Not complete: {line}" for line in lacking(results)]
+    warnings = [*tied, *warnings] if share >= MUCH_TIED else [*warnings, *tied]
+    warnings += [
+        f"{name}: {warning}"
+        for run, condition, name in named_conditions(results)
+        for warning in _warnings(run, condition)
+    ]
+    for run in results.runs:
+        warnings += [said for of, said in kind_of(run.task).without_value(run.undefined) if not of]
+    return warnings
+
+
+def _tied(results: ScoreResults) -> tuple[list[str], float]:
+    """What is tied in score, of all runs in one sentence, and the greatest share of a run's documents that is."""
+    tied = {
+        name: facts
+        for run, condition, name in named_conditions(results)
+        if (facts := run.conditions[condition]).tied.documents
+    }
+    if not tied:
+        return [], 0.0
+    counted = ", ".join(
+        f"{name}: {facts.tied.documents:,} of {count(facts.documents, 'document')}"
+        for name, facts in tied.items()
+    )
+    means = "exposure and utility follow the ids there (trec_eval's order), preference odds count ties half"
+    return [f"{counted} tied in score: {means}"], max(
+        facts.tied.documents / facts.documents for facts in tied.values()
+    )
+
+
+def lacking(results: ScoreResults) -> list[str]:
+    """What run folders lack that are not through, a sentence each."""
+    halves = {
+        run.run: (run.incomplete, kind_of(run.task)) for run in results.runs if run.incomplete is not None
+    }
+    several = len(results.runs) > 1
+    return [
+        f"{name}: " * several + "; ".join(missing_of(half.status, half, kind.titles))
+        for name, (half, kind) in halves.items()
+    ]
+
+
+def _warnings(run: ScoredRun, condition: str) -> list[str]:
+    facts = run.conditions[condition]
+    notes = []
+    if facts.upside_down:
+        notes.append(
+            "in every query the score rises with the rank; the highest score counts as best, as in trec_eval, so if "
+            "the ranks are right give each document the score minus its rank"
+        )
+    for counted, meaning in (
+        (facts.unlisted, "in neither groups nor qrels: rank kept, in neither group, not relevant"),
+        (
+            facts.missing,
+            "judged but not in the run, which is cut before them: preference odds count them behind all that it lists, "
+            "compare no two of them, and nothing unjudged; exposure is that of the listed alone",
+        ),
+    ):
+        if counted.documents:
+            notes.append(
+                f"{count(counted.documents, 'document')} in {count(counted.queries, 'query', 'queries')} {meaning}"
+            )
+    for counted, meaning in (
+        (facts.unjudged, "of the run without judgement, left out of utility"),
+        (
+            facts.not_ranked,
+            "of the qrels not ranked yet, left out"
+            if run.incomplete is not None
+            else "of the qrels not in the run: 0 in the measures of trec_eval",
+        ),
+    ):
+        if counted.queries:
+            first = ", ".join(counted.first) + ", …" * (counted.queries > len(counted.first))
+            notes.append(f"{count(counted.queries, 'query', 'queries')} {meaning} ({first})")
+    notes += [said for of, said in kind_of(run.task).without_value(run.undefined) if of == condition]
+    return notes
+
+
+WORDS = (
+    "Rankings that exist, measured as they stand, in the order trec_eval reads them; no model was asked.",
+    "Exposure of the item at rank a is 1 / ln(1 + a). Each group's exposure is the mean over its items; the "
+    "ratio of the protected group's to the other's is 1 at parity, wherever relevance is spread alike.",
+)
+
+
+def score_page(source: Source, exhibits: Exhibits) -> Page:
+    """The page of measured runs."""
+    results: ScoreResults = source.found
+    table = score_table(results)
+    datasets, attributes = (
+        " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
+        for name in ("dataset", "attribute")
+    )
+    section = Section(table, list(score_plots(results, exhibits.measures)), words=WORDS)
+    page = plain_page(
+        source.document, replace(exhibits, command=results.command), section, "Measured runs",
+        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
+        lacking(results),
+        warnings_of([row.model for row in results.rows], results.requirements),
+        score_queries(source.run.path, results, exhibits),
+    )  # fmt: skip
+    following = "" if results.verdict is None else results.verdict.next
+    return replace(page, outcome=score_outcome(results), following=following)
+
+
+def score_queries(folder: Path, results: ScoreResults, exhibits: Exhibits) -> Table | None:
+    """Every query of every ranking that the table names."""
+    names = {(run.run, condition): name for run, condition, name in named_conditions(results)}
+    return queries_table(
+        folder,
+        "run",
+        lambda row: names.get((row.run, row.condition)),
+        results,
+        results.measures,
+        exhibits,
+    )
+
+
+def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
+    """Utility and exposure of measured runs, and the headline of each against the band."""
+    rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
+    named = named_conditions(results)
+    looks = palette([name for *_, name in named])
+    across, up = utility_of(results.measures, declared), ratio_of(results.measures, declared)
+    points: list[Point] = []
+    odds = []
+    for run, condition, name in named:
+        of_it = {row.measure: row for row in rows if (row.run, row.condition) == (run.run, condition)}
+        if across and up:
+            utility, ratio = value_of(of_it.get(across)), on_log(value_of(of_it.get(up)))
+            if utility and ratio:
+                points.append((name, utility, ratio, looks[name], name))
+        if finding := run.findings.get(condition):
+            odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
+    if across and up and points:
+        yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
+    if any(value for _, _, value in odds):
+        yield ratios(
+            odds,
+            "odds of the conclusions",
+            results.band,
+            "Odds against the band",
+            HEADLINES,
+            favoured=favoured_of(results.runs[0].words),
+        )
+
+
+SCORE = General(
+    words=WORDS,
+    page=score_page,
+    table=lambda source: score_table(source.found),
+    missing=lambda source: lacking(source.found),
+    outcome=lambda source: score_outcome(source.found),
+)

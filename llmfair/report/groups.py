@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from math import log
 from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
+from llmfair.io.files import query_figures
+from llmfair.metrics.base import plain_name
+from llmfair.report.exhibits import Declared
+from llmfair.report.figures import HEADLINES, favoured_of, has_log_axis, on_log, value_of
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.ratios import ratios
 from llmfair.results import Results
 
 DRAWN = 8
@@ -172,3 +179,121 @@ def _rows_of(
             name = f"{called} ({audited.folder.resolve().name})"
         rows.setdefault(name, {})[results.attribute] = audited
     return rows
+
+
+def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str, str]) -> Iterator[Plot]:
+    """What the conclusions of a group speak of; `number` keeps the figures' names apart from other groups'."""
+    found, labels = [], {}
+    spoken = {audited.results.words for audited in group.audits()}
+    favoured = favoured_of(spoken.pop()) if len(spoken) == 1 else ("reference", "protected")
+    for name, runs in group.drawn.items():
+        for audited in runs.values():
+            results, cells = audited.results, audited.results.by_condition()
+            for condition, finding in results.findings.items():
+                if condition in group.aside or not has_log_axis(finding.measure, declared):
+                    continue
+                value = on_log(value_of(cells.get((finding.measure, condition))))
+                told = f"{name}\n{results.attribute}: {titles.get(condition, condition)}"
+                found.append((told, None, value, plain_name(finding.measure)))
+                says = declared.get(finding.measure)
+                labels[plain_name(finding.measure)] = says.label if says else None
+    for place, measure in enumerate(dict.fromkeys(measure for *_, measure in found)):
+        of_it = [(name, before, value) for name, before, value, own in found if own == measure]
+        if any(value for _, _, value in of_it):
+            label = labels[measure] or measure
+            band = group.audits()[0].results.band
+            title = f"{label[:1].upper()}{label[1:]} against the band"
+            yield ratios(of_it, label, band, title, f"{HEADLINES}-{number}-{place}", favoured=favoured)
+
+
+FURTHEST = 10
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A document of a ranking as it is shown; `initial`: its rank before the model, from 1, where it is known."""
+
+    title: str
+    side: str | None
+    relevant: bool
+    initial: int | None = None
+
+
+@dataclass(frozen=True)
+class FurthestQuery:
+    """A query far from parity: its figures, and rankings or pairs of it."""
+
+    query: str
+    figures: str
+    rankings: Sequence[tuple[str, Sequence[Item]]] = ()
+    pairs: Sequence[tuple[str, ...]] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Furthest:
+    """Queries by their own value of a measure, the one furthest from parity first; `over` what it was taken."""
+
+    title: str
+    by: str
+    over: str
+    queries: Sequence[FurthestQuery]
+
+
+def furthest_from_parity(
+    folder: Path,
+    results: Results,
+    conditions: Sequence[str],
+    by: str,
+    over: str,
+    show: Callable[[str, Values], FurthestQuery | None],
+) -> Furthest | None:
+    """The queries whose own values of the measure `by` are furthest from parity; None where none is shown.
+
+    `show` gives a query as it is shown, by its id and its values under these `conditions`, or None.
+    """
+    values = own_values(folder, by, conditions)
+    first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
+    found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
+    return (
+        Furthest(_title(len(found), len(values), results.design.queries), named(by, results), over, found)
+        if found
+        else None
+    )
+
+
+def _title(shown: int, known: int, queries: int) -> str:
+    """How many queries are shown, of how many; `known` ones have a value of their own."""
+    if shown == queries:
+        return "The only query" if shown == 1 else f"All {shown} queries, furthest from parity first"
+    if shown == known:
+        return f"The {shown} of {queries:,} queries with a figure of their own, furthest from parity first"
+    return f"The {shown} of {queries:,} queries furthest from parity"
+
+
+def distance(values: Values) -> float:
+    """How far a query is from parity at most, over its conditions: |ln ratio|."""
+    return max(abs(log(value)) if value > 0 else float("inf") for value in values.values())
+
+
+def named(measure: str, results: Results) -> str:
+    """A measure as the run's tables call it."""
+    return results.labels.get(measure, plain_name(measure))
+
+
+def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
+    """A query's own values of what is called `by`, in a line."""
+    return f"{by} " + ", ".join(
+        f"{titles.get(condition, condition)} {value:.2f}" for condition, value in values.items()
+    )
+
+
+def own_values(folder: Path, measure: str, conditions: Sequence[str]) -> dict[str, dict[str, float]]:
+    """A measure's values of single queries: `{query_id: {condition: value}}`, undefined ones absent."""
+    found: dict[str, dict[str, float]] = {}
+    wanted = set(conditions)
+    for row in query_figures(folder):
+        if row.measure == measure and row.condition in wanted and not row.group and row.value is not None:
+            found.setdefault(row.query_id, {})[row.condition] = row.value
+    return found

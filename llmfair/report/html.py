@@ -17,11 +17,11 @@ from typing import Any
 
 from llmfair.io.files import write_whole
 from llmfair.io.text import in_json, in_lines
-from llmfair.report.furthest import Item
-from llmfair.report.lead import WHOLE_SENTENCES, in_short
+from llmfair.report.groups import Item
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
-from llmfair.report.plots.slopes import RankChange, mean_text, slopes
+from llmfair.report.plots.ratios import RankChange, mean_text, slopes
+from llmfair.report.tables import WHOLE_SENTENCES, in_short
 from llmfair.results import RunVerdict
 
 FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"

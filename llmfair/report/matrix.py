@@ -13,8 +13,7 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
 from llmfair.report.method import SIMULATED, Method, cost_of, formulas_of, limits_of, lopsided
-from llmfair.report.page import General, Page
-from llmfair.report.source import Source, missing_of, unfinished
+from llmfair.report.page import General, Page, Source, missing_of, unfinished
 from llmfair.report.tables import (
     Table,
     capitalised,

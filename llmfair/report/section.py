@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import Conclusion
-from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
-from llmfair.report.furthest import Furthest
+from llmfair.report.groups import Furthest
 from llmfair.report.plots.base import Plot
-from llmfair.report.tables import Table, cell, count
+from llmfair.report.tables import Table, bound_text, cell, count
 from llmfair.results import Figure, Finding, Results
 
 SHOWN_VERDICTS = 3

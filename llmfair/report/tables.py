@@ -3,16 +3,98 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from math import ceil
+from pathlib import Path
+from shlex import quote
 from typing import Any, Protocol
 
-from llmfair.io.text import in_markdown, visible
-from llmfair.metrics.base import CONTROLLED, plain_name
-from llmfair.report.decimals import bound_text
+from llmfair import registry
+from llmfair.io.text import in_markdown, visible, wrapped
+from llmfair.metrics.base import CONTROLLED, Definition, plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.reasons import in_words
 from llmfair.results import AnswerCounts, Figure, Finding, HowDrawn, Results, Row, RunVerdict
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+
+MOST_DECIMALS = 6
+"""What differs by less is told as the same."""
+
+
+def interval_text(figure: Figure | None, edges: Collection[float] = ()) -> str:
+    """A figure with its interval, as far as it has them, on the right side of the edges: `0.17 [0.10, 0.21]`."""
+    if figure is None or (figure.value is None and figure.low is None and figure.high is None):
+        return "undefined"
+    if (bound := bound_text(figure.low, figure.high, edges)) is not None:
+        return bound
+    if figure.low is None or figure.high is None or figure.value is None:
+        return "{}".format(*numbers([figure.value or 0.0], edges))
+    return "{} [{}, {}]".format(*numbers([figure.value, figure.low, figure.high], edges))
+
+
+def bound_text(low: float | None, high: float | None, edges: Collection[float] = ()) -> str | None:
+    """What has one limit alone, as that: `at most 0.16`; None of what has both, or neither."""
+    if low is None and high is not None:
+        return f"at most {outward(high, True, edges)}"
+    if high is None and low is not None:
+        return f"at least {outward(low, False, edges)}"
+    return None
+
+
+def outward(value: float, up: bool, edges: Collection[float] = ()) -> str:
+    """A limit with two digits, or as many more as keep it on its side of the edges, rounded to where it still holds."""
+    told = exact = Decimal(repr(value))
+    for digits in range(2, MOST_DECIMALS + 1) if value else ():
+        last = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+        told = exact.quantize(last, ROUND_CEILING if up else ROUND_FLOOR)
+        if all((value > edge, value < edge) == (float(told) > edge, float(told) < edge) for edge in edges):
+            break
+    return f"{told.normalize():f}"
+
+
+def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: int = 2) -> list[str]:
+    """Numbers with so many decimals, or as many more as tell them apart and show on which side of the edges they lie.
+
+    Two digits are told of what would be nothing by them.
+    """
+    shown = list[str]()
+    for places in range(decimals, MOST_DECIMALS + 1):
+        small = 0.1 if places else 1.0
+        shown = [f"{one:.{places}f}" if abs(one) >= small else f"{one:.{max(places, 2)}g}" for one in values]
+        read = [float(one) for one in shown]
+        apart = len({*read}) == len({*values})
+        if apart and all(
+            (one > edge, one < edge) == (told > edge, told < edge)
+            for one, told in zip(values, read, strict=True)
+            for edge in edges
+        ):
+            break
+    return shown
+
+
+REASONS: Mapping[str, str] = {
+    "too_few_queries": "too few queries",
+    "undefined": "undefined",
+    "degenerate": "the answers do not vary",
+    "too_many_unparseable": "too many answers are unparseable (--max-invalid)",
+    "interval_too_wide": "the interval has no bounds at this level",
+    SAME_ANSWERS: "both runs hold the same answers",
+    OTHER_REACH: "the attainable ranges differ",
+    OTHER_DESIGN: "exposure ratios of different designs do not compare",
+}
+
+
+def in_words(reason: str | None, measure: str = "") -> str:
+    """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
+    spoken = re.match(r"[^(@]*", measure)[0]  # type: ignore[index]
+    known: list[Definition] = [registry.lookup("measure", name) for name in registry.names("measure")]
+    own = [definition.undefined for definition in known if definition.name == spoken]
+    # a conclusion bars other figures, too, which have no words for its reasons
+    others = [definition.undefined for definition in known if definition.name != spoken]
+    said = (words.get(str(reason)) for words in (*own, REASONS, *others))
+    return next(filter(None, said), str(reason).replace("_", " "))
+
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -183,7 +265,7 @@ def conditions_table(
     ]
     parts = [
         title,
-        *audited(results),
+        *audited_note(results),
         count(results.design.queries, "query", "queries"),
         f"{calls_of(results)} {plural(results.design.calls, 'call')}",
     ]
@@ -214,7 +296,7 @@ def unparseable_text(condition: str, results: Results) -> str:
     return f"not assessable: {share} of the answers are unparseable, more than {limit:g} % (--max-invalid)"
 
 
-def audited(results: Results) -> list[str]:
+def audited_note(results: Results) -> list[str]:
     """On which data, about whom, and which model: what follows the name of an audit in its title."""
     simulated = ", a simulated model" * results.model.startswith("fake:")
     protected = results.words.protected
@@ -413,3 +495,277 @@ def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> l
 def p_text(p: float) -> str:
     """A p-value to two digits, never as 0."""
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+VERDICT, NEXT = "VERDICT", "NEXT"
+WIDTH = 120
+"""Where lines are wrapped that nothing else bounds."""
+RUNS = Path("runs")
+"""Where a run is found by its name alone."""
+WHOLE_SENTENCES = 4
+"""Of more runs than this, verdicts are told in short."""
+Lead = tuple[tuple[str, str], ...]
+
+
+def lead_of(verdicts: Iterable[tuple[str, RunVerdict | None]], following: str = "") -> Lead:
+    """A line for the verdict of each run, by its name ("" of a single one), and one for what `following` says to do.
+
+    Of many runs a verdict is told in short.
+    """
+    known = [(f"{name}: " if name else "", verdict) for name, verdict in verdicts if verdict is not None]
+    short = len(known) > WHOLE_SENTENCES
+    lines = [
+        (VERDICT, name + (in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"))
+        for name, verdict in known
+    ]
+    return (*lines, *[(NEXT, following)] * bool(lines and following))
+
+
+def in_short(verdict: RunVerdict) -> str:
+    """The status and the figure."""
+    if verdict.estimate is None:
+        return verdict.status
+    low, high = ("…" if end is None else f"{end:.2f}" for end in (verdict.low, verdict.high))
+    return f"{verdict.status}, {_spoken(str(verdict.measure))} {verdict.estimate:.2f} [{low}, {high}]"
+
+
+def _spoken(measure: str) -> str:
+    """A measure by the words that figures have for it."""
+    name = plain_name(measure)
+    return (registry.lookup("measure", name).label if registry.has("measure", name) else "") or name
+
+
+def markdown_lead(lead: Lead) -> list[str]:
+    """Named lines as paragraphs of Markdown."""
+    return [f"**{name}** {in_markdown(text)}\n" for name, text in lead]
+
+
+def headed(
+    table: Table, verdict: RunVerdict | None, folder: Path | None = None, continued: str | None = None
+) -> Table:
+    """The table below its verdict; the next step names the run's `folder` where its name alone would not find it.
+
+    Of a run that lacks answers it is the command that asks them, where one is known.
+    """
+    following = "" if verdict is None else continued or verdict.next
+    if folder is not None and folder.parent != RUNS:
+        named = rf"(llmfair (?:runs show|report|mitigate)) {re.escape(quote(folder.name))}(?=\s|$)"
+        following = re.sub(named, lambda found: f"{found[1]} {quote(str(folder))}", following)
+    return replace(table, lead=lead_of([("", verdict)], following))
+
+
+def lead_lines(lead: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """Named lines, aligned and wrapped at this width."""
+    indent = max((len(name) for name, _ in lead), default=0) + 2
+    for name, text in lead:
+        yield from wrapped(text, max(width, 3 * indent), f"{name:<{indent}}", " " * indent)
+
+
+SHOWN_LEFT_OUT = 3
+MINUTE, HOUR = 60, 3600
+
+
+def plan_text(planned: Mapping[str, Any]) -> str:
+    """A plan of which nothing but its calls is known."""
+    lines = [
+        *filter(None, [planned["sees"]]),
+        *queries_lines(planned),
+        calls_line(planned),
+        time_line(planned),
+        *folder_lines(planned),
+        *planned["unready"],
+    ]
+    return told(count(planned["queries"], "query", "queries"), lines)
+
+
+def told(design: str, lines: Iterable[str]) -> str:
+    """What a dry run says: the design, and indented what it takes and finds."""
+    return "\n".join([design, *(f"  {line}" for line in lines), "Nothing was asked.", ""])
+
+
+def queries_lines(planned: Mapping[str, Any]) -> list[str]:
+    """Queries that the dataset could not make a list for, and those that cannot be assessed."""
+    reasons, remarks = list(planned.get("left_out", {}).values()), list(planned.get("remarks", ()))
+    if not reasons:
+        return remarks
+    more = f"; and {len(reasons) - SHOWN_LEFT_OUT:,} more" * (len(reasons) > SHOWN_LEFT_OUT)
+    left_out = count(len(reasons), "query has", "queries have")
+    return [f"{left_out} no list: {'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}", *remarks]
+
+
+def calls_line(planned: Mapping[str, Any]) -> str:
+    bound = planned.get("sequential") or planned.get("at_most")
+    calls = ("at most " if bound else "") + count(planned["calls"], "call")
+    if planned["prompt_tokens"] is None:
+        return f"{calls} · tokens are not counted, nor is their cost"
+    tokens = f"about {_about(planned['prompt_tokens'])} tokens in, {_about(planned['completion_tokens'])} out"
+    line = f"{calls} · {tokens}"
+    if "cost" not in planned:
+        return line
+    if planned["cost"] is None:
+        return f"{line} · no price given (--price-in, --price-out)"
+    prices = f"{planned['price_in']:g} and {planned['price_out']:g} a million tokens"
+    cost = "less than 0.01" if 0 < planned["cost"] < 0.01 else f"about {planned['cost']:,.2f}"
+    return f"{line} · costs {cost} at {prices}"
+
+
+def time_line(planned: Mapping[str, Any]) -> str:
+    latency = planned.get("latency", 1.0)
+    shortest = _time(ceil(planned["seconds_at_1s_a_call"] * latency))
+    return f"at least {shortest} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
+
+
+def folder_lines(planned: Mapping[str, Any]) -> list[str]:
+    """How much is answered already, in the run's own folder and by other runs."""
+    lines = []
+    if planned["answered"]:
+        lines.append(f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already")
+    if planned["cached"]:
+        beside = "more " * bool(planned["answered"])
+        lines.append(
+            f"{count(planned['cached'], 'answer')} {beside}known from other runs, which leaves at most "
+            f"{count(planned['left'], 'call')} (--no-cache asks them, too)"
+        )
+    return lines
+
+
+def share(power: float) -> str:
+    """A power to two places, but never 1."""
+    return "> 0.99" if power > 0.99 else f"{power:.2f}"
+
+
+def _about(tokens: int) -> str:
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1e6:.1f} M" if tokens >= 1e6 else f"{tokens / 1e3:.1f} k"
+
+
+def _time(seconds: int) -> str:
+    hours, minutes, rest = seconds // HOUR, seconds % HOUR // MINUTE, seconds % MINUTE
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+
+
+def text_of(table: Table) -> str:
+    """The table in columns, with the line above it and the sentences below."""
+    from rich.cells import cell_len
+
+    table = with_texts(table, visible)
+    lines = [table.header, *table.rows] if table.header else []
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+    def padded(line: Sequence[str]) -> str:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
+        return "".join(f" {cell} " for cell in cells).rstrip()
+
+    lead = "\n".join(lead_lines(table.lead, WIDTH))
+    notes = "\n".join(f"  {note}" for note in table.notes)
+    parts = (lead, "\n".join(table.above), "\n".join(map(padded, lines)), notes)
+    return "\n\n".join(part for part in parts if part)
+
+
+def html_of(table: Table) -> str:
+    """The table as an HTML fragment; every cell is escaped."""
+    from markupsafe import Markup
+
+    def line(name: str, cells: Sequence[str]) -> Markup:
+        tag = Markup(name)
+        return Markup("<tr>{}</tr>").format(
+            Markup("").join(Markup("<{0}>{1}</{0}>").format(tag, cell) for cell in cells)
+        )
+
+    table = with_texts(table, visible)
+    head = line("th", table.header) if table.header else Markup("")
+    body = Markup("\n").join(line("td", row) for row in table.rows)
+    notes = Markup("\n").join(Markup("<li>{}</li>").format(note) for note in table.notes)
+    lead = Markup("").join(
+        Markup("<p><strong>{}</strong> {}</p>\n").format(name, text) for name, text in table.lead
+    )
+    return str(lead) + str(
+        Markup(
+            "<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
+        ).format(" · ".join(table.above), head, body, notes)
+    )
+
+
+Record = Mapping[str, Any]
+
+
+def calibration_table(
+    results: Mapping[str, Any],
+    size: str,
+    columns: Mapping[str, Callable[[Record], str]],
+    notes: Sequence[str],
+) -> Table:
+    """One row an injected preference: a kind's own columns, then tests and conclusions; `size` says of how much."""
+    level, (low, high) = results["level"], results["band"]
+    task = results["task"].capitalize()
+    title = [
+        task,
+        results["dataset"],
+        f"{results['attribute']} (protected: {results['words']['protected']})",
+        size,
+        f"{results['runs']:,} simulated audits a row",
+        f"seed {results['seed']}",
+        "no model asked",
+    ]
+    ends = {
+        "within": "within",
+        f"outside {low:g}–{high:g}": "outside",
+        "inconclusive": "inconclusive",
+        "not assessable": "not_assessable",
+    }
+    header = (*columns, f"p < {1 - level:.3g}", *ends)
+    rows = tuple(
+        (
+            *(cell(row) for cell in columns.values()),
+            share_with_error(row, "rejected"),
+            *(percent_of(row[end]) for end in ends.values()),
+        )
+        for row in results["injected"]
+    )
+    return Table(" · ".join(title), header, rows, tuple(notes))
+
+
+def calibration_tsv(results: Mapping[str, Any]) -> str:
+    """The figures for programs: a line for every row, undefined ones empty."""
+    return tsv([name for name in results["injected"][0] if name != "undefined"], results["injected"])
+
+
+def injected(row: Record) -> str:
+    return f"{row['injected_odds']:.3f} (ln {row['injected']:+g})" if row["injected"] else "1 (no preference)"
+
+
+def held(results: Mapping[str, Any]) -> str:
+    """The head of the share of intervals that hold the truth."""
+    return f"{100 * results['level']:g} % intervals: odds held"
+
+
+def false_alarms(rows: Iterable[Record], level: float, told: Callable[[Record], str], no_test: str) -> str:
+    """How often nothing was found to be something; `told` follows where there was a test."""
+    none = next(row for row in rows if not row["injected"])
+    if none["rejected"] is None:
+        return f"false-positive rate: {no_test}"
+    return (
+        f"false-positive rate: {share_with_error(none, 'rejected')} of {none['rejected_n']:,} audits without "
+        f"preference have p < {1 - level:.3g}{told(none)}"
+    )
+
+
+def undefined_notes(rows: Iterable[Record], runs: int, kind: str = "") -> list[str]:
+    """How many audits have no figure or conclusion, and why."""
+    return [
+        f"{kind}injected {row['injected']:+g}: "
+        f"{', '.join(f'{reason} in {n:,}' for reason, n in row['undefined'].items())} of {runs:,} audits"
+        for row in rows
+        if row["undefined"]
+    ]
+
+
+def share_with_error(row: Record, name: str) -> str:
+    value, error = row[name], row[f"{name}_error"]
+    return "none" if value is None else f"{100 * value:.1f} ±{100 * error:.1f} %"
+
+
+def percent_of(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -7,11 +7,15 @@ variance clustered by query (`linear-t`), and bootstrap-t, for few queries and s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil, log
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from llmfair.nouns import Conclusion as Conclusion
 
 Floats = NDArray[np.float64]
 Method = Literal["linear-t", "boot-t"]
@@ -174,3 +178,81 @@ def _finite(values: ArrayLike) -> Floats:
     if array.ndim != 1 or not array.size or not np.isfinite(array).all():
         raise ValueError("an aggregate needs one finite number per query, and at least one query")
     return array
+
+
+@dataclass(frozen=True, slots=True)
+class RunNoise:
+    """Standard error of ln R over other initial orders of the same queries, with its degrees of freedom."""
+
+    error: float
+    df: int
+
+
+def without_favour(sides: Sequence[Floats], favour: Sequence[Floats]) -> list[Floats]:
+    """E* = E − λ x for each query's runs, λ = Σ x (E − Ē)/Σ x² over all queries' runs (0 where no x varies).
+
+    `sides` holds, per query, a side's mean exposure in every run, shape (runs,); `favour` x, alike, that side's
+    exposure in the initial order minus the list's mean.
+    """
+    x, e = np.concatenate(favour), np.concatenate(sides)
+    spread = float(x @ x)
+    slope = float(x @ (e - e.mean())) / spread if spread else 0.0
+    return [final - slope * initial for final, initial in zip(sides, favour, strict=True)]
+
+
+def run_noise(over: Floats, under: Floats) -> RunNoise | None:
+    """√(Σ (d_kq − d̄_q)²/(Q(K−1))/(KQ)), d_kq = E1_kq/Ē1 − E0_kq/Ē0; arrays of shape (K runs, Q queries).
+
+    None with fewer than two runs of a query.
+    """
+    runs, queries = over.shape
+    if runs < 2:
+        return None
+    scores = over / over.mean() - under / under.mean()
+    df = queries * (runs - 1)
+    within = np.sum((scores - scores.mean(axis=0)) ** 2) / df
+    return RunNoise(float(np.sqrt(within / (runs * queries))), df)
+
+
+def slope_on_initial(final: Floats, initial: Floats) -> float | None:
+    """Least-squares slope of ln(E1/E0) of final on initial lists over all runs; None where no input varies.
+
+    Near 1 the figure mirrors the input, near 0 it has forgotten it. Arrays of shape (runs,).
+    """
+    x = initial - initial.mean()
+    spread = float(x @ x)
+    return float(x @ (final - final.mean())) / spread if spread > 1e-12 else None
+
+
+SAME_ANSWERS, OTHER_REACH, OTHER_DESIGN = "same_answers", "other_reach", "other_design"
+"""Why figures of two runs are not tested against each other: there is but one set of answers, or no one scale."""
+CERTAIN, LIKELY = 1.96, 0.84
+"""Standard errors on either side of a 95 % interval, and those that make 80 % power of half."""
+
+
+def conclude(low: float | None, high: float | None, band: tuple[float, float]) -> Conclusion:
+    """Where the interval [low, high] lies; without one nothing can be assessed. All on one scale."""
+    if low is None or high is None:
+        return Conclusion.NOT_ASSESSABLE
+    if high < band[0] or low > band[1]:
+        return Conclusion.OUTSIDE
+    if band[0] <= low and high <= band[1]:
+        return Conclusion.WITHIN
+    return Conclusion.INCONCLUSIVE
+
+
+def queries_to_settle(
+    value: float, low: float, high: float, queries: int, band: tuple[float, float]
+) -> int | None:
+    """About how many queries leave the interval within the band, or outside it, with 80 % power.
+
+    If the estimate stays where it is and queries vary as these do, so that the interval of logarithms shrinks with the
+    root of their number. None at the very edge of the band, and where there is no logarithm.
+    """
+    if not 0 < low < high:
+        return None
+    distance = min(abs(log(value / edge)) for edge in band)
+    if not distance:
+        return None
+    half = log(high / low) / 2
+    return ceil(queries * (half / distance * (1 + LIKELY / CERTAIN)) ** 2)

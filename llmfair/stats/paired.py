@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate, geometric_mean, mean
-from llmfair.stats.pairs import Figure, PairContributions, t_interval, t_p
+from llmfair.stats.pairs import Figure, PairContributions, clustered_variance, t_interval, t_p
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 

@@ -8,10 +8,14 @@ itself, on how alike the pairs of a query are, and on how many pairs get the sam
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, sqrt
+from functools import lru_cache
+from math import ceil, exp, fsum, inf, log, sqrt
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 FEWEST_TESTED = 6
 """Below this many queries no test is made: with 5 the smallest exact p of a sign flip is .0625."""
@@ -155,3 +159,327 @@ def _log(ratio: float) -> float:
 def _check_target(target: float, level: float) -> None:
     if not 1 - level < target < 1:
         raise ValueError(f"a power of {target}: at parity it is {1 - level:.3g} already")
+
+
+Windows = Sequence[tuple[int, int]]
+"""The windows [start, end) of one pass, in the order they are asked."""
+LOGIT = 4.0
+"""A share of ½ that changes by x changes ln odds by 4x."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A list of `n` items as encounters see it: (protected, unprotected) of every grade, and the group sizes f."""
+
+    n: int
+    grades: tuple[tuple[int, int], ...]
+    groups: tuple[int, ...]
+
+    def comparisons(self, orders: int = 1) -> float:
+        """How many first encounters of equally relevant items of both groups are expected from so many orders."""
+        return orders * self._met * sum(protected * unprotected for protected, unprotected in self.grades)
+
+    def share_variance(self, orders: int = 1, icc: float = 0.0) -> float:
+        """The variance of the share that the protected items win. Raises ValueError where none is compared."""
+        if not (count := self.comparisons(orders)):
+            raise ValueError("no two items are compared")
+        n, met = self.n, self._met
+        three = sum(f * (f - 1) * (f - 2) for f in self.groups) / (n * (n - 1) * (n - 2)) if n > 2 else 0.0
+        total = 0.0
+        for protected, unprotected in self.grades:
+            pairs, beside = protected * unprotected, protected + unprotected - 2
+            once = met + beside * three / 3
+            again = (orders - 1) * icc * met**2 * (1 + beside / 3)
+            total += orders * pairs * (once + again)
+        return total / 4 / count**2
+
+    @property
+    def _met(self) -> float:
+        """π."""
+        return sum(f * (f - 1) for f in self.groups) / (self.n * (self.n - 1)) if self.n > 1 else 0.0
+
+
+def first_shown(windows: Windows) -> list[list[int]]:
+    """The ranks that each window shows for the first time in a pass; what it shows again has been ranked before."""
+    seen: set[int] = set()
+    found = []
+    for start, end in windows:
+        found.append([rank for rank in range(start, end) if rank not in seen])
+        seen.update(range(start, end))
+    return found
+
+
+def query_sd(lists: Sequence[Meeting], orders: int = 1, icc: float = 0.0, spread: float = 0.0) -> float:
+    """s: the standard deviation of what one query adds to ln preference odds, whose error is s/√Q.
+
+    s² is the mean over lists of 16 times the variance of the share, and `spread` squared: the standard deviation
+    over queries of the true ln odds. Lists without a comparison count for nothing; ValueError when all are.
+    """
+    if orders < 1 or spread < 0 or not 0 <= icc <= 1:
+        raise ValueError(f"{orders} orders with a spread of {spread} and a correlation of {icc}")
+    compared = [one for one in lists if one.comparisons()]
+    if not compared:
+        raise ValueError("no list has two items to compare")
+    shares = fsum(one.share_variance(orders, icc) for one in compared) / len(compared)
+    return sqrt(LOGIT**2 * shares + spread**2)
+
+
+Kinds = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+WIDEST = 120.0
+"""The log-weights of one list lie at most this far apart: e^±60 times a draw stays well inside single precision,
+and odds of e^120 are already never lost."""
+
+
+def rank_injected(
+    kinds: Kinds,
+    log_weights: ArrayLike,
+    windows: Sequence[tuple[int, int]],
+    passes: int,
+    *,
+    rng: np.random.Generator,
+    kept: float = 0.0,
+) -> Kinds:
+    """The final lists of a ranker that sorts each window by log-weight + Gumbel(0,1), drawn anew per window.
+
+    `kinds`, shape (…, draws, n), is the initial lists' kinds by rank. `log_weights`, shape (kinds,) or any that
+    broadcasts to (…, draws, kinds), weighs each kind. Axes before `draws` share one draw of the noise: common
+    random numbers for several rankers. `kept` is the share of windows left as they are, as by answers that
+    cannot be read. Raises ValueError for a kind without weight, for weights of one list more than `WIDEST`
+    apart, and for a share outside [0, 1].
+
+    Source: Plackett-Luce as a race whose arrival times are Exp(1)/weight, the same order as the Gumbel form.
+    """
+    if not 0 <= kept <= 1:
+        raise ValueError(f"a share of {kept} kept windows")
+    delays = _delays(np.asarray(log_weights, np.float64))
+    count = delays.shape[-1]
+    if kinds.size and kinds.max() >= count:
+        raise ValueError(f"a document of kind {kinds.max()}, but weights of {count} kinds")
+    rows = count * np.arange(delays.size // count).reshape(*delays.shape[:-1], 1)
+    lists = kinds.copy()
+    # A kind travels in the b low bits of its arrival time: floats above 0 order as the integers of the same
+    # bits, and sorting integers is many times faster than an argsort. It does no harm: only two arrivals that
+    # agree in all 23 - b upper bits of the mantissa are ordered by kind, about one pair in 2^(25 - b).
+    low_bits = (1 << (count - 1).bit_length()) - 1
+    for start, end in [*windows] * passes:
+        shown = lists[..., start:end]
+        draws, size = shown.shape[-2:]
+        arrivals = delays.take(rows + shown)
+        arrivals *= rng.standard_exponential((draws, size), dtype=np.float32)
+        keys = arrivals.view(np.int32)
+        keys &= ~low_bits
+        keys |= shown
+        keys.sort(axis=-1)
+        keys &= low_bits
+        answered = rng.random((draws, 1)) >= kept if kept else True
+        np.copyto(shown, keys, casting="unsafe", where=answered)
+    return lists
+
+
+def kind_exposures(kinds: Kinds, n_kinds: int) -> Floats:
+    """The mean exposure of each kind in each list, v_a = 1/ln(1+a) at rank a; 0 for a kind that is absent.
+
+    `kinds` has shape (…, n), the result (…, n_kinds).
+    """
+    weights = rank_exposures(kinds.shape[-1])
+    exposures = np.zeros((*kinds.shape[:-1], n_kinds))
+    for kind in range(n_kinds):
+        held = kinds == kind
+        exposures[..., kind] = held @ weights / np.maximum(held.sum(axis=-1), 1)
+    return exposures
+
+
+def random_lists(counts: Sequence[int], draws: int, *, rng: np.random.Generator) -> Kinds:
+    """Independent uniform orders of a list with `counts` documents of kinds 0, 1, …; shape (draws, n)."""
+    one = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
+    return rng.permuted(np.tile(one, (draws, 1)), axis=1)
+
+
+def _delays(log_weights: Floats) -> NDArray[np.float32]:
+    """e^−log-weight, of each list about the middle of its range, so that neither end over- nor underflows."""
+    top, bottom = log_weights.max(axis=-1, keepdims=True), log_weights.min(axis=-1, keepdims=True)
+    if not (top - bottom <= WIDEST).all():
+        raise ValueError(f"log-weights of one list more than {WIDEST:g} apart, or not numbers")
+    delays: NDArray[np.float32] = np.exp((top + bottom) / 2 - log_weights).astype(np.float32)
+    return delays
+
+
+def rank_exposures(n: int) -> Floats:
+    """v_a = 1/ln(1+a) for the ranks a = 1 … n; shape (n,). Raises ValueError for an empty list."""
+    if n < 1:
+        raise ValueError(f"a list of {n} documents")
+    exposures: Floats = 1 / np.log1p(np.arange(1, n + 1))
+    return exposures
+
+
+Plan = Callable[[int], Sequence[tuple[int, int]]]
+"""The windows [start, end) of one pass over a list of n documents, in the order they are asked."""
+
+Tastes = NDArray[np.int8]
+Rank = Callable[[Tastes], Tastes]
+"""Lists by rank, shape (draws, n), as a ranker leaves them that puts low tastes first, and equal ones as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The lowest and the highest value within reach."""
+
+    low: float
+    high: float
+
+
+def by_windows(windows: Plan, passes: int) -> Rank:
+    """Windows that are known beforehand."""
+    return lambda tastes: rank_by_taste(tastes, windows(tastes.shape[1]), passes)
+
+
+def rank_by_taste(tastes: Tastes, windows: Sequence[tuple[int, int]], passes: int) -> Tastes:
+    """The final lists of a noiseless ranker that puts low tastes first and keeps the order otherwise.
+
+    `tastes`, shape (draws, n), is each list's taste by rank; documents of one taste are interchangeable, so
+    sorting the tastes inside a window is all that ranking is.
+    """
+    lists = tastes.copy()
+    for start, end in [*windows] * passes:
+        lists[:, start:end].sort(axis=1)
+    return lists
+
+
+def attainable_ratio(
+    lists: Sequence[tuple[int, int, int]],
+    rank: Rank,
+    draws: int = 3000,
+    *,
+    rng: np.random.Generator,
+) -> Range:
+    """The exposure ratio (ratio of means) of rankers that always put the protected last, and always first.
+
+    `lists` holds (n, protected, unprotected) per query; documents without side come between the two, and a
+    list that lacks a side counts for nothing (no list left: ValueError). `draws` random initial orders are
+    shared out over the lists.
+    """
+    shapes = Counter(shape for shape in lists if shape[1] and shape[2])
+    if not shapes:
+        raise ValueError("no list has documents of both groups")
+    first, last = np.zeros(2), np.zeros(2)  # Σ E1 and Σ E0 over the lists
+    for (n, protected, unprotected), count in shapes.items():
+        tastes = np.repeat(
+            np.array([0, 1, 2], np.int8), [protected, n - protected - unprotected, unprotected]
+        )
+        initial = _random_orders(tastes, ceil(draws * count / shapes.total()), rng)
+        weights = rank_exposures(n)
+        for sums, ranked in (
+            (first, rank(initial)),
+            (last, 2 - rank(2 - initial)),
+        ):
+            sums += count * np.array(
+                [
+                    ((ranked == 0).mean(axis=0) @ weights) / protected,
+                    ((ranked == 2).mean(axis=0) @ weights) / unprotected,
+                ]
+            )
+    return Range(float(last[0] / last[1]), float(first[0] / first[1]))
+
+
+def attainable_precision(
+    lists: Sequence[tuple[int, int]],
+    rank: Rank,
+    k: int,
+    draws: int = 3000,
+    *,
+    rng: np.random.Generator,
+) -> float:
+    """Mean P@k of a ranker that knows which documents are relevant, from random initial orders.
+
+    `lists` holds (n, relevant) per query. Raises ValueError without lists.
+    """
+    if not lists:
+        raise ValueError("no list to rank")
+    total = 0.0
+    for (n, relevant), count in Counter(lists).items():
+        tastes = np.repeat(np.array([0, 1], np.int8), [relevant, n - relevant])
+        initial = _random_orders(tastes, ceil(draws * count / len(lists)), rng)
+        ranked = rank(initial)
+        total += count * float((ranked[:, :k] == 0).sum(axis=1).mean()) / k
+    return total / len(lists)
+
+
+def _random_orders(tastes: Tastes, draws: int, rng: np.random.Generator) -> Tastes:
+    """Independent uniform orders of one list; shape (draws, n)."""
+    return rng.permuted(np.tile(tastes, (draws, 1)), axis=1)
+
+
+STEPS, TOLERANCE = 50, 1e-10
+DECIMALS = 9
+"""The last digits hang on the processor, and equal orders give equal files everywhere."""
+
+
+def bradley_terry(ranks: ArrayLike) -> Floats:
+    """Strengths with mean 0, shape (n,), of items whose ranks in each order have shape (orders, n); 0 is the head."""
+    of = np.asarray(ranks, dtype=np.intp)
+    totals = of.sum(axis=0)
+    by_total = np.argsort(totals, kind="stable")
+    strengths = np.empty(len(totals))
+    strengths[by_total] = _of_totals(tuple(totals[by_total].tolist()), len(of))
+    return strengths
+
+
+@lru_cache(maxsize=512)
+def _of_totals(totals: tuple[int, ...], orders: int) -> Floats:
+    """Of items by their rising sums of ranks, by Newton's method; what halves and folds ask for again is kept."""
+    n, each = len(totals), orders + 1
+    if n < 2:
+        return np.zeros(n)
+    won = orders * (n - 1) - np.array(totals, dtype=np.float64) + (n - 1) / 2
+    strengths = np.zeros(n)
+    for _ in range(STEPS):
+        chance = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
+        np.fill_diagonal(chance, 0)
+        step = _solved(each * chance * chance.T, won - each * chance.sum(axis=1))
+        strengths += step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < TOLERANCE:
+            break
+    found: Floats = np.round(strengths - strengths.mean(), DECIMALS)
+    return found
+
+
+def _solved(weights: Floats, right: Floats) -> Floats:
+    """x of L x = right, where L is the Laplacian of symmetric weights (n, n) and right sums to 0.
+
+    Conjugate gradients with its diagonal before them: some ten products with L, where to solve it whole takes n³.
+    """
+    diagonal = weights.sum(axis=1)
+    found, missing = np.zeros_like(right), right.copy()
+    eased = missing / diagonal
+    along, size = eased, float(missing @ eased)
+    for _ in range(len(right)):
+        if size <= 1e-26 * max(1.0, float(right @ right)):
+            break
+        product = diagonal * along - weights @ along
+        length = size / float(along @ product)
+        found, missing = found + length * along, missing - length * product
+        eased = missing / diagonal
+        size, before = float(missing @ eased), size
+        along = eased + size / before * along
+    return found
+
+
+def offset_to_parity(margins: Sequence[Floats]) -> float:
+    """What has to be added to the first items' strengths so that they are ahead half the time.
+
+    `margins`, one array a query: by how much the other item of each comparison is ahead. Every query weighs 1, so it is
+    the weighted median of all. Raises ValueError without a comparison.
+    """
+    compared = [one for one in margins if one.size]
+    if not compared:
+        raise ValueError("no two items are compared")
+    values = np.concatenate(compared)
+    weights = np.concatenate([np.full(one.size, 1 / one.size) for one in compared])
+    by_size = np.argsort(values, kind="stable")
+    values, reached = values[by_size], np.cumsum(weights[by_size])
+    half = reached[-1] / 2
+    low = int(np.searchsorted(reached, half * (1 - 1e-12)))
+    high = min(int(np.searchsorted(reached, half * (1 + 1e-12))), len(values) - 1)
+    return float((values[low] + values[high]) / 2)

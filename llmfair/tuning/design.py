@@ -22,13 +22,10 @@ from llmfair.results import Words, plain
 from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
-from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw
-from llmfair.tuning.folder import AdapterDir
-from llmfair.tuning.lora import groups_at_a_time
-from llmfair.tuning.ranks import local_device, world
+from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw, split_queries
+from llmfair.tuning.lora import groups_at_a_time, local_device, world
 from llmfair.tuning.recipe import Recipe
-from llmfair.tuning.results import TuningFacts
-from llmfair.tuning.split import split_queries
+from llmfair.tuning.results import AdapterDir, TuningFacts
 
 ADAPTERS = Path("adapters")
 OF_LOSS = ("anchor_weight", "group_weight", "group_temperature", "slot_weight")

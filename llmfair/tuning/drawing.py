@@ -5,27 +5,200 @@ Everything is drawn query by query, so that another query moves no other query's
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, cycle, islice
+from itertools import chain, cycle, islice, product
 from math import ceil
+from typing import Any, Literal, get_args
 
-from llmfair.errors import UsageError
-from llmfair.nouns import Attribute, Candidates
-from llmfair.probes import Grading
-from llmfair.tuning.pairs import (
-    COMBINATIONS,
-    STRATA,
-    ByStratum,
-    PairGroup,
-    Shown,
-    Stratum,
-    TrainingPair,
-    stratum_pairs,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.backends.local import ChatTemplate, label_answers
+from llmfair.errors import ContextTooLong, UsageError
+from llmfair.nouns import Attribute, Candidates, Chat, Document, PairStratum, Probe, Query, Side
+from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
+from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.tuning.results import Overlap, PairCounts
-from llmfair.tuning.split import Split
+
+Stratum = Literal["relevant", "irrelevant", "mixed"]
+STRATA: tuple[Stratum, ...] = get_args(Stratum)
+COMBINATIONS = tuple(product(Side, Side))
+"""Sides of the relevant and of the irrelevant item of a mixed pair."""
+Shown = Callable[[Document], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPair:
+    """Two items of a query: `a` is the protected one or, in a mixed pair, the relevant one.
+
+    `target` is the probability that `a` wins, None before labels are made; `weight` is its share in the loss.
+    """
+
+    pair_id: str
+    query: Query
+    stratum: Stratum
+    a: Document
+    b: Document
+    target: float | None = None
+    weight: float = 1.0
+
+
+PairGroup = tuple[TrainingPair, ...]
+"""Pairs of one query that are trained on together: what is shuffled, and what several devices share out."""
+ByStratum = Mapping[Stratum, Sequence[TrainingPair]]
+
+
+def stratum_pairs(
+    candidates: Candidates,
+    attribute: Attribute,
+    stratum: Stratum,
+    most: int,
+    seed: int,
+    shown: Shown,
+    grades: Grading = "match",
+) -> list[TrainingPair]:
+    """Up to `most` different pairs of one query, its items as equally often as possible.
+
+    Of mixed pairs there are equally many of all four combinations, in turn; none where one combination has none.
+    """
+    if most < 1:
+        return []
+    if stratum == "mixed":
+        return _mixed(candidates, attribute, most // len(COMBINATIONS), seed, shown)
+    made = []
+    found = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
+    for probe in found:
+        protected, unprotected = probe.candidates.documents
+        name = f"{candidates.query.query_id}/{stratum}/{probe.order}"
+        made.append(TrainingPair(name, candidates.query, stratum, protected, unprotected))
+    return made
+
+
+def _mixed(
+    candidates: Candidates, attribute: Attribute, each: int, seed: int, shown: Shown
+) -> list[TrainingPair]:
+    documents = {document.doc_id: document for document in candidates.documents}
+    pools = {
+        stratum: dict(zip(Side, pair_pools(candidates, attribute, stratum, seed), strict=True))
+        for stratum in get_args(PairStratum)
+    }
+
+    def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:
+        schedule = pair_schedule(pools["relevant"][ours], pools["irrelevant"][theirs])
+        for number, (relevant, irrelevant) in enumerate(schedule):
+            a, b = documents[relevant], documents[irrelevant]
+            if shown(a) != shown(b):
+                name = f"{candidates.query.query_id}/mixed/{ours.name[0]}{theirs.name[0]}{number}"
+                yield TrainingPair(name, candidates.query, "mixed", a, b)
+
+    found = [list(islice(combined(*sides), each)) for sides in COMBINATIONS]
+    return [*chain(*zip(*found, strict=False))]
+
+
+def combination(pair: TrainingPair, attribute: Attribute) -> tuple[Side, Side]:
+    """The sides of a pair's items, `a` first."""
+    sides = attribute.side(pair.a), attribute.side(pair.b)
+    assert sides[0] is not None and sides[1] is not None
+    return sides[0], sides[1]
+
+
+def row(pair: TrainingPair, attribute: Attribute, relevance: Mapping[str, int]) -> dict[str, Any]:
+    """A line of `pairs.jsonl`, but for its base margins."""
+
+    def item(document: Document) -> dict[str, Any]:
+        side = attribute.side(document)
+        return {
+            "doc_id": document.doc_id,
+            "title": document.title,
+            "group": list(document.groups.get(attribute.name, ())),
+            "side": None if side is None else side.value,
+            "relevance": relevance.get(document.doc_id, 0),
+        }
+
+    return {
+        "pair_id": pair.pair_id,
+        "query_id": pair.query.query_id,
+        "query": pair.query.text,
+        "stratum": pair.stratum,
+        "a": item(pair.a),
+        "b": item(pair.b),
+        "target": pair.target,
+        "weight": pair.weight,
+    }
+
+
+FEWEST_QUERIES = 10
+FEWEST_VALIDATION = 3
+VALIDATION_SHARE = 0.1
+"""Of the training queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Query ids, each in one part, in the dataset's order; `unused` queries lack items of a side."""
+
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+    unused: tuple[str, ...] = ()
+
+
+def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share: float, seed: int) -> Split:
+    """Splits the queries that have items of both sides, alike in how many of their relevant items are protected.
+
+    Queries are sorted into terciles of that share, shuffled in each, and every part takes them at even distances.
+    A tenth of the training queries, at least three, validate. Raises UsageError for fewer than ten queries, and
+    for a share that leaves nothing to train or to test on.
+    """
+    balance = {listed.query.query_id: _balance(listed, attribute) for listed in lists}
+    usable = [query_id for query_id, share in balance.items() if share is not None]
+    if len(usable) < FEWEST_QUERIES:
+        raise UsageError(
+            f"training and testing need {FEWEST_QUERIES} queries with items of both groups, but there "
+            f"{'is' if len(usable) == 1 else 'are'} {len(usable)}.",
+            "choose a larger dataset: llmfair datasets    lists them",
+        )
+    shares = np.array([balance[query_id] for query_id in usable])
+    terciles = np.searchsorted(np.quantile(shares, [1 / 3, 2 / 3]), shares)
+    rng = np.random.default_rng(seed)
+    order = [usable[place] for place in np.lexsort((rng.random(len(usable)), terciles))]
+    testing = round(len(order) * (1 - train_share))
+    test = _at_even_distances(order, testing, rng.random())
+    rest = [query_id for query_id in order if query_id not in test]
+    validating = max(FEWEST_VALIDATION, round(VALIDATION_SHARE * len(rest)))
+    if not test or len(rest) <= validating:
+        raise UsageError(
+            f"--train-share {train_share} of {len(usable)} queries leaves {len(rest)} to train on, {validating} of "
+            f"them for validation, and {len(test)} to test on.",
+            "for example --train-share 0.8",
+        )
+    validation = _at_even_distances(rest, validating, rng.random())
+    return Split(
+        tuple(query_id for query_id in usable if query_id not in test | validation),
+        tuple(query_id for query_id in usable if query_id in validation),
+        tuple(query_id for query_id in usable if query_id in test),
+        tuple(query_id for query_id, share in balance.items() if share is None),
+    )
+
+
+def _balance(candidates: Candidates, attribute: Attribute) -> float | None:
+    """The share of protected items among relevant ones (among all, without these); None without both sides."""
+    sides = {document.doc_id: attribute.side(document) for document in candidates.documents}
+    known = {doc_id: side for doc_id, side in sides.items() if side is not None}
+    if len(set(known.values())) < 2:
+        return None
+    relevant = [side for doc_id, side in known.items() if candidates.relevance.get(doc_id, 0) >= 1]
+    counted = relevant or [*known.values()]
+    return sum(side is Side.PROTECTED for side in counted) / len(counted)
+
+
+def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[str]:
+    """`count` ids at even distances, the first one `start` (0 to 1) of a distance from the beginning."""
+    return {order[int((number + start) * len(order) / count)] for number in range(count)}
+
 
 PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 """Pairs of each stratum in a group of 32: shares of 40, 40 and 20 %."""
@@ -271,3 +444,221 @@ def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored:
             elif stratum == "mixed":
                 hint += ", or leave mixed pairs out with --anchor none"
             raise UsageError(f"no {part} query has {stratum} pairs.", hint)
+
+
+Floats = NDArray[np.float64]
+Labels = Literal["shifted", "random", "soft", "equal-answers"]
+Anchor = Literal["relevance", "base", "none"]
+RELEVANT_WINS = 0.9
+"""The target of a mixed pair anchored in relevance."""
+LABEL_STREAM = 48
+"""Of a query's seed, with the stratum's number; lower ones draw lists, orders and pairs (`probes.py`)."""
+UNUSED = {"target": 0.5, "weight": 0.0}
+
+
+def preference(margins: Floats) -> Floats:
+    """g of margins of shape (pairs, 2)."""
+    return (margins[:, 0] - margins[:, 1]) / 2
+
+
+def slot_bias(margins: Floats) -> Floats:
+    """s of margins of shape (pairs, 2)."""
+    return (margins[:, 0] + margins[:, 1]) / 2
+
+
+def sigmoid(x: Floats) -> Floats:
+    found: Floats = np.exp(-np.logaddexp(0.0, -x))
+    return found
+
+
+def label(
+    train: Mapping[str, ByStratum],
+    margins: Mapping[str, tuple[float, float]],
+    attribute: Attribute,
+    labels: Labels = "shifted",
+    anchor: Anchor = "relevance",
+    seed: int = 0,
+    soft: bool = False,
+) -> dict[str, TrainingPair]:
+    """Every training pair with its target and weight, by pair id; `margins` are the base model's, by pair id.
+
+    `soft`: targets of `shifted` labels are probabilities instead of 0 and 1.
+    """
+    labelled = {}
+    for query_id, strata in train.items():
+        asked: dict[str, Floats] = {
+            stratum: np.array([margins[pair.pair_id] for pair in pairs]).reshape(-1, 2)
+            for stratum, pairs in strata.items()
+        }
+        for stratum in STRATA[:2]:
+            number = LABEL_STREAM + STRATA.index(stratum)
+            rng = np.random.default_rng([seed, zlib.crc32(query_id.encode()), number])
+            pairs = strata.get(stratum, ())
+            for pair in _labelled(pairs, asked.get(stratum, np.empty((0, 2))), labels, soft, rng):
+                labelled[pair.pair_id] = pair
+        for pair in _anchored(strata.get("mixed", ()), asked, attribute, anchor):
+            labelled[pair.pair_id] = pair
+    return labelled
+
+
+def counting(labelled: Mapping[str, TrainingPair]) -> dict[Stratum, int]:
+    """Pairs of each stratum that count in the loss: those whose weight is not 0."""
+    return {
+        stratum: sum(pair.stratum == stratum and pair.weight > 0 for pair in labelled.values())
+        for stratum in STRATA
+    }
+
+
+def require_some(labelled: Mapping[str, TrainingPair]) -> None:
+    """Raises UsageError unless relevant pairs and irrelevant ones count."""
+    counts = counting(labelled)
+    for stratum in STRATA[:2]:
+        if not counts[stratum]:
+            there = sum(pair.stratum == stratum for pair in labelled.values())
+            raise UsageError(
+                f"none of {there:,} {stratum} pairs to train on counts: their labels come in halves, for either group.",
+                "choose --labels soft, or shifted with more than one pair of a query",
+            )
+
+
+def _labelled(
+    pairs: Sequence[TrainingPair], margins: Floats, labels: Labels, soft: bool, rng: np.random.Generator
+) -> list[TrainingPair]:
+    """The pairs of one query and stratum."""
+    g = preference(margins)
+    if labels == "soft":
+        return [replace(pair, target=0.5) for pair in pairs]
+    if labels == "shifted" and soft:
+        targets = sigmoid(g - np.median(g)) if len(g) else g
+        return [replace(pair, target=target) for pair, target in zip(pairs, targets.tolist(), strict=True)]
+    if labels == "shifted":
+        ranked = sorted(range(len(pairs)), key=lambda place: (g[place], pairs[place].pair_id))
+        return _halved([pairs[place] for place in ranked])
+    if labels == "random":
+        return _halved([pairs[place] for place in rng.permutation(len(pairs))])
+    agreed = np.abs(g) > np.abs(slot_bias(margins))
+    for_a, for_b = (rng.permutation(np.flatnonzero(agreed & side)) for side in (g > 0, g < 0))
+    each = min(len(for_a), len(for_b))
+    wins, losses = set(for_a[:each].tolist()), set(for_b[:each].tolist())
+    return [
+        replace(pair, target=float(place in wins)) if place in wins | losses else replace(pair, **UNUSED)  # type: ignore[arg-type]
+        for place, pair in enumerate(pairs)
+    ]
+
+
+def _halved(ranked: Sequence[TrainingPair]) -> list[TrainingPair]:
+    """The first half of the pairs is lost, the second won; one in the middle does not count."""
+    half, middle = divmod(len(ranked), 2)
+    return [
+        *(replace(pair, target=0.0) for pair in ranked[:half]),
+        *(replace(pair, **UNUSED) for pair in ranked[half : half + middle]),  # type: ignore[arg-type]
+        *(replace(pair, target=1.0) for pair in ranked[half + middle :]),
+    ]
+
+
+def _anchored(
+    pairs: Sequence[TrainingPair], asked: Mapping[str, Floats], attribute: Attribute, anchor: Anchor
+) -> list[TrainingPair]:
+    """The mixed pairs of one query: the relevant item is to win, or to be preferred as it was without the bias."""
+    if anchor == "relevance":
+        return [replace(pair, target=RELEVANT_WINS) for pair in pairs]
+    medians = [np.median(preference(asked[s])) for s in STRATA[:2] if s in asked and len(asked[s])]
+    offset = float(np.mean(medians)) if medians else 0.0
+    shifts = np.array([group_sign(pair, attribute) * offset for pair in pairs])
+    targets = sigmoid(preference(asked["mixed"]) - shifts) if pairs else shifts
+    return [replace(pair, target=target) for pair, target in zip(pairs, targets.tolist(), strict=True)]
+
+
+def group_sign(pair: TrainingPair, attribute: Attribute) -> int:
+    """1 where `a` alone is protected, −1 where `b` alone is, 0 where both are alike."""
+    a, b = combination(pair, attribute)
+    return (a is Side.PROTECTED) - (b is Side.PROTECTED)
+
+
+Ids = NDArray[np.int32]
+"""Token ids of one prompt: (length,). An int in a tuple takes nine times the room."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example:
+    """One pair as the model sees it, in both orders, up to where the answers part.
+
+    `first` shows item `a` first, `second` shows it second. `answers`: the ids of the answer that names the item shown
+    first and of the one that names the other. `target` is the probability that `a` wins, 0.5 while unlabelled.
+    """
+
+    first: Ids
+    second: Ids
+    answers: tuple[int, int]
+    stratum: Stratum
+    target: float
+    weight: float
+
+    @property
+    def prompts(self) -> tuple[Ids, Ids]:
+        return self.first, self.second
+
+
+ExampleGroup = tuple[Example, ...]
+"""The examples of one `PairGroup`, in its order."""
+
+
+def render(
+    groups: Sequence[PairGroup], ranker: PairwiseRanker, template: ChatTemplate, context: int | None
+) -> list[ExampleGroup]:
+    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens."""
+    made: list[ExampleGroup] = []
+    for group in groups:
+        known: dict[str, Example] = {}  # a group may hold a pair twice
+        for pair in group:
+            if pair.pair_id not in known:
+                known[pair.pair_id] = _example(pair, ranker, template, context)
+        made.append(tuple(known[pair.pair_id] for pair in group))
+    return made
+
+
+def _example(
+    pair: TrainingPair, ranker: PairwiseRanker, template: ChatTemplate, context: int | None
+) -> Example:
+    chats = chats_of(pair, ranker)
+    found = [template.label_ids(chat.messages, label_answers(chat.expects)) for chat in chats]
+    longest = max(len(ids) for ids, _ in found)
+    if context is not None and longest > context:
+        raise ContextTooLong(
+            f"the prompt of pair {pair.pair_id} has {longest:,} tokens, and the model has room for {context:,}.",
+            "choose fewer words with --words, or a model with more context",
+        )
+    first, second = (np.array(ids, dtype=np.int32) for ids, _ in found)
+    labels = [tuple(named.values()) for _, named in found]
+    return Example(
+        first,
+        second,
+        _the_same((one, other) for one, other in labels),
+        pair.stratum,
+        0.5 if pair.target is None else pair.target,
+        pair.weight,
+    )
+
+
+def chats_of(pair: TrainingPair, ranker: PairwiseRanker) -> tuple[Chat, Chat]:
+    """The two questions about a pair: `a` shown first, then second."""
+    candidates = Candidates(pair.query, (pair.a, pair.b), {})
+    return ranker.chats(Probe(pair.pair_id, candidates, pair.stratum, "neutral"))
+
+
+def answer_ids(groups: Iterable[ExampleGroup]) -> tuple[int, int]:
+    """The ids of the answers that name the item shown first and second: the same two for all examples.
+
+    Raises UsageError where they differ from prompt to prompt, so that no two rows of the output matrix are meant.
+    """
+    return _the_same(example.answers for group in groups for example in group)
+
+
+def _the_same(found: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    first, *others = set(found)
+    if others:
+        raise UsageError(
+            f"the answers have {1 + len(others)} different pairs of tokens, depending on the prompt.",
+            "choose the other --form",
+        )
+    return first

@@ -6,8 +6,9 @@ item shown first wins, z = 0 exactly is a tie and nobody's win.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import chain
 from math import log
 from typing import Any
@@ -15,20 +16,39 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.aggregates.pairs import joined, tallied
+from llmfair.audits.pairwise.findings import judged_of
 from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, cell_counts, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
-from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
+from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
-from llmfair.metrics.values import Formula
 from llmfair.nouns import Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
+from llmfair.results import Row, rows_of
+from llmfair.rundir import COLUMNS, csv_text, tidy
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
-from llmfair.tuning.labels import Floats, group_sign, preference, sigmoid
-from llmfair.tuning.pairs import COMBINATIONS, PairGroup, TrainingPair, combination
-from llmfair.tuning.results import OddsChange
+from llmfair.tuning.drawing import (
+    COMBINATIONS,
+    Floats,
+    PairGroup,
+    TrainingPair,
+    combination,
+    group_sign,
+    preference,
+    sigmoid,
+)
+from llmfair.tuning.results import (
+    AnswersOnPairs,
+    FinetuneResults,
+    Interval,
+    OddsChange,
+    RatioOfPairs,
+    Safeguard,
+    TrainingFacts,
+    Validation,
+)
 
 PAIR_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
@@ -248,3 +268,159 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
     order = np.argsort(g, kind="stable")
     passed = np.cumsum(weights[order])
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
+
+
+REJECTED = 1e6
+"""The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
+CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
+
+SAFEGUARDS: Mapping[str, tuple[str, str]] = {
+    "consistency": ("same answer in both orders", "≥"),
+    "relevance": ("relevant item preferred", "≥"),
+    "first_slot": ("first slot's distance from one half", "≤"),
+    "gain": ("distance from parity", "<"),
+}
+"""What each of them is of, and on which side of its limit it has to be."""
+
+
+def with_text(gates: Mapping[str, Safeguard]) -> dict[str, Safeguard]:
+    """Safeguards as results have them, each with a `text` that says it whole."""
+    return {name: replace(gate, text=_text(name, gate)) for name, gate in gates.items()}
+
+
+def missed(gates: Mapping[str, Safeguard]) -> str:
+    """The gates that are not kept, in words."""
+    return ", ".join(_text(name, gate) for name, gate in gates.items() if not gate.met)
+
+
+def _text(name: str, gate: Safeguard) -> str:
+    """`same answer in both orders 0.412 (not ≥ 0.450)`: the figure of a gate beside its limit."""
+    words, sign = SAFEGUARDS[name]
+    value = "no value" if gate.value is None else f"{gate.value:.3f}"
+    limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
+    return f"{words} {value} ({limit})"
+
+
+def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
+    """Consistency ≥ base − 0.05, relevant-beats-irrelevant ≥ base − 0.01, |P(first) − ½| ≤ max(base's, 0.05).
+
+    A gate whose figure the base does not have holds; one whose figure was lost does not.
+    """
+    consistency = [figures.mean_over_strata(CONSISTENCY) for figures in (base, after)]
+    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
+    off = [figures.first_slot_distance() for figures in (base, after)]
+    return {
+        "consistency": _at_least(consistency[0], consistency[1], CONSISTENCY_LOST),
+        "relevance": _at_least(relevance[0], relevance[1], RELEVANCE_LOST),
+        "first_slot": _at_most(off[0], off[1]),
+    }
+
+
+def _at_least(before: float | None, after: float | None, lost: float) -> Safeguard:
+    if before is None:
+        return Safeguard(after, None, True)
+    limit = before - lost
+    return Safeguard(after, limit, after is not None and after >= limit - 1e-12)
+
+
+def _at_most(before: float | None, after: float | None) -> Safeguard:
+    limit = max(before or 0.0, SLOT_ALLOWED)
+    return Safeguard(after, limit, after is not None and after <= limit + 1e-12)
+
+
+def validate(base: Figures, after: Figures) -> Validation:
+    """A checkpoint as its validation pairs show it; one that fails a gate, or gains nothing, is never the best."""
+    objective = REJECTED if after.objective is None else after.objective
+    gains = base.objective is None or objective < base.objective
+    gates = safeguards_of(base, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
+    figures = {
+        "objective": objective,
+        **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in PAIR_STRATA},
+    }
+    met = all(gate.met for gate in gates.values())
+    return Validation(objective if met else REJECTED, gates, figures)
+
+
+BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
+"""The three that are measured on the same pairs, as `model` of a row names them."""
+
+
+def tidy_rows(figures: Mapping[str, Figures], named: Mapping[str, str]) -> tuple[Row, ...]:
+    """Every figure of all test queries, tidy; `model` says whose it is."""
+    return tuple(
+        row
+        for model, of_it in figures.items()
+        for row in rows_of(tidy(of_it.rows, {**named, "model": model}))
+    )
+
+
+def metrics_csv(rows: Iterable[Row]) -> str:
+    return csv_text(COLUMNS, map(astuple, rows))
+
+
+def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
+    """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by stratum."""
+    both = {"before": before, "after": after}
+    return {
+        stratum: {when: _answers(figures, stratum) for when, figures in both.items()}
+        for stratum in PAIR_STRATA
+    }
+
+
+def _answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
+    cells, ratio = figures.cells[stratum], _interval(figures.row(SMOOTHED, stratum))
+    return AnswersOnPairs(
+        **{side.value: _interval(figures.row("WinShare", stratum, side)) for side in Side},
+        flipped=_interval(figures.row("FlipRate", stratum)),
+        ratio=RatioOfPairs(**vars(ratio), protected=cells.PP, unprotected=cells.UU),
+        pairs=sum(astuple(cells)),
+    )
+
+
+def _interval(row: Measurement) -> Interval:
+    return Interval(row.value, row.low, row.high, row.n, row.reason)
+
+
+def relevance_gap(figures: Figures) -> float | None:
+    """How far the four combinations of sides differ in how often the relevant item is preferred."""
+    names = (f"{ours.value} over {theirs.value}" for ours, theirs in COMBINATIONS)
+    found = [figures.value(RELEVANT_FIRST, "mixed", name) for name in names]
+    known = [value for value in found if value is not None]
+    return max(known) - min(known) if len(known) == len(COMBINATIONS) else None
+
+
+def results_of(
+    told: Mapping[str, Any],
+    figures: Mapping[str, Figures],
+    changes: Mapping[str, OddsChange],
+    final: Validation,
+    training: TrainingFacts,
+) -> FinetuneResults:
+    """What --json prints. `told` is what the design tells; `final` is the test queries' own verdict on safeguards."""
+    return FinetuneResults(
+        **told,
+        status="rejected" if training.rejected else "complete",
+        rows=tidy_rows(figures, {name: told[name] for name in ("run", "dataset", "attribute")}),
+        findings={model: of_it.findings for model, of_it in figures.items()},
+        cells={model: of_it.cells for model, of_it in figures.items()},
+        objective={model: of_it.objective for model, of_it in figures.items()},
+        relevance_gap={model: relevance_gap(of_it) for model, of_it in figures.items()},
+        changes=changes,
+        gates_on_test=with_text(final.gates),
+        figure_4=figure_4(figures[BASE], figures[ADAPTER]),
+        training=training,
+    )
+
+
+def target_counts(pairs: Sequence[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:
+    """Pairs by query, stratum and target; `weight 0` does not count in the loss, `other` is a probability."""
+    found: dict[str, dict[str, Counter[str]]] = {}
+    for pair in pairs:
+        known = pair.target in (0.0, 0.5, 0.9, 1.0)
+        name = "weight 0" if not pair.weight else f"{pair.target:g}" if known else "other"
+        of_it = found.setdefault(pair.query.query_id, {}).setdefault(pair.stratum, Counter())
+        of_it[name] += 1
+    return {
+        query_id: {stratum: dict(sorted(counts.items())) for stratum, counts in strata.items()}
+        for query_id, strata in found.items()
+    }

@@ -6,40 +6,99 @@ Under several processes each does its share of every forward pass; the first alo
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from errno import ENOSPC
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from llmfair.audits.summary import Inference
-from llmfair.checkpoints import require_local
-from llmfair.io.files import json_text, typed
+from llmfair.backends.local import ChatTemplate, label_answers
+from llmfair.checkpoints import Checkpoint, require_local, tokenizer_of
+from llmfair.errors import LlmfairError
+from llmfair.io.files import FULL, json_text, typed
+from llmfair.report.tables import count
 from llmfair.results import plain
 from llmfair.settings import FinetuneSettings, band_of
-from llmfair.tuning import ranks
+from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.tuning import lora
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
-from llmfair.tuning.drawing import PARTS, in_pieces
-from llmfair.tuning.effects import AnsweredPairs, changes, measure, offset_of
-from llmfair.tuning.folder import AdapterDir, pairs_text, sha256
-from llmfair.tuning.labels import Floats, counting, label, require_some
+from llmfair.tuning.drawing import (
+    PARTS,
+    Floats,
+    PairGroup,
+    Stratum,
+    TrainingPair,
+    counting,
+    in_pieces,
+    label,
+    require_some,
+    row,
+)
+from llmfair.tuning.effects import ADAPTER as AFTER
+from llmfair.tuning.effects import (
+    BASE,
+    BASELINE,
+    AnsweredPairs,
+    changes,
+    measure,
+    metrics_csv,
+    missed,
+    offset_of,
+    results_of,
+    validate,
+    with_text,
+)
 from llmfair.tuning.lora import quantization, require_trainable, train
-from llmfair.tuning.outcome import ADAPTER as AFTER
-from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
-from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair, row
-from llmfair.tuning.results import FinetuneResults, TrainingFacts, Validation
-from llmfair.tuning.room import room_wanted
-from llmfair.tuning.safeguards import missed, validate, with_text
-from llmfair.tuning.verdict import audit_of, judged
+from llmfair.tuning.results import (
+    AdapterDir,
+    FinetunePlan,
+    FinetuneResults,
+    Needs,
+    PromptAsAsked,
+    PromptTokens,
+    TrainingFacts,
+    Validation,
+    pairs_text,
+    sha256,
+)
+from llmfair.tuning.words import audit_of, judged
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.examples import Example, ExampleGroup
+    from llmfair.tuning.drawing import Example, ExampleGroup
+
+
+LEAST_ROOM = 2**20
+
+
+@contextmanager
+def room_wanted(folder: Path) -> Iterator[None]:
+    """For what is written below a folder that is there; each library has an error of its own for a full disk.
+
+    Raises LlmfairError where one ends it.
+    """
+    try:
+        yield
+    except LlmfairError:
+        raise
+    except Exception as error:
+        full = (isinstance(error, OSError) and error.errno in FULL) or os.strerror(ENOSPC) in str(error)
+        if full or shutil.disk_usage(folder).free < LEAST_ROOM:
+            place = getattr(error, "filename", None) or folder
+            raise LlmfairError(
+                f"cannot write {place}: no space left on device.", "make room; the same command continues"
+            ) from error
+        raise
+
 
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 TRAINING, MEASURING = "Training", "Measuring"
@@ -96,7 +155,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
     require_local("peft", "accelerate")
     design, watch = make_tuning_design(settings), watch or SilentWatch()
     folder = design.folder()
-    ranks.join()
+    lora.join()
     with ExitStack() as held:
 
         def take() -> bool:
@@ -107,7 +166,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
             held.enter_context(folder.locked())
             return folder.finished
 
-        done = ranks.first(take)
+        done = lora.first(take)
         if not done:
             watch.begin(folder.path, design)
             with room_wanted(folder.path):
@@ -117,7 +176,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
     from llmfair.backends.local import load_model
-    from llmfair.tuning.examples import render
+    from llmfair.tuning.drawing import render
     from llmfair.tuning.manifest import manifest_of
 
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
@@ -141,7 +200,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         *(in_pieces([*chain(*strata.values())], sum(PARTS.values())) for strata in drawn.train.values())
     )
     asked = [*trained_on, *drawn.validation, *drawn.test]
-    known = ranks.first(folder.read_pairs)
+    known = lora.first(folder.read_pairs)
     if not all(pair.pair_id in known for pair in chain(*asked)):
         with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, asked))) as tell:
             found = margins_of(model, examples(asked), engine["batch_tokens"], tell)
@@ -159,8 +218,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     require_some(labelled)
     watch.labelled(counting(labelled))
     pairs = pairs_text(_rows(design, labelled, known))
-    ranks.require_equal(sha256(pairs), "the pairs to train on")
-    ranks.first(lambda: folder.write_pairs(pairs))
+    lora.require_equal(sha256(pairs), "the pairs to train on")
+    lora.first(lambda: folder.write_pairs(pairs))
 
     # Training; validation is the same measure as the final one, on other queries.
     groups = examples([tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups])
@@ -192,7 +251,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         validation=replace(validated, gates=with_text(validated.gates)),
         why=f"{NONE_KEPT}: {missed(validated.gates)}." if trained.rejected else None,
         offset=offset,
-        processes=ranks.world(),
+        processes=lora.world(),
     )
     results = judged(
         results_of(
@@ -207,7 +266,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     seconds = time.monotonic() - started
     manifest = manifest_of(design, model, [*labelled.values()], sha256(pairs), results, seconds)
     files = {"metrics.csv": metrics_csv(results.rows), "results.json": json_text(plain(results))}
-    ranks.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
+    lora.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
 
 
 def _labelled(example: Example, pair: TrainingPair) -> Example:
@@ -224,8 +283,8 @@ def margins_of(
     piece: list[ExampleGroup] = []
     for place, group in enumerate(groups, 1):
         piece.append(group)
-        if 2 * sum(map(len, piece)) >= PIECE * ranks.world() or place == len(groups):
-            found += ranks.shared_out(piece, lambda own: pair_margins(model, own, batch_tokens))
+        if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
+            found += lora.shared_out(piece, lambda own: pair_margins(model, own, batch_tokens))
             piece = []
             if tell is not None:
                 tell(2 * sum(map(len, found)), "")
@@ -260,3 +319,110 @@ def _rows(
             z1, z2 = known[pair.pair_id]
             line = row(pair, design.attribute, relevance[pair.query.query_id])
             yield {**line, "part": part, "z1": z1, "z2": z2}
+
+
+SAMPLED = 100
+"""So many pairs are cut into tokens; the others are taken to be as long."""
+SHOWN = 3
+PEAKS = {"A100": 312e12, "H200": 790e12, "CPU of 0.5 TFLOP/s": 0.5e12}
+"""Dense operations a second: bfloat16 of GPUs, float32 of about eight cores with AVX2."""
+EFFICIENCY = 0.5
+BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
+"""Kept for the backward pass of adapted attention, per layer and unit of width [measured on 32 layers of 4096]."""
+
+
+def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
+    """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
+    design = make_tuning_design(settings)
+    tokenizer = tokenizer_of(design.checkpoint)
+    template = ChatTemplate(tokenizer, design.options.system, design.options.template_args)
+    asked = [*islice(_asked(design, template), 2 * SAMPLED)]
+    lengths = [len(ids) for ids, _, _ in asked]
+    shared = _shared([ids for ids, _, _ in asked], [query_id for _, query_id, _ in asked])
+    mean = sum(lengths) / len(lengths)
+    return FinetunePlan(
+        **design.told(str(design.folder().path)),
+        status="planned",
+        warnings=_warnings(len(design.drawn.split.test)),
+        steps=recipe_of(settings).steps,
+        tokens=PromptTokens(mean, max(lengths), shared, len(asked)),
+        estimate=estimate(design.checkpoint, settings, mean, shared),
+        prompts=[prompt for _, _, prompt in asked[:SHOWN]],
+    )
+
+
+def _warnings(test: int) -> list[str]:
+    """What a training of this split cannot tell, said before it is paid for."""
+    if test >= FEWEST_QUERIES:
+        return []
+    return [
+        f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, which "
+        f"needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
+    ]
+
+
+def _asked(
+    design: TuningDesign, template: ChatTemplate
+) -> Iterator[tuple[Sequence[int], str, PromptAsAsked]]:
+    """Prompts from all groups alike, each with its token ids and its query."""
+    from llmfair.tuning.drawing import chats_of
+
+    pairs = [*chain(*design.drawn.groups)]
+    for pair in pairs[:: max(1, len(pairs) // SAMPLED)]:
+        for chat in chats_of(pair, design.ranker):
+            ids, answers = template.label_ids(chat.messages, label_answers(chat.expects))
+            prompt = PromptAsAsked(pair.pair_id, template.tokenizer.decode(ids), answers)
+            yield ids, pair.query.query_id, prompt
+
+
+def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float:
+    """Tokens that all prompts of a query begin with, on average."""
+    by_query: dict[str, list[Sequence[int]]] = {}
+    for ids, query_id in zip(prompts, query_ids, strict=True):
+        by_query.setdefault(query_id, []).append(ids)
+    common = [
+        next(
+            (place for place, tokens in enumerate(zip(*of_it, strict=False)) if len(set(tokens)) > 1),
+            min(map(len, of_it)),
+        )
+        for of_it in by_query.values()
+    ]
+    return sum(common) / len(common)
+
+
+def estimate(
+    checkpoint: Checkpoint, settings: FinetuneSettings, tokens: float, shared: float
+) -> Needs | None:
+    """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base.
+
+    None for a configuration that does not say how large the model is.
+    """
+    config: Mapping[str, Any] = checkpoint.text_config
+    try:
+        width, layers, inner = (
+            int(config[name]) for name in ("hidden_size", "num_hidden_layers", "intermediate_size")
+        )
+        heads, vocabulary = int(config["num_attention_heads"]), int(config["vocab_size"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    if any("expert" in name for name in config):  # of which a token passes some
+        return None
+    head = int(config.get("head_dim") or width // heads)
+    keys = int(config.get("num_key_value_heads") or heads) * head
+    weights = layers * (2 * width * heads * head + 2 * width * keys + 3 * width * inner)
+    size = 0.55 if settings.load_in_4bit else 4 if settings.dtype == "float32" else 2
+    embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
+    gib = 2.0**30
+    own = shared / settings.group_size + tokens - shared
+    plain, less = (4 * weights * recipe_of(settings).prompts * n for n in (tokens, own))
+    return Needs(
+        weights=weights + embedded,
+        weights_gib=(weights * size + embedded * 2) / gib,
+        # A group is one batch, whatever batches the base is asked in.
+        training_gib=BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / gib,
+        petaflop=plain / 1e15,
+        seconds={
+            name: {"plain": plain / (peak * EFFICIENCY), "shared": less / (peak * EFFICIENCY)}
+            for name, peak in PEAKS.items()
+        },
+    )

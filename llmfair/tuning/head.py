@@ -7,15 +7,28 @@ its own `forward`; that nothing else happens is checked against the margin that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from llmfair.errors import BackendError
-from llmfair.tuning.examples import Example
+import numpy as np
+
+from llmfair.checkpoints import already_read
+from llmfair.errors import BackendError, UsageError
+from llmfair.io.files import whole
+from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids
 
 if TYPE_CHECKING:
+    import torch
+
     from llmfair.backends.local import LocalModel
+    from llmfair.tuning.recipe import Recipe
+
 
 AnswerIds = tuple[int, int]
 
@@ -93,3 +106,268 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
             f"a margin is {found:.4f} instead of {audited:.4f}.",
             "choose another --base-model",
         )
+
+
+Layout = Literal["padded", "shared"]
+Batch = dict[str, Any]
+"""`ids` (prompts, longest), `last` (prompts,): the place of each prompt's last token; `target`, `weight` and
+`stratum` (pairs,). The first half of the prompts shows `a` first. `prefix` (1, length), if shared."""
+
+FEWEST_SHARED = 16
+"""Common tokens below which a second forward pass costs more than it saves."""
+GRADIENTS_DIFFER = {"float32": 1e-3, "bfloat16": 2e-2}
+"""The largest distance of two layouts' gradients, over the length of one."""
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Makes a batch of one group. `width`: pad to so many tokens, so that every batch has one shape."""
+
+    layout: Layout
+    width: int = 0
+
+    def __call__(self, groups: Sequence[ExampleGroup]) -> Batch:
+        import torch
+
+        (group,) = groups
+        prompts = [example.first for example in group] + [example.second for example in group]
+        shared = common_prefix(prompts) if self.layout == "shared" else 0
+        if shared < FEWEST_SHARED:
+            shared = 0
+        lengths = torch.tensor([len(ids) - shared for ids in prompts])
+        ids = torch.zeros(len(prompts), max(self.width, int(lengths.max())), dtype=torch.long)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt) - shared] = torch.from_numpy(prompt[shared:])
+        batch = {
+            "ids": ids,
+            "last": lengths - 1,
+            "target": torch.tensor([example.target for example in group], dtype=torch.float32),
+            "weight": torch.tensor([example.weight for example in group], dtype=torch.float32),
+            "stratum": torch.tensor([STRATA.index(example.stratum) for example in group]),
+        }
+        if shared:
+            batch["prefix"] = torch.from_numpy(prompts[0][None, :shared]).long()
+        return batch
+
+
+def common_prefix(prompts: Sequence[Ids]) -> int:
+    """How many tokens all prompts begin with; at least one token of each is left over."""
+    least = min(map(len, prompts)) - 1
+    rows = np.stack([ids[:least] for ids in prompts])
+    differs = (rows != rows[0]).any(axis=0)
+    return int(differs.argmax()) if differs.any() else least
+
+
+def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
+    """Logits after each prompt's last token: (prompts, 2) under an answer head, else (prompts, vocabulary).
+
+    `model` is called as it is: reaching around a wrapper leaves gradients of several processes unsynchronised.
+    """
+    import torch
+
+    ids = batch["ids"]
+    if (prefix := batch.get("prefix")) is None:
+        logits = model(input_ids=ids, use_cache=False).logits
+    else:
+        cache = model(input_ids=prefix, use_cache=True).past_key_values
+        cache.batch_repeat_interleave(len(ids))
+        places = prefix.shape[1] + torch.arange(ids.shape[1], device=ids.device)[None]
+        logits = model(input_ids=ids, position_ids=places, use_cache=True, **already_read(cache)).logits
+    return logits[torch.arange(len(ids), device=ids.device), batch["last"]].float()
+
+
+def on_device(batch: Batch, device: Any) -> Batch:
+    return {name: values.to(device, non_blocking=True) for name, values in batch.items()}
+
+
+# Which one
+
+
+def choose_layout(
+    model: Any,
+    groups: Sequence[ExampleGroup],
+    asked: Literal["auto", "padded", "shared"],
+    dtype: str,
+    loss: Callable[[Any, Batch], torch.Tensor],
+) -> tuple[Layout, str]:
+    """The layout of a training, and why it is that one.
+
+    `loss(model, batch)` is what is trained: before `shared` is taken, the gradients of the first group are compared.
+    """
+    if asked == "padded":
+        return "padded", "as asked"
+    group = max(groups[:8], key=len)
+    length = common_prefix([*chain(*(example.prompts for example in group))])
+    if length < FEWEST_SHARED:
+        return "padded", f"a query's prompts share {length} tokens, too few to run them once"
+    try:
+        padded, shared = (_gradient(model, group, layout, loss) for layout in ("padded", "shared"))
+    except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        if _out_of_memory(error):
+            raise
+        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return "padded", f"this model's cache cannot be shared ({line.rstrip('.')})"
+    apart = float((padded - shared).norm() / padded.norm().clamp(min=1e-30))
+    if not apart <= GRADIENTS_DIFFER[dtype]:
+        return "padded", f"with a shared beginning the gradient differs by {apart:.1e}: not taken"
+    return "shared", f"prompts of a query share {length} tokens; gradients differ by {apart:.1e}"
+
+
+def _gradient(model: Any, group: ExampleGroup, layout: Layout, loss: Any) -> torch.Tensor:
+    """The gradient of one group's loss, all of it in one row. Without dropout, which draws anew each time."""
+    import torch
+
+    inner = language_model(model)
+    model.eval()
+    batch = on_device(Collator(layout)((group,)), inner.device)
+    trained = [weights for weights in model.parameters() if weights.requires_grad]
+    found = torch.autograd.grad(loss(model, batch), trained)
+    return torch.cat([one.flatten().double() for one in found])
+
+
+def _out_of_memory(error: Exception) -> bool:
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError)
+
+
+def require_padded(layout: str) -> None:
+    """Raises UsageError: a cache makes every layer compile anew."""
+    if layout == "shared":
+        raise UsageError("--compile goes with padded prompts only.", "leave --layout shared out")
+
+
+def compile_layers(inner: Any) -> Callable[[], None]:
+    """Compiles each decoder layer for one shape of input; what undoes it."""
+    layers = list(inner.get_decoder().layers)
+    for layer in layers:
+        layer.compile(dynamic=False)
+
+    def undo() -> None:
+        for layer in layers:
+            layer._compiled_call_impl = None
+
+    return undo
+
+
+WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
+NAME = "default"
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+def attach(model: LocalModel, recipe: Recipe) -> list[str]:
+    """Puts a new adapter of float32 weights over the model, in place; the modules' full names.
+
+    Raises UsageError where the target modules are not what they should be.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    wanted = [name.strip() for name in recipe.target_modules.split(",") if name.strip()]
+    names = target_modules(model, wanted)
+    everywhere = [name for name, _ in model.model.named_modules() if name.rpartition(".")[2] in wanted]
+    config = LoraConfig(
+        r=recipe.rank,
+        lora_alpha=int(recipe.alpha) if recipe.alpha.is_integer() else recipe.alpha,
+        lora_dropout=recipe.dropout,
+        bias="none",
+        task_type="CAUSAL_LM",
+        # Short names wherever they mean the same: servers read them.
+        target_modules=wanted if len(everywhere) == len(names) else names,
+    )
+    with _quiet():
+        model.model = get_peft_model(model.model, config)
+    return names
+
+
+def target_modules(model: LocalModel, wanted: Sequence[str]) -> list[str]:
+    """The full names of the language model's modules with these last names.
+
+    Raises UsageError for a name that none has, and where the attention's four are not found once in each layer.
+    """
+    inner = language_model(model.model)
+    decoder = inner.get_decoder() if hasattr(inner, "get_decoder") else inner
+    modules = {
+        name: name.rpartition(".")[2]
+        for part, within in inner.named_modules()
+        if within is decoder
+        for name in (f"{part}.{own}".strip(".") for own, module in within.named_modules() if _linear(module))
+    }
+    found = [name for name, last in modules.items() if last in wanted]
+    known = ", ".join(sorted(set(modules.values())))
+    for last in wanted:
+        if last not in modules.values():
+            raise UsageError(
+                f"{model.checkpoint.name} has no module '{last}' to adapt.",
+                f"name others with --target-modules; it has {known}",
+            )
+    layers = model.checkpoint.text_config.get("num_hidden_layers")
+    if tuple(wanted) == ATTENTION and isinstance(layers, int) and len(found) != 4 * layers:
+        raise UsageError(
+            f"{model.checkpoint.name} has {len(found)} of these modules in {layers} layers, not four in each.",
+            f"name others with --target-modules; it has {known}",
+        )
+    return found
+
+
+def _linear(module: Any) -> bool:
+    weight = getattr(module, "weight", None)
+    return hasattr(module, "in_features") and weight is not None
+
+
+@contextmanager
+def inputs_cast(model: Any, enabled: bool) -> Iterator[None]:
+    """Whether the adapter casts what enters it to float32 meanwhile.
+
+    Under autocast that is two passes over the activations for nothing: the small matrices are cast instead, and the
+    gradients are the same.
+    """
+    layers = [module for module in model.modules() if hasattr(module, "cast_input_dtype_enabled")]
+    before = [layer.cast_input_dtype_enabled for layer in layers]
+    for layer in layers:
+        layer.cast_input_dtype_enabled = enabled
+    try:
+        yield
+    finally:
+        for layer, was in zip(layers, before, strict=True):
+            layer.cast_input_dtype_enabled = was
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Writes the adapter's weights and settings; nothing of the base, and no head."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in found.items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    config = model.peft_config[NAME]
+    if not isinstance(config.target_modules, str):
+        config.target_modules = sorted(config.target_modules)  # a set's order would be another each time
+    config.inference_mode = True
+    config.save_pretrained(str(folder))
+    config.inference_mode = False
+
+
+def load_weights(model: Any, folder: Path) -> None:
+    """Gives the model's adapter the weights of a folder."""
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    with _quiet():
+        set_peft_model_state_dict(model, load_file(folder / WEIGHTS), adapter_name=NAME)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft's own use
+        yield
+
+
+def publish(source: Path, folder: Path) -> None:
+    """Copies an adapter's two files to where they are used, the weights last and each at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (SETTINGS, WEIGHTS):
+        with (source / name).open("rb") as made, whole(folder / name) as file:
+            shutil.copyfileobj(made, file)

@@ -7,36 +7,441 @@ where it was, to the same adapter.
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from itertools import chain
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from llmfair.checkpoints import INSTALL
-from llmfair.errors import BackendError, MissingExtra, UsageError
-from llmfair.tuning import ranks
-from llmfair.tuning.adapter import attach, inputs_cast, load_weights, publish
-from llmfair.tuning.examples import ExampleGroup, answer_ids
-from llmfair.tuning.head import answer_head, language_model, require_same_margin
-from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, compile_layers, require_padded
-from llmfair.tuning.loss import loss_parts
-from llmfair.tuning.progress import Interrupts, TrainingLog, is_over, last_checkpoint
+from llmfair.beginning import STOPPING
+from llmfair.checkpoints import INSTALL, Place
+from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
+from llmfair.io.files import itself, write_whole
+from llmfair.results import plain
+from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
+from llmfair.tuning.effects import REJECTED
+from llmfair.tuning.head import (
+    Collator,
+    answer_head,
+    answer_logits,
+    attach,
+    choose_layout,
+    compile_layers,
+    inputs_cast,
+    language_model,
+    load_weights,
+    publish,
+    require_padded,
+    require_same_margin,
+    save_adapter,
+)
 from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.results import TrainingRecord
-from llmfair.tuning.safeguards import REJECTED
-from llmfair.tuning.trainer import Step, arguments_of, make_trainer
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.layouts import Batch
+    from llmfair.tuning.drawing import ExampleGroup
+    from llmfair.tuning.head import Batch, Collator
+    from llmfair.tuning.recipe import Recipe
     from llmfair.tuning.results import Validation
+
+
+PARTS = ("loss", "pairs", "anchor", "group", "slot")
+"""The loss and what it is made of, before weighting."""
+
+
+def loss_parts(
+    logits: torch.Tensor, columns: tuple[int, int], batch: Batch, recipe: Recipe
+) -> Mapping[str, torch.Tensor]:
+    """The loss of one group and its parts, each a number.
+
+    `logits`: (prompts, 2 or vocabulary); `columns`: those of the answers that name the item shown first and second.
+    """
+    target, weight, stratum = batch["target"], batch["weight"], batch["stratum"]
+    both = logits.log_softmax(-1)[:, list(columns)]
+    first, second = both.view(2, -1, 2)  # (pairs, 2): log-probabilities of the two answers
+    wins = target * (first[:, 0] + second[:, 1])
+    loses = (1 - target) * (first[:, 1] + second[:, 0])
+    each = -0.5 * weight * (wins + loses)
+    z1, z2 = (both[:, 0] - both[:, 1]).view(2, -1)
+    level = ((z1 - z2) / 2 / recipe.group_temperature).tanh()
+    relevant, irrelevant, mixed = (stratum == number for number in range(len(STRATA)))
+    parts = {
+        "pairs": _mean(each, ~mixed),
+        "anchor": _mean(each, mixed),
+        "group": _mean(level, relevant) ** 2 + _mean(level, irrelevant) ** 2,
+        "slot": ((z1 + z2) / 2).square().mean(),
+    }
+    loss = (
+        parts["pairs"]
+        + recipe.anchor_weight * parts["anchor"]
+        + recipe.group_weight * parts["group"]
+        + recipe.slot_weight * parts["slot"]
+    )
+    return {"loss": loss, **parts}
+
+
+def _mean(values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """The mean of the chosen values; 0 where there are none, so that an absent stratum pulls nowhere."""
+    return (values * chosen).sum() / chosen.sum().clamp(min=1)
+
+
+PARITY = 0.1
+"""The objective at which a checkpoint that keeps every gate is good enough."""
+_STATE = "trainer_state.json"
+_NEEDED = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt")
+
+
+class TrainingLog:
+    """`training.jsonl`: a line a step, and one a validation. Only one process writes."""
+
+    def __init__(self, path: Path, writes: bool) -> None:
+        self.path = path
+        self.writes = writes
+
+    def cut(self, step: int) -> None:
+        """Drops what came after this step: a training that goes on from there writes it again."""
+        if not self.writes:
+            return
+        kept = [line for line in self.lines() if line["step"] <= step]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, [json.dumps(line) + "\n" for line in kept])
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        if self.writes:
+            with open(self.path, "a", encoding="utf-8", opener=itself) as file:
+                file.write(json.dumps(line) + "\n")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines; one that was cut off in the writing is none."""
+        found = []
+        for text in self.path.read_text("utf-8", "replace").splitlines() if self.path.is_file() else ():
+            try:
+                line = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(line, dict) and isinstance(line.get("step"), int):
+                found.append(line)
+        return found
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The latest checkpoint that is whole: its state is written last, and may itself be cut off."""
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        number = path.name.rpartition("-")[2]
+        try:
+            state = json.loads((path / _STATE).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        whole = all((path / name).is_file() for name in _NEEDED)
+        if (
+            whole
+            and number.isdecimal()
+            and isinstance(state, dict)
+            and state.get("global_step") == int(number)
+        ):
+            found.append((int(number), path))
+    return max(found)[1] if found else None
+
+
+def is_over(state: Any, patience: int, steps: int) -> bool:
+    """Whether a training has come to its end: all steps, parity with every gate kept, or no progress for too long.
+
+    `state` holds transformers' history, in which a validation is a row with `eval_standing`, lower being better.
+    """
+    standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
+    if state.global_step >= steps:
+        return True
+    if not standings:
+        return False
+    since_best = len(standings) - 1 - standings.index(min(standings))
+    return bool(standings[-1] <= PARITY) or since_best >= patience
+
+
+MOMENTS = 2.0
+"""Seconds within which another Ctrl-C is taken for a copy of the first: launchers pass on what all processes get."""
+
+
+class Interrupts:
+    """Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved: `with interrupts:`, then `pass_on()`.
+
+    Further ones change nothing, as schedulers send SIGTERM to a process and to its group, but for a Ctrl-C some
+    moments later: somebody does not want to wait.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._since: float | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOPPING:
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    continue
+                self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self.number = now, self.number or number
+        elif number == signal.SIGINT and now - self._since >= MOMENTS:
+            self.__exit__()
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Hands an interrupt that was kept back to whom it was for."""
+        if self.number:
+            signal.raise_signal(self.number)
+            raise KeyboardInterrupt
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def world() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def local_device(device: str) -> str:
+    """The device of this process: each has a GPU of its own."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world() > 1 else device
+
+
+def join() -> None:
+    """Makes the processes known to each other; nothing for a single one."""
+    if world() > 1:
+        from accelerate import PartialState
+
+        PartialState()
+
+
+def first(work: Callable[[], T]) -> T:
+    """What `work` returns in the first process, in every process; its LlmfairError is raised in all."""
+    if world() == 1:
+        return work()
+    import torch.distributed
+
+    told: list[Any] = [None]
+    if rank() == 0:
+        try:
+            told = [(work(), None)]
+        except LlmfairError as error:
+            told = [(None, error)]
+    torch.distributed.broadcast_object_list(told, src=0)
+    found, failure = told[0]
+    if failure is not None:
+        raise failure
+    result: T = found
+    return result
+
+
+def shared_out(things: Sequence[T], work: Callable[[Sequence[T]], Sequence[U]]) -> list[U]:
+    """`work(things)`, one result a thing, each process doing its part; all of it in every process."""
+    if world() == 1:
+        return list(work(things))
+    import torch.distributed
+
+    parts: list[Any] = [None] * world()
+    torch.distributed.all_gather_object(parts, list(work(things[rank() :: world()])))
+    return [parts[place % world()][place // world()] for place in range(len(things))]
+
+
+def require_equal(text: str, what: str) -> None:
+    """Raises LlmfairError unless every process has the same `text`."""
+    found = shared_out([text] * world(), list) if world() > 1 else [text]
+    if len(set(found)) > 1:
+        raise LlmfairError(
+            f"the processes do not agree on {what}.",
+            "start all of them with the same command, data and library versions",
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's prompts, over all devices, and the steps between validations and between checkpoints."""
+
+    prompts: int
+    evaluate_every: int
+    save_every: int
+
+
+def arguments_of(recipe: Recipe, place: Place, checkpoints: Path, accumulated: int) -> Any:
+    """transformers' settings. It renames some from version to version: those it does not have are left out, if they
+    only spare work."""
+    from transformers import TrainingArguments
+
+    needed = {
+        "output_dir": str(checkpoints),
+        "per_device_train_batch_size": 1,  # group
+        "gradient_accumulation_steps": accumulated,
+        "max_steps": recipe.steps,
+        "learning_rate": recipe.learning_rate,
+        "lr_scheduler_type": recipe.schedule,
+        "warmup_steps": round(recipe.warmup * recipe.steps),
+        "weight_decay": 0.0,
+        "max_grad_norm": recipe.clip,
+        "seed": recipe.seed,
+        "bf16": place.dtype == "bfloat16",
+        "use_cpu": place.device == "cpu",
+        "logging_steps": 1,
+        "eval_strategy": "no",  # `Step` says when
+        "save_strategy": "steps",
+        "save_steps": recipe.steps,
+        "save_total_limit": 3,  # the last two and the best
+        "metric_for_best_model": "eval_standing",
+        "greater_is_better": False,
+        "remove_unused_columns": False,
+        "report_to": recipe.report_to,
+    }
+    wished = {
+        "disable_tqdm": True,
+        "log_level": "error",
+        "dataloader_pin_memory": place.device.startswith("cuda"),
+        "ddp_find_unused_parameters": False,
+        # Buffers never change; sent between two passes of a step they would void the first one's gradients.
+        "ddp_broadcast_buffers": False,
+        "logging_nan_inf_filter": False,
+    }
+    known = {item.name for item in fields(TrainingArguments)}
+    if missing := needed.keys() - known:
+        raise BackendError(
+            f"this version of transformers does not know {', '.join(sorted(missing))}.", INSTALL
+        )
+    if recipe.schedule == "constant" and needed["warmup_steps"]:
+        needed["lr_scheduler_type"] = "constant_with_warmup"
+    made = TrainingArguments(**needed, **{name: wished[name] for name in wished.keys() & known})
+    made._n_gpu = min(1, made.n_gpu)  # one process never spreads over several GPUs: see `ranks`
+    return made
+
+
+def make_trainer(
+    *,
+    model: Any,
+    arguments: Any,
+    groups: Sequence[ExampleGroup],
+    collator: Collator,
+    parts: Callable[[Any, Batch], Mapping[str, torch.Tensor]],
+    validate: Callable[[], Validation],
+    patience: int,
+    step: Step,
+    log: TrainingLog,
+    interrupts: Interrupts,
+    tell: Callable[[int, str], None],
+) -> Any:
+    """A Trainer that takes `groups` in their order; `parts(model, batch)` are the loss and what it is made of."""
+    import torch
+    from transformers import PrinterCallback, Trainer, TrainerCallback
+
+    class Rhythm(TrainerCallback):  # type: ignore[misc]
+        """When there is a validation or a checkpoint, and when no step follows."""
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            number = state.global_step
+            control.should_evaluate = number % step.evaluate_every == 0 or number >= state.max_steps
+            control.should_save = control.should_evaluate or number % step.save_every == 0
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_training_stop |= is_over(state, patience, state.max_steps)
+
+    class PairTrainer(Trainer):  # type: ignore[misc]
+        control: Any
+
+        def __init__(self) -> None:
+            super().__init__(model, arguments, collator, groups, callbacks=[Rhythm()])
+            self.remove_callback(PrinterCallback)
+            self._sums = torch.zeros(len(PARTS), device=arguments.device)
+            self._since = time.perf_counter()
+
+        def _get_train_sampler(self, *_: Any) -> Any:
+            return torch.utils.data.SequentialSampler(groups)  # `groups` are in order
+
+        def compute_loss(self, model: Any, inputs: Batch, *_: Any, **__: Any) -> torch.Tensor:
+            found = parts(model, inputs)
+            self._sums += torch.stack([found[name].detach() for name in PARTS])
+            return found["loss"]
+
+        def floating_point_ops(self, inputs: Batch) -> int:
+            return 0  # nobody reads it, and it looks for a batch of another shape
+
+        def log(self, logs: dict[str, float], *arguments: Any) -> None:
+            """After each step: its losses, of all devices, and whether somebody waits for the end."""
+            if "loss" in logs:
+                means = self.accelerator.reduce(self._sums, "mean") / self.args.gradient_accumulation_steps
+                if not means.isfinite().all():
+                    raise BackendError(
+                        f"the loss of step {self.state.global_step} is not a number.",
+                        "start again in another folder with a lower --learning-rate",
+                    )
+                logs |= dict(zip(PARTS, means.tolist(), strict=True))
+                self._sums.zero_()
+                number, now = self.state.global_step, time.perf_counter()
+                shown = {name: logs[name] for name in (*PARTS, "learning_rate", "grad_norm") if name in logs}
+                done = number * step.prompts
+                log.add({"step": number, "prompts": done, **shown, "seconds": now - self._since})
+                self._since = now
+                if rank() == 0:
+                    tell(done, f"loss {logs['loss']:.3f}")
+                if number := _of_any(interrupts.number, self.args.device):
+                    interrupts.number = number
+                    self.control.should_save = self.control.should_training_stop = True
+            super().log(logs, *arguments)
+
+        def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+            found, number = validate(), self.state.global_step
+            asked = found.figures.get("objective")
+            raw = found.objective if asked is None else asked
+            good = found.passed and isfinite(raw)
+            standing = raw if good else REJECTED + (raw if isfinite(raw) else REJECTED)
+            log.add({"step": number, "prompts": number * step.prompts, **plain(found), "seconds": 0.0})
+            metrics = {"eval_standing": standing, "eval_objective": raw}
+            self.log(metrics)
+            self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            self._since = time.perf_counter()  # a validation is no part of a step
+            return metrics
+
+        def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+            if self.args.should_save:
+                save_adapter(self.model, Path(output_dir or self.args.output_dir))
+
+    return PairTrainer()
+
+
+def _of_any(number: int, device: Any) -> int:
+    """The signal that any process got: all of them have to leave after the same step."""
+    if world() == 1:
+        return number
+    import torch
+
+    flag = torch.tensor([number], device=device)
+    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+    return int(flag.item())
+
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
 SAVE_EVERY = 2_500
@@ -58,13 +463,13 @@ def train(
     `tell(prompts, words)` after each step in the first. Ctrl-C, SIGTERM and SIGHUP end it after the step that is under
     way, with a checkpoint. Raises UsageError for counts that do not go into each other, MissingExtra, and BackendError.
     """
-    accumulated = groups_at_a_time(recipe, ranks.world())
+    accumulated = groups_at_a_time(recipe, world())
     require_trainable(recipe, model.place.dtype)
     if hasattr(model.model, "peft_config"):
         raise UsageError("the base model has an adapter already.", "name a model without one")
     answers = answer_ids(groups)
     require_same_margin(model, groups[0][0])
-    log = TrainingLog(folder / LOG, writes=ranks.rank() == 0)
+    log = TrainingLog(folder / LOG, writes=rank() == 0)
 
     from transformers import TrainerState, set_seed
 
@@ -89,7 +494,7 @@ def train(
     )
 
     checkpoints = folder / CHECKPOINTS
-    last = ranks.first(lambda: last_checkpoint(checkpoints))
+    last = first(lambda: last_checkpoint(checkpoints))
     state = None if last is None else TrainerState.load_from_json(str(last / "trainer_state.json"))
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
@@ -135,10 +540,10 @@ def train(
     # The best of all checkpoints, or the one that came nearest.
     rejected = state.best_metric >= REJECTED
     best = checkpoints / f"checkpoint-{state.best_global_step}"
-    ranks.first(lambda: publish(best, folder / "rejected" if rejected else folder))
+    first(lambda: publish(best, folder / "rejected" if rejected else folder))
     load_weights(model.model, best)
     model.model.eval()
-    lines = ranks.first(log.lines)
+    lines = first(log.lines)
     return TrainingRecord(
         best_step=state.best_global_step,
         steps=state.global_step,

@@ -8,15 +8,13 @@ from importlib.metadata import version
 from typing import Any
 
 import llmfair
-from llmfair.backends.local import LocalModel
-from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.results import plain
 from llmfair.rundir import now
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.design import TuningDesign
-from llmfair.tuning.examples import chats_of
-from llmfair.tuning.outcome import target_counts
-from llmfair.tuning.pairs import TrainingPair
+from llmfair.tuning.drawing import TrainingPair, chats_of
+from llmfair.tuning.effects import target_counts
 from llmfair.tuning.results import FinetuneResults
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate")

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import BackendError
-from llmfair.tuning.adapter import inputs_cast
-from llmfair.tuning.examples import ExampleGroup, Ids, answer_ids
-from llmfair.tuning.head import answer_head, language_model, require_same_margin
+from llmfair.tuning.drawing import ExampleGroup, Ids, answer_ids
+from llmfair.tuning.head import answer_head, inputs_cast, language_model, require_same_margin
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel

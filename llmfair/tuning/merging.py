@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from llmfair.audits.subject import backend_args
 from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
-from llmfair.errors import UsageError
+from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import read_lines
 from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.settings import FinetuneSettings
-from llmfair.tuning.folder import AdapterDir
-from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
-from llmfair.tuning.results import MergeResults
+from llmfair.tuning.drawing import ExampleGroup, PairGroup, Stratum, TrainingPair
+from llmfair.tuning.finetune import room_wanted
+from llmfair.tuning.head import NAME
+from llmfair.tuning.margins import pair_margins
+from llmfair.tuning.results import AdapterDir, MergeResults
+
+if TYPE_CHECKING:
+    from llmfair.backends.local import LocalModel
+
 
 PROBES = 200
 """Pairs whose answers are asked before and after."""
@@ -31,8 +42,7 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     Raises UsageError for a folder without a manifest, or of another base, and what loading and writing raise.
     """
     from llmfair.backends.local import load_model
-    from llmfair.tuning.examples import render
-    from llmfair.tuning.merge import merge
+    from llmfair.tuning.drawing import render
 
     require_local("peft")
     assert settings.merge is not None and settings.output is not None  # checked by the settings
@@ -128,3 +138,92 @@ def _test_pairs(folder: Path) -> list[TrainingPair]:
         ]
     except UsageError as damaged:
         raise UsageError(damaged.message, "train the adapter again") from None
+
+
+@dataclass(frozen=True)
+class MergingCost:
+    """What merging did: |ΔW|/|W| over all adapted matrices; the distance of the rounded sum from the exact one, over
+    |ΔW|; and of `answers` probe answers, those that `flipped`."""
+
+    matrices: int
+    change: float
+    distortion: float
+    answers: int
+    flipped: int
+
+
+def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch_tokens: int) -> MergingCost:
+    """Writes the base with the adapter merged into it to `folder`, a new one, with its tokenizer.
+
+    Added in float32 and rounded once, to the base's type. Raises UsageError for a folder that exists or a model
+    without adapter, BackendError for a base in 4 bits and for weights that cannot be written.
+    """
+    if not hasattr(model.model, "peft_config"):
+        raise UsageError(
+            f"{model.checkpoint.name} was loaded without an adapter.", "name its folder with --merge"
+        )
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty.", "choose another --output")
+    before = np.concatenate(pair_margins(model, probes, batch_tokens))
+    matrices, sums = _add(model.model)
+    model.model = model.model.unload()
+    after = np.concatenate(pair_margins(model, probes, batch_tokens))
+    _save(model, folder)
+    weights, delta, error = np.sqrt(sums)
+    return MergingCost(
+        matrices=matrices,
+        change=float(delta / weights),
+        distortion=float(error / delta) if delta else 0.0,
+        answers=before.size,
+        flipped=int((np.sign(before) != np.sign(after)).sum()),
+    )
+
+
+def _add(model: Any) -> tuple[int, Any]:
+    """Adds every matrix's change to it; how many there are, and the sums of squares of W, ΔW and what rounding lost."""
+    import torch
+
+    sums, matrices = np.zeros(3), 0
+    with torch.no_grad():
+        for layer in model.modules():
+            if not hasattr(layer, "get_delta_weight") or NAME not in getattr(layer, "lora_A", {}):
+                continue
+            weight = layer.get_base_layer().weight
+            if not weight.is_floating_point():
+                raise BackendError(
+                    "a base in 4 bits cannot take an adapter in.", "merge it into the whole base"
+                )
+            own, delta = weight.float(), layer.get_delta_weight(NAME).float()
+            rounded = (own + delta).to(weight.dtype)
+            lost = rounded.float() - own - delta
+            sums += [float(part.double().square().sum()) for part in (own, delta, lost)]
+            weight.copy_(rounded)
+            matrices += 1
+    return matrices, sums
+
+
+def _save(model: LocalModel, folder: Path) -> None:
+    """Weights and tokenizer, and the base's own settings for generating: those of `LocalModel` are for audits."""
+    from transformers import GenerationConfig
+
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    source, revision = model.checkpoint.source, model.checkpoint.revision
+    with suppress(OSError, ValueError):  # many bases have none
+        named = {"revision": revision} if revision else {}
+        model.model.generation_config = GenerationConfig.from_pretrained(source, **named)
+    try:
+        with room_wanted(folder.parent):
+            partial.mkdir(parents=True)  # so that it is no link
+            model.model.save_pretrained(partial)
+            model.tokenizer.save_pretrained(partial)
+            if folder.exists():
+                folder.rmdir()
+            partial.rename(folder)
+    except OSError as error:
+        raise BackendError(
+            f"the merged model cannot be written to {folder}: {error.strerror or error}.",
+            "choose another --output",
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

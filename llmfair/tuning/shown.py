@@ -24,13 +24,13 @@ class TrainingProgress:
         self.count = terminal.Count("", 0, "prompts", lambda: 0)
 
     def begin(self, folder: Path, design: TuningDesign) -> None:
-        from llmfair.tuning.table import before_text
+        from llmfair.tuning.words import before_text
 
         self.folder = folder
         terminal.say(before_text(design.facts(), design.drawn.counts()["train"]))
 
     def labelled(self, counts: Mapping[Any, int]) -> None:
-        from llmfair.tuning.table import labelled_text
+        from llmfair.tuning.words import labelled_text
 
         terminal.say(labelled_text(counts))
 

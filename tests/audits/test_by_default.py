@@ -18,8 +18,7 @@ from llmfair.audits.kind import Kind, found_of
 from llmfair.audits.scoring.score import score
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition
-from llmfair.report.compare import compare_table
-from llmfair.report.score import score_table
+from llmfair.report.compare import compare_table, score_table
 from llmfair.results import DesignFacts, Family, PlainResults, ProbeCounts, Words, absent_row, write
 from llmfair.rundir import COLUMNS, RunDir
 from llmfair.settings import AuditSettings, ScoreSettings

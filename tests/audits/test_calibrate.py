@@ -11,17 +11,15 @@ import pytest
 from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.calibrate import audits, calibrate
-from llmfair.audits.listwise.encounters import items_of
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
-from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
+from llmfair.audits.listwise.simulate import Kinds, items_of, kinds_of, simulate
 from llmfair.audits.planning.calibrate import share
 from llmfair.audits.planning.plan import plan as plan_of
-from llmfair.metrics.base import Judged
+from llmfair.metrics.base import Judged, Quotient
 from llmfair.metrics.exposure import excess_ratio
-from llmfair.metrics.values import Quotient
 from llmfair.nouns import Candidates, Document, Query, Ranking, Side
-from llmfair.stats.injected import random_lists
+from llmfair.stats.power import random_lists
 from tests.folders import write_folder
 
 pytestmark = pytest.mark.whole

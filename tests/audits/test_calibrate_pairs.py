@@ -13,12 +13,12 @@ import pytest
 
 from llmfair.audits.aggregates.pairs import tallied
 from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
+from llmfair.audits.pairwise.findings import judged_of
 from llmfair.audits.pairwise.making import make_pair_design
-from llmfair.audits.pairwise.seen import judged_of
+from llmfair.audits.pairwise.plan import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
-from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.summary import Inference
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import PairAnswer, Side
 from tests.folders import balanced, write_folder

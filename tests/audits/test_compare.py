@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.comparing.compare import compare
-from llmfair.audits.pairwise.verdict_files import read_verdicts, verdicts_lines
+from llmfair.audits.pairwise.outcome import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.nouns import PairAnswer, PairVerdict, Side

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from llmfair import api
-from llmfair.audits.pairwise.concluding import bound_of, concluded, settled
+from llmfair.audits.pairwise.findings import bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.nouns import Conclusion
 from llmfair.pages import page_of
-from llmfair.report.decimals import bound_text, outward
-from llmfair.report.source import read_source
+from llmfair.report.page import read_source
+from llmfair.report.tables import bound_text, outward
 from llmfair.rundir import RunDir
 from llmfair.stats.pairs import PairContributions, estimate
 from llmfair.stats.sequential import Decision

@@ -14,8 +14,15 @@ import llmfair as api
 from llmfair.audits.aggregates.preference import Preference
 from llmfair.audits.comparing.changes import USELESS
 from llmfair.audits.listwise import LISTWISE
-from llmfair.audits.listwise.contrasts import contrasts, pairs_of
-from llmfair.audits.listwise.findings import HowRanked, assessed, concluded, findings_of, with_family
+from llmfair.audits.listwise.measure import (
+    HowRanked,
+    assessed,
+    concluded,
+    contrasts,
+    findings_of,
+    pairs_of,
+    with_family,
+)
 from llmfair.audits.listwise.results import (
     Excess,
     ListwiseFinding,
@@ -24,14 +31,13 @@ from llmfair.audits.listwise.results import (
     Usefulness,
     WindowAnswers,
 )
-from llmfair.audits.listwise.sentences import conclusion as conclusion_text
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.listwise.words import conclusion as conclusion_text
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed
-from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.audits.gates import Gate, GatedFigures, check_gates, parse_gate, read_gates, require_met
-from llmfair.audits.listwise.findings import unassessable
+from llmfair.audits.listwise.measure import unassessable
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.metrics.base import Judged
 from llmfair.metrics.pairs import JudgedPairs

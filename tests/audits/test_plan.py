@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.listwise import LISTWISE, findable, plan
+from llmfair.audits.listwise import LISTWISE, plan
+from llmfair.audits.listwise import plan as findable
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.plan import answer_in_shown_order
-from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.simulate import PlayedAudits
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.planning.plan import plan as plan_of
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey
-from llmfair.metrics.values import Value
+from llmfair.metrics.base import Value
 from llmfair.nouns import Chat, Completion, drive
 from llmfair.registry import _found, names
 from tests.folders import balanced, folder_of, write_folder

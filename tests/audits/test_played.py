@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.listwise.encounters import Items, Noise
-from llmfair.audits.listwise.played import PlayedAudits, play, rank_played
+from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits, play, rank_played
 from llmfair.nouns import Encounter
-from llmfair.rankers.strategy import Compared, encounters_of
-from llmfair.rankers.windows import Windows
-from llmfair.stats.reach import attainable_precision, attainable_ratio, by_windows
+from llmfair.rankers.strategies import Compared, Windows, encounters_of
+from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows
 
 
 @pytest.mark.parametrize("windows", [Windows(20, 10, 3), Windows(5, 1, 1), Windows(6, 4, 2, depth=17)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.nouns import Chat, Scores
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.scores import read_scores
+from llmfair.rankers.strategies import read_scores
 
 
 def test_a_ranker_that_changes_nothing_scores_in_falling_order() -> None:

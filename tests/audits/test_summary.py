@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
-from llmfair.metrics.base import Measure
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.nouns import Measurement
 from tests.metrics import lettered
 

@@ -13,18 +13,16 @@ import pytest
 from llmfair.audits.gates import refused, require_met, statuses_of
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
-from llmfair.audits.listwise.verdict import ListwiseWords
-from llmfair.audits.pairwise.verdict import PairWords
+from llmfair.audits.listwise.words import ListwiseWords
+from llmfair.audits.pairwise.words import PairWords
 from llmfair.audits.readable import UNPARSEABLE
 from llmfair.audits.verdict import ADVICE, STATUSES, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion
-from llmfair.report.decimals import bound_text, interval_text, numbers
-from llmfair.report.lead import lead_lines
 from llmfair.report.section import verdict
-from llmfair.report.tables import cell
+from llmfair.report.tables import bound_text, cell, interval_text, lead_lines, numbers
 from llmfair.results import Figure, Finding, Requirement, RunVerdict, Words
-from llmfair.stats.conclusions import conclude, queries_to_settle
+from llmfair.stats.intervals import conclude, queries_to_settle
 
 ODDS = "AdjustedOdds"
 BAND = (0.8, 1.25)

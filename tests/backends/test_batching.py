@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from llmfair.backends.batching import MicroBatcher
+from llmfair.backends.local import MicroBatcher
 from tests.coroutines import asynchronous
 from tests.pace import within
 

@@ -18,7 +18,7 @@ from llmfair.asking.requests import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, fake
 from llmfair.backends.openai import OpenAI
-from llmfair.backends.simulated.pairs import Pairs
+from llmfair.backends.simulated import Pairs
 from llmfair.errors import UsageError
 from llmfair.nouns import (
     Candidates,

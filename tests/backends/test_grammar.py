@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmfair.backends.grammar import permutation_grammar
+from llmfair.backends.local import permutation_grammar
 from llmfair.errors import UsageError
 
 

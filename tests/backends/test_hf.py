@@ -16,7 +16,7 @@ import pytest
 from llmfair import checkpoints
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend, hf
-from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, UsageError
 from llmfair.nouns import (
     Chat,
@@ -254,7 +254,7 @@ def test_capped_and_scaled_logits_and_output_biases_are_followed(tmp_path: Path)
         tokenizer.save_pretrained(tmp_path / name)
         (found,) = answers(tmp_path / name, [request(5, margins=True)], BackendOptions(backend_args=EAGER))
         assert found.logprobs is not None
-        from llmfair.backends.templates import ChatTemplate, label_answers
+        from llmfair.backends.local import ChatTemplate, label_answers
 
         ids, labels = ChatTemplate(tokenizer).label_ids(request(5).chat.messages, label_answers(LETTER))
         with torch.inference_mode():
@@ -329,7 +329,7 @@ def test_draws_have_a_seed_of_their_own_and_do_not_depend_on_the_batch(mistral: 
 def test_draws_follow_the_distribution(temperature: float, top_p: float | None) -> None:
     import torch
 
-    from llmfair.backends.sampling import Drawing
+    from llmfair.backends.local import Drawing
 
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
     rows = 20_000

@@ -17,7 +17,7 @@ from llmfair.backends.nli import TOKENS, encode, nli
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Chat, Completion, Document, Message, Request, Sampling, Text
 from llmfair.prompts import load_prompt
-from llmfair.rankers.support import Judging
+from llmfair.rankers.reader import Judging
 from tests import models
 from tests.cli.command import llmfair, ran, refuses, table
 from tests.lamp import WORDS

@@ -11,11 +11,10 @@ import pytest
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.cross_encoder import cross_encoder
-from llmfair.backends.pyterrier import pyterrier
-from llmfair.backends.python import Function
+from llmfair.backends.python import Function, pyterrier
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
-from llmfair.rankers.scores import SCORED
+from llmfair.rankers.strategies import SCORED
 from tests import models
 
 DOCUMENTS = [
@@ -121,7 +120,7 @@ def test_a_transformer_of_pyterrier_itself() -> None:
 
     class Module:
         def rank(self, query: str, documents: list[str]) -> Any:
-            from llmfair.backends.pyterrier import Transformed
+            from llmfair.backends.python import Transformed
 
             return Transformed(transformer).rank(query, documents)
 

@@ -15,7 +15,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.python import Function, python
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
-from llmfair.rankers.scores import Scored
+from llmfair.rankers.strategies import Scored
 
 DOCUMENTS = ["b", "a", "c"]
 REQUEST = Request(

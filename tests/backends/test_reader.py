@@ -9,7 +9,7 @@ import pytest
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
-from llmfair.backends.simulated.reader import NOTHING
+from llmfair.backends.simulated import NOTHING
 from llmfair.errors import UsageError
 from llmfair.nouns import Chat, Labels, Message, Request, Sampling, Text
 

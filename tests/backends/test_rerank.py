@@ -12,7 +12,7 @@ from llmfair.backends.rerank import Rerank, rerank
 from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.scores import Scored, read_scores
+from llmfair.rankers.strategies import Scored, read_scores
 from tests.endpoints import endpoint
 
 DOCUMENTS = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmfair.backends.base import fold_system
-from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Labels, Message, Permutation, Text
 from tests.models import DROPPING_TEMPLATE, LLAMA_TEMPLATE, Family, chat_tokenizer, needs_local

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.backends.templates import ChatTemplate
+from llmfair.backends.local import ChatTemplate
 from llmfair.prompts import load_prompt
 from tests.backends.held import ANSWERS, asked_by, require_held, texts
 from tests.cli.command import Outcome, only_run, ran, refuses

@@ -10,7 +10,7 @@ import pytest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.vllm import VLLM, vllm
 from llmfair.nouns import Chat, Completion, Request, Sampling
-from llmfair.rankers.strategy import Ranked
+from llmfair.rankers.strategies import Ranked
 from tests.backends.held import ANSWERS, asked_by, require_held
 from tests.cli.command import ran
 from tests.engines import needs_vllm, on_loop, shared_engine

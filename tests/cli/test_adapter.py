@@ -78,7 +78,7 @@ def known(base: Path, fair: Path, tmp_path: Path) -> Path:
 
     from transformers import AutoTokenizer
 
-    from llmfair.backends.templates import ChatTemplate
+    from llmfair.backends.local import ChatTemplate
     from llmfair.checkpoints import files_sha256, find_checkpoint
 
     folder = tmp_path / "known"

@@ -17,7 +17,7 @@ from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import warn
 from llmfair.results import plain
-from llmfair.stats.reach import attainable_ratio, by_windows
+from llmfair.stats.power import attainable_ratio, by_windows
 from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
 from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.listwise.answers import answer_counts
+from llmfair.audits.listwise.measure import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
 from llmfair.audits.runs.digits import agree
 from llmfair.nouns import Ranking, Side
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.strategy import Ranked, WindowAnswer
+from llmfair.rankers.strategies import Ranked, WindowAnswer
 from llmfair.report.tables import Table
 from llmfair.terminal import print_table
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses

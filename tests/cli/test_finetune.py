@@ -23,7 +23,7 @@ from llmfair import checkpoints
 from llmfair.backends.adapters import read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Place, files_sha256, find_checkpoint
-from llmfair.tuning.folder import ADAPTER
+from llmfair.tuning.results import ADAPTER
 from tests import models
 from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, unless_given, well
 from tests.folders import balanced, write_folder
@@ -147,8 +147,8 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     from llmfair.backends.local import load_model
     from llmfair.settings import FinetuneSettings
     from llmfair.tuning.design import make_tuning_design
+    from llmfair.tuning.drawing import render
     from llmfair.tuning.effects import AnsweredPairs, measure
-    from llmfair.tuning.examples import render
 
     results = kept("results", adapter)
     settings = FinetuneSettings.make(
@@ -251,9 +251,9 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
     (out / "llmfair.json").unlink()
     (out / "results.json").unlink()
     code = (
-        "from llmfair.tuning import folder\n"
+        "from llmfair.tuning import results\n"
         "def full(path, lines): raise OSError(28, 'No space left on device', str(path))\n"
-        "folder.write_whole = full\n"
+        "results.write_whole = full\n"
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
@@ -269,7 +269,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
 
 def test_only_a_full_disk_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from llmfair.errors import LlmfairError
-    from llmfair.tuning.room import room_wanted
+    from llmfair.tuning.finetune import room_wanted
 
     with pytest.raises(PermissionError), room_wanted(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -12,7 +12,7 @@ from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import read_strict
 from llmfair.rankers.choices import read_text
-from llmfair.rankers.strategy import strategy_of
+from llmfair.rankers.strategies import strategy_of
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 

@@ -10,7 +10,7 @@ import pytest
 from llmfair.datasets.base import load_dataset
 from llmfair.io.trec import Problems, read_run
 from llmfair.nouns import Side
-from llmfair.rankers.fair_star import fair_table
+from llmfair.rankers.reranking import fair_table
 from tests.cli.command import kept, only_run, ran, refuses
 
 pytestmark = pytest.mark.whole

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmfair.audits.versions import versions
+from llmfair.audits.design import versions
 from tests.cli.command import Snapshot, kept, llmfair, only_run, ran, transcript
 from tests.folders import write, write_folder
 from tests.report.reading import read

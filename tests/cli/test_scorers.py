@@ -18,7 +18,7 @@ import llmfair as api
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
-from llmfair.audits.listwise import shuffles
+from llmfair.audits.listwise import design
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.rerank import Rerank
 from llmfair.nouns import Chat, Message, Sampling, Scores, Steps
@@ -89,7 +89,7 @@ def test_an_endpoint_is_asked_in_several_orders_where_they_matter() -> None:
         )
         asked = len(server.asked)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shuffles, "FIRST_LISTS", 8)
+            patch.setattr(design, "FIRST_LISTS", 8)
             ran(*audit(server.url, "-o", "all/run"))
         assert len(server.asked) - asked == 48
     (said,) = json.loads(Path("blind/run/manifest.json").read_text())["warnings"]

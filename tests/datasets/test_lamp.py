@@ -13,7 +13,7 @@ from llmfair.datasets.answers import load_answers
 from llmfair.datasets.lamp import FORMATS, LAYOUTS
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
-from llmfair.rankers.fitting import Fitting, by_words
+from llmfair.rankers.reader import Fitting, by_words
 from tests import lamp
 from tests.cli.command import llmfair
 

@@ -10,11 +10,10 @@ from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import Ratio, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.values import Ratio
 from llmfair.nouns import Ranking
-from llmfair.stats.injected import rank_exposures
+from llmfair.stats.power import rank_exposures
 from tests.cli.command import ran, refuses
 from tests.folders import balanced, write_folder
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.summary import summarise
-from llmfair.metrics.base import Groups, Judged, Observation
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import Groups, Judged, Observation, Value, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import Value
 from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 
 LETTERS = {"p": Side.PROTECTED, "u": Side.UNPROTECTED, "-": None}

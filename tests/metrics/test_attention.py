@@ -20,11 +20,9 @@ from llmfair.audits.subject import Subject
 from llmfair.audits.summary import summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
-from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import Judged, Product, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, cells
-from llmfair.metrics.values import Product
 from llmfair.nouns import Attribute, Ranking, Side
 from tests.cli.command import table
 from tests.joined import write_joined

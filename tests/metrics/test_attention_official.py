@@ -15,9 +15,8 @@ import pytest
 
 from llmfair.datasets.base import load_dataset
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
-from llmfair.metrics.base import Judged
+from llmfair.metrics.base import Judged, Undefined
 from llmfair.metrics.targets import UNKNOWN, Floats, cells, half_background, target_shares
-from llmfair.metrics.values import Undefined
 from llmfair.nouns import Attribute
 from tests.metrics import attribute_with, grouped, rows, value
 from tests.shared import realdata, vectors

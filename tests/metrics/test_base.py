@@ -13,12 +13,23 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
-from llmfair.metrics.base import CONTROLLED, Definition, Judged, Observation, complete, measure, plain_name
-from llmfair.metrics.columns import measure_all, measure_each
+from llmfair.metrics.base import (
+    CONTROLLED,
+    Definition,
+    Judged,
+    Observation,
+    Ratio,
+    Undefined,
+    Value,
+    complete,
+    measure,
+    measure_all,
+    measure_each,
+    plain_name,
+)
 from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.nouns import Side
 from tests.metrics import judged, lettered
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from llmfair.metrics.base import Undefined, Value
+from llmfair.metrics.expected import Retrieved, ShownList
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.retrieved import Retrieved, ShownList
-from llmfair.metrics.values import Undefined, Value
 
 
 def shown(count: int, cited: str | None, supported: str | None) -> ShownList:

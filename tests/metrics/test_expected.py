@@ -16,12 +16,19 @@ from hypothesis import strategies as st
 
 from llmfair.audits.summary import summarise, undefined_counts
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import measure_all
-from llmfair.metrics.expected import Bounded, Browsing, exact, fair_rag, target, unbiased_squares
+from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
+from llmfair.metrics.expected import (
+    Bounded,
+    Browsing,
+    Retrieved,
+    ShownList,
+    exact,
+    fair_rag,
+    shares,
+    target,
+    unbiased_squares,
+)
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.retrieved import Retrieved, ShownList, shares
-from llmfair.metrics.values import Convention, Undefined, Value
 from tests.metrics import judged
 from tests.shared import realdata, vectors
 

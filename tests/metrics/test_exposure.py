@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.metrics.base import Judged, complete
+from llmfair.metrics.base import Judged, Ratio, Undefined, complete
 from llmfair.metrics.exposure import position_weights
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import Ratio, Undefined
 from llmfair.nouns import Candidates, Document, Query, Ranking, Side
 from tests.metrics import judged, lettered, raw, rows, value
 from tests.shared import vectors

@@ -13,7 +13,7 @@ from tests.cli.command import Outcome, process
 MODULE = '''
 from llmfair.metrics.base import measure
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.metrics.values import Undefined
+from llmfair.metrics.base import Undefined
 from llmfair.registry import register
 from llmfair.stats.intervals import Estimate
 

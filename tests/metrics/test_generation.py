@@ -11,12 +11,10 @@ import pytest
 
 from llmfair.audits.summary import summarise, undefined_counts
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import Judged, Undefined, Value, measure_all
+from llmfair.metrics.expected import Retrieved, ShownList, shares
 from llmfair.metrics.generation import effective_number, gains, kept, over_ceiling, useful
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.retrieved import Retrieved, ShownList, shares
-from llmfair.metrics.values import Undefined, Value
 from tests.shared import vectors
 
 NEAR = 1e-9

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import limit_notes
+from llmfair.metrics.base import Judged, Undefined, limit_notes
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.metrics.values import Undefined
 from llmfair.nouns import Ranking
 from tests.cli.command import kept, ran, table
 from tests.folders import write_folder

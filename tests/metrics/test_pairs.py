@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llmfair.audits.aggregates.pairs import joined, tallied_p
 from llmfair.audits.summary import aggregate, summarise, undefined_counts
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs
 from llmfair.nouns import Measurement, PairAnswer, PairVerdict, Side

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates.preference import preference, preference_change
-from llmfair.audits.listwise.findings import HowRanked, concluded
+from llmfair.audits.listwise.measure import HowRanked, concluded
 from llmfair.audits.summary import Inference, aggregate
-from llmfair.metrics.base import Judged
+from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import QueryComparisons, Undefined, Value
 from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
-from llmfair.rankers.strategy import first_encounters
+from llmfair.rankers.strategies import first_encounters
 from llmfair.stats.preference import Comparisons, preference_fit
 from tests.shared import vectors
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.mitigation.front import distance, front
-from llmfair.mitigation.remedy import halves
+from llmfair.mitigation.outcome import distance, front
+from llmfair.mitigation.remedies import halves
 
 POINTS = st.dictionaries(
     st.sampled_from("abcdefg"), st.tuples(st.sampled_from((0.0, 0.1, 0.5)), st.sampled_from((0.2, 0.8, 0.9)))

@@ -9,7 +9,7 @@ import pytest
 
 from llmfair.audits.comparing.changes import ChangeRow
 from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
-from llmfair.mitigation.verdict import STATUSES, verdict_of
+from llmfair.mitigation.words import STATUSES, verdict_of
 from llmfair.nouns import Conclusion
 from llmfair.results import Figure, Words
 

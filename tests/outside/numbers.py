@@ -12,16 +12,14 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from llmfair.asking.dispatch import Program
-from llmfair.audits.condition import Condition
-from llmfair.audits.design import NOBODY, Design
+from llmfair.audits.design import NOBODY, Condition, Design
 from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.lists import load_lists, selected_queries
 from llmfair.audits.subject import Subject
 from llmfair.io.files import read_csv
-from llmfair.metrics.base import measure
+from llmfair.metrics.base import Ratio, Undefined, Value, measure
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.nouns import Chat, Document, Message, Query, Side, Steps, Text
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, setting

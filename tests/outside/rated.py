@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from llmfair.backends.simulated.base import Answerer, Injected
+from llmfair.backends.simulated import Answerer, Injected
 from llmfair.nouns import Chat, Side
 
 

@@ -11,15 +11,13 @@ import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
-from llmfair.audits.condition import Condition
+from llmfair.audits.design import Condition
 from llmfair.audits.kind import Kind
 from llmfair.audits.planning.plan import plan
 from llmfair.audits.runs.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError
-from llmfair.metrics.base import Definition, Measure
-from llmfair.metrics.columns import measure_all
-from llmfair.metrics.values import Ratio, Value
+from llmfair.metrics.base import Definition, Measure, Ratio, Value, measure_all
 from llmfair.nouns import Side
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, Numbers, NumbersDesign, NumbersKind, NumbersSettings

@@ -16,7 +16,7 @@ from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import UsageError
-from llmfair.metrics.columns import Column
+from llmfair.metrics.base import Column
 from llmfair.nouns import Conclusion
 from llmfair.results import Finding, RunVerdict
 from tests.cli.command import llmfair

@@ -21,7 +21,7 @@ from llmfair.nouns import (
 )
 from llmfair.prompts import load_prompt
 from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
+from llmfair.rankers.strategies import Ranked, Strategy, strategy_of
 from tests.rankers.test_listwise import GENDER
 
 Chosen = Callable[[Sequence[int]], Sequence[int]]

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from llmfair.nouns import Completion, Finish
 from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_strict
 from llmfair.rankers.choices import LABELS, Form, read_text
-from llmfair.rankers.keywords import read_keywords
+from llmfair.rankers.fair_qr import read_keywords
 from llmfair.rankers.questions import Choice
-from llmfair.rankers.reader import output_of
-from llmfair.rankers.support import read_support
+from llmfair.rankers.reader import output_of, read_support
 from tests.pace import within
 from tests.shared import mockllm, realdata, vectors
 

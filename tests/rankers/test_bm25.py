@@ -9,7 +9,7 @@ import pytest
 from llmfair import registry
 from llmfair.nouns import Candidates, Chat, Completion, Document, Probe, Query, Ranking, drive
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.rankers.strategy import Ranked
+from llmfair.rankers.strategies import Ranked
 from llmfair.retrieval.bm25 import Bm25Index
 
 DOCUMENTS = (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.nouns import Ranking
-from llmfair.rankers.consensus import central, consensus, kendall_distance
+from llmfair.rankers.reranking import central, consensus, kendall_distance
 from tests.pace import within
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Document, Query
-from llmfair.rankers.crossfit import FOLDS, CrossFitted, Model, folds
-from llmfair.rankers.deltr import DeltrModel, Training
+from llmfair.rankers.deltr import FOLDS, CrossFitted, DeltrModel, Model, Training, folds
 from tests.rankers.test_deltr import Floats
 
 QUERIES, ITEMS = 12, 10

@@ -17,8 +17,7 @@ from llmfair.metrics.targets import cells
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.bm25 import Bm25
-from llmfair.rankers.crossfit import CrossFitted
-from llmfair.rankers.dlf_like import DlfLike, Lesson, Schedule
+from llmfair.rankers.deltr import CrossFitted, DlfLike, Lesson, Schedule
 from tests import models
 
 Floats = NDArray[np.float64]

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from llmfair import registry
-from llmfair.audits.rag.policies import names_of
+from llmfair.audits.rag.design import names_of
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.encoders import KINDS, Encoder
-from llmfair.rankers.mmr import cosines, mmr
+from llmfair.rankers.reranking import cosines, mmr
 from tests import models
 from tests.cli.command import ran, refuses
 from tests.models import one_thread as one_thread

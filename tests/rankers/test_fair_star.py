@@ -15,7 +15,7 @@ from llmfair import registry
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.rankers.fair_star import (
+from llmfair.rankers.reranking import (
     TOO_FEW,
     binomial,
     fail_probability,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
-from llmfair.rankers.features import Features
+from llmfair.rankers.deltr import Features
 from llmfair.retrieval.bm25 import Bm25Index
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "women", Side.UNPROTECTED: "men"})

@@ -11,7 +11,7 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Request, Sampling
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.first import First, Letters
+from llmfair.rankers.strategies import First, Letters
 from tests import models
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread

@@ -12,7 +12,7 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.nouns import LABEL, Document
 from llmfair.prompts import Prompt, load_prompt
-from llmfair.rankers.fitting import QUESTION_TOKENS, Fitting, Ruler, by_tokens, by_words, check_prompt
+from llmfair.rankers.reader import QUESTION_TOKENS, Fitting, Ruler, by_tokens, by_words, check_prompt
 from tests.models import chat_tokenizer, needs_local
 
 

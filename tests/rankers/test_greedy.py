@@ -12,7 +12,7 @@ from llmfair.metrics.attention import kullback_leibler
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.rankers.greedy import EPS, NO_TARGET, greedy
+from llmfair.rankers.reranking import EPS, NO_TARGET, greedy
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
 DOCUMENTS = tuple(

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from llmfair.nouns import Completion, Finish
-from llmfair.rankers.keywords import MOST_KEYWORDS, READABLE, read_keywords
+from llmfair.rankers.fair_qr import MOST_KEYWORDS, READABLE, read_keywords
 
 QUERY = "physicist laboratory prize"
 FORTY = " ".join(f"word{n}" for n in range(40))

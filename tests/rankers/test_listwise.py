@@ -23,7 +23,7 @@ from llmfair.nouns import (
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.listwise import ListwiseRanker, retries_of
-from llmfair.rankers.windows import Windows
+from llmfair.rankers.strategies import Windows
 from tests.rankers import Answer, ask
 from tests.shared import mockllm, vectors
 

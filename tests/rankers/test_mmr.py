@@ -12,8 +12,7 @@ from llmfair import registry
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.rankers.mmr import cosines, mmr, mmr_of_vectors, tf_idf
-from llmfair.rankers.reranking import min_max
+from llmfair.rankers.reranking import cosines, min_max, mmr, mmr_of_vectors, tf_idf
 from tests.pace import within
 from tests.shared import vectors
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llmfair import registry
-from llmfair.audits.rag.retrieving import retriever_of
+from llmfair.audits.rag.design import retriever_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import ScoringRanker

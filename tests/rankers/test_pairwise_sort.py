@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from llmfair.nouns import Chat, Completion, Encounter, Finish
-from llmfair.rankers.pairwise_sort import AllPairs, Heapsort
+from llmfair.rankers.strategies import AllPairs, Heapsort
 from tests.rankers.asking import as_shown, driven, made, order_of, probe_of, ranker_of, said
 
 

@@ -14,7 +14,7 @@ import llmfair as api
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.nouns import Chat, Completion, Finish, Request
-from llmfair.rankers.partition import Partition
+from llmfair.rankers.strategies import Partition
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import kept, llmfair, ran, refuses

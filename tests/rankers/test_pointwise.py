@@ -6,7 +6,7 @@ import pytest
 
 from llmfair.nouns import Completion, Finish, Labels
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.pointwise import OUT_OF_SIGHT, Pointwise, YesNo
+from llmfair.rankers.strategies import OUT_OF_SIGHT, Pointwise, YesNo
 from tests.rankers.asking import driven, made, order_of, probe_of, ranker_of, said
 
 POINTWISE = made("pointwise")

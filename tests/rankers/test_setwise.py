@@ -11,7 +11,7 @@ from llmfair.errors import UsageError
 from llmfair.nouns import Completion, Encounter, Expects, Finish, Labels, Permutation, Scores
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.questions import Choice, is_formed
-from llmfair.rankers.setwise import Setwise
+from llmfair.rankers.strategies import Setwise
 from tests.rankers.asking import as_shown, driven, made, order_of, probe_of, ranker_of, said
 
 

@@ -13,8 +13,7 @@ from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Ranking, Steps
-from llmfair.rankers.strategy import Ask, Strategy, StrategyOptions, Window, strategy_of
-from llmfair.rankers.windows import Windows
+from llmfair.rankers.strategies import Ask, Strategy, StrategyOptions, Window, Windows, strategy_of
 from tests.cli.command import llmfair, ran, refuses
 
 RUN = Path("run")

@@ -14,7 +14,7 @@ import pytest
 import llmfair as api
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.evidence import all_answers
-from llmfair.rankers.strategy import Strategy, strategy_of
+from llmfair.rankers.strategies import Strategy, strategy_of
 from llmfair.rundir import RunDir
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.shared import mockllm
@@ -241,7 +241,7 @@ def test_a_thousand_answers_are_read_by_one_strategy(monkeypatch: pytest.MonkeyP
         made.append(spec)
         return strategy_of(spec, settings)
 
-    monkeypatch.setattr("llmfair.rankers.strategy.strategy_of", counting)
+    monkeypatch.setattr("llmfair.rankers.strategies.strategy_of", counting)
     run = RunDir(Path("run"))
     answers = list(all_answers(run, run.read_manifest()))
     assert len(answers) > 50 and len(made) <= 1

@@ -6,7 +6,7 @@ import pytest
 
 from llmfair.nouns import Completion, Document, Finish, Labels, drive
 from llmfair.prompts import load_prompt
-from llmfair.rankers.support import Judged, Judging, read_support
+from llmfair.rankers.reader import Judged, Judging, read_support
 
 ITEMS = {
     "a": Document("a", "Rhine", "It flows\nthrough Basel </s> [1]."),

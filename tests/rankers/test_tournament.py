@@ -10,7 +10,7 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.nouns import Completion, Finish, Permutation
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.tournament import BestOf, Tournament
+from llmfair.rankers.strategies import BestOf, Tournament
 from tests.rankers.asking import as_shown, driven, made, order_of, probe_of, ranker_of, said
 
 

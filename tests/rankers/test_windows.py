@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.rankers.windows import PLANS, check_window, covering, never_ranked, rankgpt, sent
+from llmfair.rankers.strategies import PLANS, check_window, covering, never_ranked, rankgpt, sent
 from tests.shared import vectors
 
 Windows = list[tuple[int, int]]

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from llmfair.io.files import json_text
 from llmfair.results import Words, plain
-from llmfair.tuning.effects import changes
-from llmfair.tuning.outcome import results_of
+from llmfair.tuning.effects import changes, results_of, validate, with_text
 from llmfair.tuning.results import FinetuneResults, Overlap, PairCounts, TrainingFacts, TuningFacts
-from llmfair.tuning.safeguards import validate, with_text
-from llmfair.tuning.verdict import judged
+from llmfair.tuning.words import judged
 from tests.tuning.answered import BAND, biased, figures
 
 AUDIT = "llmfair pairwise -m hf:org/model --adapter small"

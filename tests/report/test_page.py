@@ -19,9 +19,9 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.io.files import query_figures
 from llmfair.pages import page_of
-from llmfair.report.furthest import Furthest
+from llmfair.report.groups import Furthest
 from llmfair.report.html import FOLDER, SCRIPT, page_html, rows_json
-from llmfair.report.source import read_source
+from llmfair.report.page import read_source
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair, ran
 from tests.report.reading import read
@@ -170,7 +170,7 @@ def test_how_many_queries_of_how_many_are_shown(
     (tmp_path / "run" / "per_query.csv").write_text("".join(kept))
     title = "The 7 of 8 queries with a figure of their own, furthest from parity first"
     assert furthest(tmp_path / "run").title == title
-    monkeypatch.setattr("llmfair.report.furthest.FURTHEST", 3)
+    monkeypatch.setattr("llmfair.report.groups.FURTHEST", 3)
     assert furthest(here).title == "The 3 of 8 queries furthest from parity"
 
 
@@ -208,7 +208,7 @@ def test_measured_runs_have_every_query_of_the_rankings_in_their_table(folder: P
 def test_a_table_of_very_many_queries_says_where_the_others_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmfair.report.queries.MOST", 5)
+    monkeypatch.setattr("llmfair.report.page.MOST", 5)
     table = page_of([read_source(RunDir(run(folder, "listwise")))], 0).queries
     assert table is not None and len(table.rows) == 5
     assert table.notes == ("27 more rows in per_query.csv",)

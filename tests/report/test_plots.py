@@ -18,13 +18,24 @@ from llmfair.report.plots.base import (
     folded,
     inline_svg,
     legend_height,
+    palette,
     ticks,
 )
-from llmfair.report.plots.curves import MOST, Line, curves, scattered
-from llmfair.report.plots.looks import palette
-from llmfair.report.plots.pairs import position_bias, stacked_answers
-from llmfair.report.plots.ranks import exposure_curve, rank_boxes
-from llmfair.report.plots.ratios import Value, Window, ratios, utility_and_ratio, windows
+from llmfair.report.plots.ratios import (
+    MOST,
+    Line,
+    Value,
+    Window,
+    curves,
+    exposure_curve,
+    position_bias,
+    rank_boxes,
+    ratios,
+    scattered,
+    stacked_answers,
+    utility_and_ratio,
+    windows,
+)
 
 WORDS = {"protected": "female", "unprotected": "male"}
 ARMS = ["neutral", "male", "female", "repeat"]

@@ -10,8 +10,7 @@ from llmfair import registry
 from llmfair.audits.gates import assessing, parse_gate
 from llmfair.metrics.base import measure
 from llmfair.metrics.names import parse_measure
-from llmfair.report.reasons import REASONS, in_words
-from llmfair.report.tables import differs_text
+from llmfair.report.tables import REASONS, differs_text, in_words
 
 
 @pytest.fixture

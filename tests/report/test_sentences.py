@@ -10,8 +10,7 @@ import pytest
 
 from llmfair.pages import page_of
 from llmfair.report.method import LOPSIDED, cost_of
-from llmfair.report.page import Page
-from llmfair.report.source import read_source
+from llmfair.report.page import Page, read_source
 from llmfair.rundir import RunDir
 from tests.cli.command import ran
 from tests.folders import balanced, write_folder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llmfair.rankers.windows import PLANS
-from llmfair.stats.reach import Plan
+from llmfair.rankers.strategies import PLANS
+from llmfair.stats.power import Plan
 
 
 def covering(window: int, step: int) -> Plan:

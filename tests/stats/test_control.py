@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from llmfair.stats.control import run_noise, slope_on_initial, without_favour
-from llmfair.stats.intervals import ratio_of_means
+from llmfair.stats.intervals import ratio_of_means, run_noise, slope_on_initial, without_favour
 from tests.shared import vectors
 
 Floats = NDArray[np.float64]

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.listwise.encounters import Items, Noise, simulate_encounters
-from llmfair.metrics.values import QueryComparisons
-from llmfair.rankers.strategy import first_encounters
-from llmfair.rankers.windows import covering
-from llmfair.stats.encounters import Meeting, Windows, first_shown, query_sd
+from llmfair.audits.listwise.simulate import Items, Noise, simulate_encounters
+from llmfair.metrics.base import QueryComparisons
+from llmfair.rankers.strategies import covering, first_encounters
+from llmfair.stats.power import Meeting, Windows, first_shown, query_sd
 
 EVEN = ((50, 50), (50, 50))
 """Protected and unprotected items of grade 0, and of grade 1: a list of 200."""

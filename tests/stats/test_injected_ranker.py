@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from llmfair.rankers.windows import PLANS
-from llmfair.stats.injected import kind_exposures, random_lists, rank_exposures, rank_injected
+from llmfair.rankers.strategies import PLANS
 from llmfair.stats.intervals import ratio_scores
-from llmfair.stats.reach import rank_by_taste
+from llmfair.stats.power import kind_exposures, random_lists, rank_by_taste, rank_exposures, rank_injected
 from tests.shared import vectors
 from tests.stats import whole
 

@@ -137,7 +137,7 @@ def test_intervals_cover_the_truth() -> None:
 
 
 def test_stats_import_no_scipy() -> None:
-    assert "scipy" not in loaded_by("import llmfair.stats.intervals, llmfair.stats.reach")
+    assert "scipy" not in loaded_by("import llmfair.stats.intervals, llmfair.stats.power")
 
 
 def test_a_product_of_ratios_by_hand() -> None:

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
+from llmfair.metrics.base import Formula
 from llmfair.metrics.pairs import ADJUSTED_ODDS, BALANCED_RATIO, KAPPA, POSITION_ODDS, WIN_RATIO
-from llmfair.metrics.values import Formula
-from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
 from llmfair.stats.pairs import (
     Figure,
     PairContributions,
     Weights,
+    clustered_variance,
     estimate,
     gradient,
     intraclass,

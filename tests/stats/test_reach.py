@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmfair.metrics.values import Ratio
-from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio, by_windows, rank_by_taste
+from llmfair.metrics.base import Ratio
+from llmfair.stats.power import Plan, attainable_precision, attainable_ratio, by_windows, rank_by_taste
 from tests.metrics import lettered, raw, value
 from tests.pace import within
 from tests.shared import vectors

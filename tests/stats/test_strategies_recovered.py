@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.strategies import row
-from llmfair.audits.listwise.encounters import Noise
+from llmfair.audits.listwise.simulate import Noise
 
 SPECS = (
     "windows", "pointwise", "pointwise yes or no", "setwise", "pairwise-sort", "pairwise-sort:method=allpairs", "first",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.stats.strengths import bradley_terry, offset_to_parity
+from llmfair.stats.power import bradley_terry, offset_to_parity
 
 
 def test_two_items_by_hand() -> None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from llmfair.audits.summary import Inference
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
-from llmfair.tuning.effects import AnsweredPairs, Figures, measure
-from llmfair.tuning.labels import group_sign
-from llmfair.tuning.pairs import (
+from llmfair.tuning.drawing import (
     STRATA,
     TrainingPair,
+    group_sign,
     stratum_pairs,
 )
+from llmfair.tuning.effects import AnsweredPairs, Figures, measure
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
 BAND = (0.8, 1.25)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import already_read
 from llmfair.nouns import Labels
 from llmfair.prompts import load_prompt

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.tuning.lora import train
-from llmfair.tuning.progress import TrainingLog
+from llmfair.tuning.lora import TrainingLog, train
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.ports import free_port
@@ -38,11 +37,11 @@ from dataclasses import replace
 from pathlib import Path
 torch.set_num_threads(1)
 from llmfair.errors import LlmfairError
-from llmfair.tuning import ranks
-from llmfair.tuning.adapter import save_adapter
+from llmfair.tuning import lora
+from llmfair.tuning.head import save_adapter
 from llmfair.tuning.lora import train
 from tests.tuning import tiny
-ranks.join()
+lora.join()
 folder, out, prompts = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 for layout in sys.argv[4:]:
     model = tiny.loaded(folder)
@@ -53,7 +52,7 @@ for layout in sys.argv[4:]:
         print(error.message, error.hint, file=sys.stderr)
         sys.exit(error.exit_code)
     model.model.train()
-    save_adapter(model.model, out / f"{layout}-{ranks.rank()}")
+    save_adapter(model.model, out / f"{layout}-{lora.rank()}")
 """
 
 

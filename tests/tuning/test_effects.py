@@ -10,12 +10,20 @@ import pytest
 
 from llmfair.audits.pairwise.results import CellCounts
 from llmfair.nouns import Side
-from llmfair.tuning.effects import AnsweredPairs, changes, offset_of
-from llmfair.tuning.labels import group_sign
-from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, tidy_rows
-from llmfair.tuning.pairs import stratum_pairs
+from llmfair.tuning.drawing import group_sign, stratum_pairs
+from llmfair.tuning.effects import (
+    REJECTED,
+    AnsweredPairs,
+    changes,
+    figure_4,
+    metrics_csv,
+    offset_of,
+    relevance_gap,
+    safeguards_of,
+    tidy_rows,
+    validate,
+)
 from llmfair.tuning.results import Safeguard
-from llmfair.tuning.safeguards import REJECTED, safeguards_of, validate
 from tests.tuning.answered import GENDER, QUERIES, answers, biased, figures, listed, pairs, shown
 
 

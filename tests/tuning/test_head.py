@@ -12,12 +12,12 @@ import pytest
 from llmfair.asking.requests import chat_sampling
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend
-from llmfair.backends.templates import ChatTemplate
+from llmfair.backends.local import ChatTemplate
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.nouns import Candidates, Completion, Probe, Request, Sampling
 from llmfair.rankers.choices import LABELS, read_margin
-from llmfair.tuning.examples import answer_ids, render
+from llmfair.tuning.drawing import answer_ids, render
 from llmfair.tuning.head import answer_head, require_same_margin
 from llmfair.tuning.margins import pair_margins
 from tests import models

@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.nouns import Side
-from llmfair.tuning.labels import (
+from llmfair.tuning.drawing import (
+    STRATA,
     Anchor,
+    ByStratum,
     Labels,
+    TrainingPair,
+    combination,
     counting,
     group_sign,
     label,
@@ -24,8 +28,8 @@ from llmfair.tuning.labels import (
     require_some,
     sigmoid,
     slot_bias,
+    stratum_pairs,
 )
-from llmfair.tuning.pairs import STRATA, ByStratum, TrainingPair, combination, stratum_pairs
 from tests.tuning.answered import GENDER, listed, shown
 
 Margins = dict[str, tuple[float, float]]

@@ -12,11 +12,17 @@ import pytest
 
 from llmfair.backends.local import LocalModel
 from llmfair.errors import UsageError
-from llmfair.tuning.adapter import attach, target_modules
-from llmfair.tuning.examples import ExampleGroup, answer_ids
-from llmfair.tuning.head import answer_head
-from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, common_prefix
-from llmfair.tuning.loss import loss_parts
+from llmfair.tuning.drawing import ExampleGroup, answer_ids
+from llmfair.tuning.head import (
+    Collator,
+    answer_head,
+    answer_logits,
+    attach,
+    choose_layout,
+    common_prefix,
+    target_modules,
+)
+from llmfair.tuning.lora import loss_parts
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny

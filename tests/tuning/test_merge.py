@@ -15,11 +15,9 @@ from llmfair.checkpoints import files_sha256, find_checkpoint
 from llmfair.errors import BackendError, UsageError
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import merging
-from llmfair.tuning.folder import ADAPTER
 from llmfair.tuning.margins import pair_margins
-from llmfair.tuning.merge import merge
-from llmfair.tuning.merging import merge_adapter
-from llmfair.tuning.results import MergeResults
+from llmfair.tuning.merging import merge, merge_adapter
+from llmfair.tuning.results import ADAPTER, MergeResults
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny
@@ -141,7 +139,7 @@ def test_probes_are_of_all_test_queries(
         asked.extend(pair.query.query_id for pair in groups[0])
         raise InterruptedError
 
-    monkeypatch.setattr("llmfair.tuning.examples.render", rendered)
+    monkeypatch.setattr("llmfair.tuning.drawing.render", rendered)
     with pytest.raises(InterruptedError):
         merged(finished, tmp_path / "out")
     assert {query_id: asked.count(query_id) for query_id in asked} == {f"q{n}": 40 for n in range(1, 6)}

@@ -11,9 +11,19 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates
 from llmfair.probes import pairwise_probes
-from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw, evenly, in_groups
-from llmfair.tuning.pairs import COMBINATIONS, PairGroup, combination, row, stratum_pairs
-from llmfair.tuning.split import split_queries
+from llmfair.tuning.drawing import (
+    COMBINATIONS,
+    DrawnPairs,
+    PairGroup,
+    PairLimits,
+    combination,
+    draw,
+    evenly,
+    in_groups,
+    row,
+    split_queries,
+    stratum_pairs,
+)
 from tests.tuning.answered import GENDER, listed, shown
 
 LIMITS = PairLimits(group=32, total=20_000, per_query=4000, per_item=200, measured=50)

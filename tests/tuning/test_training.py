@@ -25,14 +25,19 @@ from llmfair.results import plain
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
 from llmfair.tuning.design import recipe_of
-from llmfair.tuning.finetune import Done
-from llmfair.tuning.folder import AdapterDir
-from llmfair.tuning.lora import groups_at_a_time, quantization, require_trainable, train
+from llmfair.tuning.finetune import Done, estimate
+from llmfair.tuning.lora import (
+    Interrupts,
+    TrainingLog,
+    groups_at_a_time,
+    last_checkpoint,
+    quantization,
+    require_trainable,
+    train,
+)
 from llmfair.tuning.margins import pair_margins
-from llmfair.tuning.plan import estimate
-from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from llmfair.tuning.recipe import Recipe
-from llmfair.tuning.results import Needs, TrainingRecord, Validation
+from llmfair.tuning.results import AdapterDir, Needs, TrainingRecord, Validation
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.ports import free_port
@@ -158,7 +163,7 @@ def test_a_signal_sent_twice_saves_once_and_is_passed_on(
 def test_a_ctrl_c_some_moments_after_a_signal_waits_for_no_step(
     first: int, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmfair.tuning.progress.MOMENTS", 0.0)
+    monkeypatch.setattr("llmfair.tuning.lora.MOMENTS", 0.0)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt) as stop, Interrupts() as interrupts:
         signal.raise_signal(first)
@@ -193,10 +198,8 @@ def test_four_micro_batches_are_one_batch(folder: Path, tmp_path: Path) -> None:
     """The gradient of a step of four groups, each taken alone, is that of their mean loss."""
     import torch
 
-    from llmfair.tuning.adapter import attach
-    from llmfair.tuning.head import answer_head
-    from llmfair.tuning.layouts import Collator, answer_logits
-    from llmfair.tuning.loss import loss_parts
+    from llmfair.tuning.head import Collator, answer_head, answer_logits, attach
+    from llmfair.tuning.lora import loss_parts
 
     recipe = replace(
         RECIPE, prompts_per_step=32, max_prompts=32, schedule="constant", warmup=0.0, clip=1e9, layout="padded"
@@ -397,7 +400,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     done = Done(AdapterDir(tmp_path), plain(adapters.results(passed=False)), before=False)
     monkeypatch.setenv("RANK", str(number))
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
-    monkeypatch.setattr("llmfair.tuning.ranks.first", lambda _: ended.append(capfd.readouterr().err))
+    monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: ended.append(capfd.readouterr().err))
     monkeypatch.setattr(terminal, "output", terminal.Output(as_json=True))
     with pytest.raises(typer.Exit) as left:
         finetune_lora.finetune_lora(
@@ -439,11 +442,11 @@ import sys
 from pathlib import Path
 from llmfair.cli.app import run
 from llmfair.results import plain
-from llmfair.tuning import finetune, ranks
-from llmfair.tuning.folder import AdapterDir
+from llmfair.tuning import finetune, lora
+from llmfair.tuning.results import AdapterDir
 from tests.report import adapters
 def rejected(*_):
-    ranks.join()
+    lora.join()
     results = plain(adapters.results(passed=False))
     return finetune.Done(AdapterDir(Path(sys.argv[1])), results, before=False)
 finetune.finetune = rejected
@@ -456,14 +459,14 @@ def test_after_a_full_disk_the_same_command_goes_on_and_a_full_memory_is_said(
 ) -> None:
     import torch
 
-    from llmfair.tuning.adapter import save_adapter
+    from llmfair.tuning.head import save_adapter
 
     def full(model: Any, to: Path) -> None:
         if to.name == "checkpoint-4":
             raise OSError(28, "No space left on device")
         save_adapter(model, to)
 
-    monkeypatch.setattr("llmfair.tuning.trainer.save_adapter", full)
+    monkeypatch.setattr("llmfair.tuning.lora.save_adapter", full)
     with pytest.raises(OSError, match="No space left"):  # the command says it in a sentence
         trained(folder, tmp_path, SHORT)
     monkeypatch.undo()

@@ -10,11 +10,10 @@ import pytest
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.results import RunVerdict
-from llmfair.stats.conclusions import conclude
-from llmfair.tuning.outcome import ADAPTER
+from llmfair.stats.intervals import conclude
+from llmfair.tuning.effects import ADAPTER
 from llmfair.tuning.results import FinetuneResults, Safeguard
-from llmfair.tuning.table import headed_table, model_card
-from llmfair.tuning.verdict import judged
+from llmfair.tuning.words import headed_table, judged, model_card
 from tests.report.adapters import AUDIT, results
 from tests.tuning.answered import BAND
 

@@ -19,8 +19,7 @@ from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.tuning.examples import ExampleGroup, render
-from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
+from llmfair.tuning.drawing import ExampleGroup, PairGroup, Stratum, TrainingPair, render
 from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.results import Safeguard, Validation
 from tests import models

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmfair.metrics.values import Quotient, Ratio, Value
-from llmfair.stats.control import without_favour
+from llmfair.metrics.base import Quotient, Ratio, Value
+from llmfair.stats.intervals import without_favour
 
 FEWEST_RUNS = 15
 """From fewer runs the slope on the initial orders is not taken: fitted to so few, it feigns certainty."""

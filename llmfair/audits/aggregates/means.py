@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from llmfair.audits.summary import Inference, value_of
-from llmfair.metrics.values import Product, Quotient, Ratio, Value
+from llmfair.metrics.base import Product, Quotient, Ratio, Value
 from llmfair.registry import register
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate

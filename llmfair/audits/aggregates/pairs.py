@@ -10,12 +10,11 @@ from math import fsum
 import numpy as np
 
 from llmfair.audits.summary import Inference
-from llmfair.metrics.values import Tally, Value
+from llmfair.metrics.base import Tally, Value
 from llmfair.nouns import PairVerdict
 from llmfair.registry import register
-from llmfair.stats.clusters import Codes
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
+from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
 
 FEWEST_CONSISTENT = 10
 """From fewer pairs that do not flip, over all queries, no preference has an interval."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.summary import Inference
-from llmfair.metrics.values import QueryComparisons, Value
+from llmfair.metrics.base import QueryComparisons, Value
 from llmfair.registry import register
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.preference import (

@@ -24,7 +24,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.results import Results, plain
 from llmfair.rundir import RunDir
 from llmfair.settings import default_of
-from llmfair.stats.conclusions import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.significance import holm
 
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"

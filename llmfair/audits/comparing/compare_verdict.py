@@ -10,8 +10,7 @@ from typing import Any
 from llmfair.audits.kind import kind_of
 from llmfair.audits.verdict import listed
 from llmfair.metrics.names import parse_measure
-from llmfair.report.reasons import in_words
-from llmfair.report.tables import count, p_text
+from llmfair.report.tables import count, in_words, p_text
 from llmfair.results import RunVerdict
 
 Row = Mapping[str, Any]

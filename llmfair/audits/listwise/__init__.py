@@ -84,7 +84,7 @@ class Listwise(Kind):
     plan_settings = PlanSettings
 
     def before(self, planned: Mapping[str, Any]) -> str:
-        from llmfair.audits.listwise.table import before_text
+        from llmfair.audits.listwise.words import before_text
 
         return before_text(planned)
 
@@ -94,12 +94,12 @@ class Listwise(Kind):
         return beside(plans)
 
     def plan_table(self, planned: Mapping[str, Any]) -> Table | None:
-        from llmfair.audits.listwise.plan_table import plan_table
+        from llmfair.audits.listwise.plan_words import plan_table
 
         return plan_table(planned)
 
     def plan_text(self, planned: Mapping[str, Any]) -> str:
-        from llmfair.audits.listwise.plan_table import plan_text
+        from llmfair.audits.listwise.plan_words import plan_text
 
         return plan_text(planned)
 
@@ -124,7 +124,7 @@ class Listwise(Kind):
         return calibrate(settings, advance)
 
     def calibration_table(self, found: Mapping[str, Any]) -> Table:
-        from llmfair.audits.listwise.calibrate_table import calibrate_table
+        from llmfair.audits.listwise.plan_words import calibrate_table
 
         return calibrate_table(found)
 
@@ -141,7 +141,7 @@ class Listwise(Kind):
     # Reported
 
     def verdict(self, found: Conclusions) -> RunVerdict:
-        from llmfair.audits.listwise.verdict import ListwiseWords
+        from llmfair.audits.listwise.words import ListwiseWords
 
         return ListwiseWords(self.condition, self.titles).verdict(found)
 
@@ -157,7 +157,7 @@ class Listwise(Kind):
         return TITLES
 
     def table(self, results: Any) -> Table:
-        from llmfair.audits.listwise.table import listwise_table
+        from llmfair.audits.listwise.words import listwise_table
 
         return listwise_table(results)
 
@@ -167,18 +167,18 @@ class Listwise(Kind):
         return WORDS
 
     def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        from llmfair.audits.listwise.section import listwise_section
+        from llmfair.audits.listwise.words import listwise_section
 
         return listwise_section(results, folder, exhibits)
 
     def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-        from llmfair.audits.listwise.figures import group_plots
+        from llmfair.audits.listwise.words import group_plots
 
         yield from group_plots(group, declared, number)
         yield from super().group_plots(group, declared, number)
 
     def group_tables(self, group: Group) -> Iterator[Table]:
-        from llmfair.audits.listwise.group import group_tables
+        from llmfair.audits.listwise.words import group_tables
 
         return group_tables(group)
 
@@ -218,7 +218,7 @@ class Listwise(Kind):
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.listwise.results import ListwiseFinding
-        from llmfair.audits.listwise.sentences import conclusion
+        from llmfair.audits.listwise.words import conclusion
         from llmfair.io.files import typed
 
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
@@ -232,7 +232,7 @@ class Listwise(Kind):
         return told + super().told_apart(settings, [name for name in differ if name not in windows])
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
-        from llmfair.audits.listwise.sentences import ranking_note, relevance_note
+        from llmfair.audits.listwise.words import ranking_note, relevance_note
 
         relevance = {name: run.relevance.get(condition) for run, condition, name in rows}
         return [*ranking_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
@@ -248,7 +248,7 @@ class Listwise(Kind):
 @cache
 def _usual_ordering() -> Mapping[str, Any]:
     """What settings say by default of how a list is ordered: what the manifests of older runs leave out."""
-    from llmfair.rankers.strategy import StrategyOptions
+    from llmfair.rankers.strategies import StrategyOptions
 
     usual = ListwiseSettings()
     return {
@@ -259,7 +259,7 @@ def _usual_ordering() -> Mapping[str, Any]:
 @lru_cache
 def _question(spec: str, told: tuple[Any, ...]) -> Question:
     """What a strategy asks with these settings of ordering: the same for each of a million answers."""
-    from llmfair.rankers.strategy import strategy_of
+    from llmfair.rankers.strategies import strategy_of
 
     return strategy_of(spec, dict(zip(_usual_ordering(), told, strict=True))).question
 

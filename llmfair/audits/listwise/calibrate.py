@@ -17,12 +17,18 @@ import numpy as np
 
 from llmfair.audits.aggregates.preference import Preference, preference
 from llmfair.audits.listwise.design import ListwiseDesign
-from llmfair.audits.listwise.encounters import Encounters, Items, Noise, items_of, simulate_encounters
-from llmfair.audits.listwise.findings import HEADLINE, HowRanked, concluded, mean_preference, unassessable
 from llmfair.audits.listwise.making import make_design
-from llmfair.audits.listwise.played import PlayedAudits
+from llmfair.audits.listwise.measure import HEADLINE, HowRanked, concluded, mean_preference, unassessable
 from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
+from llmfair.audits.listwise.simulate import (
+    Encounters,
+    Items,
+    Noise,
+    PlayedAudits,
+    items_of,
+    simulate_encounters,
+)
 from llmfair.audits.planning.calibrate import (
     BLOCK,
     Row,
@@ -34,7 +40,7 @@ from llmfair.audits.planning.calibrate import (
     simulated,
 )
 from llmfair.errors import UsageError
-from llmfair.metrics.values import Value
+from llmfair.metrics.base import Value
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.settings import injected_of
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio

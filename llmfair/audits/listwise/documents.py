@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
-from llmfair.audits.listwise.findable import ListwiseFindable
+from llmfair.audits.listwise.plan import ListwiseFindable
 from llmfair.results import Count, Reach
 
 

@@ -14,24 +14,20 @@ from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.design import INITIAL, ListwiseDesign
-from llmfair.audits.listwise.findable import findable_of
 from llmfair.audits.listwise.outcome import outcome_of
-from llmfair.audits.listwise.plan import plan_of, tokens_of
-from llmfair.audits.listwise.reach import known_reach
+from llmfair.audits.listwise.plan import findable_of, known_reach, plan_of, tokens_of
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.subject import Subject, backend_args
-from llmfair.backends.scored import SCORES
+from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import CONTROLLED, Judged
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Attribute, Candidates, Failure, Ranking
 from llmfair.probes import conditions_of, initial_orders
 from llmfair.rankers.base import Ranker, remarks
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.rankers.partition import Partition
-from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
+from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
 from llmfair.settings import default_of
 
 SHOWN_QUERIES = 5

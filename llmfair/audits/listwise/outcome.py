@@ -12,28 +12,31 @@ from dataclasses import replace
 
 from llmfair.audits.aggregates.control import FEWEST_RUNS
 from llmfair.audits.aggregates.preference import odds_by_query
-from llmfair.audits.design import Outcome
-from llmfair.audits.listwise.answers import answer_counts
-from llmfair.audits.listwise.contrasts import contrasts
+from llmfair.audits.design import RELEVANT, Outcome, relevant_lines
 from llmfair.audits.listwise.design import INITIAL, ListwiseDesign
-from llmfair.audits.listwise.findings import HEADLINE, assessed, findings_of, settled, with_family
-from llmfair.audits.listwise.reach import inference_of, known_reach
+from llmfair.audits.listwise.measure import (
+    HEADLINE,
+    WindowShare,
+    answer_counts,
+    assessed,
+    beyond_initial,
+    contrasts,
+    findings_of,
+    of_answers,
+    settled,
+    with_family,
+)
+from llmfair.audits.listwise.plan import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
-from llmfair.audits.listwise.seen import WindowShare
-from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
 from llmfair.audits.readable import as_readable
-from llmfair.audits.relevant import RELEVANT, relevant_lines
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
-from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import Column, limit_notes, measure_all
+from llmfair.metrics.base import Column, Judged, Quotient, Ratio, limit_notes, measure_all
 from llmfair.metrics.utility import TREC_EVAL
-from llmfair.metrics.values import Quotient, Ratio
 from llmfair.nouns import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.rankers.base import Ranker
-from llmfair.rankers.scores import are_places
-from llmfair.rankers.strategy import Ranked
+from llmfair.rankers.strategies import Ranked, are_places
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.intervals import Method
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from llmfair.audits.runs.settled import StoppingPoint
 from llmfair.audits.studies.study_results import StudyResults
-from llmfair.backends.scored import SCORES
+from llmfair.backends.python import SCORES
 from llmfair.results import (
     AnswerCounts,
     Count,

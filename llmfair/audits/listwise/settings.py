@@ -194,7 +194,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         return super().make(preset, **given)
 
     def asked_with(self) -> Collection[str]:
-        from llmfair.rankers.strategy import strategy_of
+        from llmfair.rankers.strategies import strategy_of
 
         if self.ordering == "scores":
             return ("input",)
@@ -215,7 +215,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
             raise UsageError("--strategy names none.", "for example --strategy windows")
         if len({*self.strategy}) < len(self.strategy):
             raise UsageError("--strategy names one twice.", "each once, with other parameters")
-        from llmfair.rankers.strategy import strategy_of
+        from llmfair.rankers.strategies import strategy_of
 
         strategies = {spec: strategy_of(spec, vars(self)) for spec in self.strategy}
         if self.design == "ranking" and self.step > self.window:

@@ -75,7 +75,7 @@ class WindowsStudy(Study):
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
         """By name: `20/10x3` is window 20, step 10, 3 passes. Raises UsageError where nothing has windows."""
-        from llmfair.rankers.strategy import strategy_of
+        from llmfair.rankers.strategies import strategy_of
 
         if subject.ranks:
             raise UsageError(
@@ -105,7 +105,7 @@ class WindowsStudy(Study):
         return found
 
     def planned(self, setting: Mapping[str, Any]) -> Mapping[str, str]:
-        from llmfair.audits.listwise.windows_table import reached
+        from llmfair.audits.listwise.plan_words import reached
         from llmfair.io.files import typed
         from llmfair.results import Reach
 
@@ -159,11 +159,11 @@ class WindowsStudy(Study):
         ]
 
     def table(self, found: WindowsResults) -> Table:
-        from llmfair.audits.listwise.windows_table import windows_table
+        from llmfair.audits.listwise.plan_words import windows_table
 
         return windows_table(found)
 
     def plots(self, found: WindowsResults, declared: Declared) -> Iterator[Plot]:
-        from llmfair.audits.listwise.windows_table import windows_plots
+        from llmfair.audits.listwise.plan_words import windows_plots
 
         return windows_plots(found, declared)

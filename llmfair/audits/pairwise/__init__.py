@@ -82,17 +82,17 @@ class Pairwise(Kind):
     plan_settings = PlanPairwiseSettings
 
     def before(self, planned: Mapping[str, Any]) -> str:
-        from llmfair.audits.pairwise.table import before_text
+        from llmfair.audits.pairwise.words import before_text
 
         return before_text(planned)
 
     def plan_table(self, planned: Mapping[str, Any]) -> Table:
-        from llmfair.audits.pairwise.plan_table import plan_pairs_table
+        from llmfair.audits.pairwise.words import plan_pairs_table
 
         return plan_pairs_table(planned)
 
     def plan_text(self, planned: Mapping[str, Any]) -> str:
-        from llmfair.audits.pairwise.plan_table import plan_pairs_text
+        from llmfair.audits.pairwise.words import plan_pairs_text
 
         return plan_pairs_text(planned)
 
@@ -115,7 +115,7 @@ class Pairwise(Kind):
         return calibrate_pairwise(settings, advance)
 
     def calibration_table(self, found: Mapping[str, Any]) -> Table:
-        from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_table
+        from llmfair.audits.pairwise.words import calibrate_pairs_table
 
         return calibrate_pairs_table(found)
 
@@ -132,27 +132,27 @@ class Pairwise(Kind):
     # Reported
 
     def verdict(self, found: Conclusions) -> RunVerdict:
-        from llmfair.audits.pairwise.verdict import PairWords
+        from llmfair.audits.pairwise.words import PairWords
 
         return PairWords().verdict(found)
 
     def table(self, results: Any) -> Table:
-        from llmfair.audits.pairwise.table import pairwise_table
+        from llmfair.audits.pairwise.words import pairwise_table
 
         return pairwise_table(results)
 
     def words(self) -> Sequence[str]:
-        from llmfair.audits.pairwise.section import WORDS
+        from llmfair.audits.pairwise.words import WORDS
 
         return WORDS
 
     def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        from llmfair.audits.pairwise.section import pairwise_section
+        from llmfair.audits.pairwise.words import pairwise_section
 
         return pairwise_section(results, folder, exhibits)
 
     def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-        from llmfair.audits.pairwise.figures import group_plots
+        from llmfair.audits.pairwise.words import group_plots
 
         yield from group_plots(group, number)
         yield from super().group_plots(group, declared, number)
@@ -194,26 +194,26 @@ class Pairwise(Kind):
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.pairwise.results import PairFinding
-        from llmfair.audits.pairwise.table import pair_conclusion
+        from llmfair.audits.pairwise.words import pair_conclusion
         from llmfair.io.files import typed
 
         return pair_conclusion(typed(finding, PairFinding), row, level, band, words)
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
         """Single queries alone lack figures: those of all count their pairs."""
-        from llmfair.audits.pairwise.table import own_figures_note
+        from llmfair.audits.pairwise.words import own_figures_note
 
         return (("", note) for note in own_figures_note(undefined))
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
     ) -> Iterator[Changed]:
-        from llmfair.audits.pairwise.changes import pair_changes
+        from llmfair.audits.pairwise.outcome import pair_changes
 
         return pair_changes(base, other, chosen)
 
     def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
-        from llmfair.audits.pairwise.changes import described_pairs
+        from llmfair.audits.pairwise.outcome import described_pairs
 
         return described_pairs(run, base)
 

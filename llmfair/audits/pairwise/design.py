@@ -12,11 +12,10 @@ from typing import Any, get_args
 import numpy as np
 
 from llmfair.asking.dispatch import Program
-from llmfair.audits.condition import Condition
-from llmfair.audits.design import Design
+from llmfair.audits.design import Condition, Design
 from llmfair.audits.lists import drawn_of
+from llmfair.audits.pairwise.findings import seen, share
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
-from llmfair.audits.pairwise.seen import seen, share
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.nouns import PairStratum, PairVerdict, Probe

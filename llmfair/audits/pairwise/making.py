@@ -19,7 +19,7 @@ from llmfair.audits.pairwise.outcome import outcome_of
 from llmfair.audits.pairwise.plan import findable_of, plan_of, tokens_of
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.subject import Subject
-from llmfair.backends.scored import SCORES
+from llmfair.backends.python import SCORES
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
 from llmfair.metrics.names import parse_measures

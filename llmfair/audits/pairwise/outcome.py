@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import log, sqrt
+from pathlib import Path
+from sys import intern
+from typing import Any, get_args
 
 import numpy as np
 
 from llmfair.audits.aggregates.pairs import joined, tallied_p, weights_of
+from llmfair.audits.comparing.changes import (
+    ChangeRow,
+    ComparedRun,
+    assessed,
+    because,
+    changed,
+    check_paired,
+    headlines_of,
+    row_of,
+    with_figures,
+)
 from llmfair.audits.design import Outcome
-from llmfair.audits.pairwise.concluding import concluded, settled
 from llmfair.audits.pairwise.design import PairwiseDesign
+from llmfair.audits.pairwise.findings import concluded, judged_of, settled, useless
 from llmfair.audits.pairwise.results import (
     ByOrder,
     CellCounts,
@@ -22,23 +37,103 @@ from llmfair.audits.pairwise.results import (
     PairFinding,
     PairwiseResults,
 )
-from llmfair.audits.pairwise.seen import judged_of
-from llmfair.audits.pairwise.verdict_files import verdicts_lines
 from llmfair.audits.readable import EQUAL_SCORES, as_readable
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
-from llmfair.backends.scored import SCORES
-from llmfair.metrics.base import Measure
-from llmfair.metrics.columns import Column, measure_all
-from llmfair.nouns import Cell, Failure, Measurement, PairStratum, PairVerdict
+from llmfair.backends.python import SCORES
+from llmfair.errors import UsageError
+from llmfair.io.files import number, read_csv
+from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.pairs import KAPPA, JudgedPairs, tally
+from llmfair.nouns import (
+    Cell,
+    Failure,
+    Measurement,
+    PairAnswer,
+    PairStratum,
+    PairVerdict,
+    Side,
+    by_query,
+    pair_answer,
+)
 from llmfair.results import Family, ProbeCounts
+from llmfair.rundir import csv_lines
 from llmfair.settings import band_of
-from llmfair.stats.conclusions import Conclusion
-from llmfair.stats.intervals import Estimate, mean
+from llmfair.stats.intervals import Conclusion, Estimate, mean
+from llmfair.stats.paired import Change, change_of_pairs
 from llmfair.stats.pairs import Weights, intraclass
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
+
+COLUMNS = (
+    "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
+    "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
+)  # fmt: skip
+
+
+def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[str]:
+    """The file's lines: both answers on every pair, by stratum, query, pair and draw."""
+    ordered = (
+        v for _, verdicts in sorted(by_stratum.items()) for _, of_it in by_query(verdicts) for v in of_it
+    )
+    rows = (
+        [
+            v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
+            v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
+            v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
+        ]
+        for v in ordered
+    )  # fmt: skip
+    return csv_lines(COLUMNS, rows)
+
+
+def read_verdicts(path: Path) -> list[PairVerdict]:
+    """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
+    known = set[tuple[object, ...]]()
+
+    def verdict(row: dict[str, str]) -> PairVerdict:
+        found = _verdict(row)
+        asked = found.query_id, found.stratum, found.number, found.draw
+        if asked in known:
+            raise ValueError("it is there twice")
+        known.add(asked)
+        return found
+
+    return read_csv(path, "a verdict", verdict)
+
+
+def _verdict(row: dict[str, str]) -> PairVerdict:
+    strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
+    return PairVerdict(
+        query_id=intern(row["query_id"]),
+        stratum=strata[row["condition"]],
+        number=_count(row["pair"]),
+        draw=_count(row["draw"]),
+        protected=intern(row["protected_doc_id"]),
+        unprotected=intern(row["unprotected_doc_id"]),
+        first=_answer(row, "first"),
+        second=_answer(row, "second"),
+    )
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"'{text[:20]}' is no number of pairs or draws")
+    return int(text)
+
+
+def _answer(row: dict[str, str], order: str) -> PairAnswer:
+    winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
+    if not winner and not problem:
+        raise ValueError(f"{order}_answer and {order}_problem are empty")
+    return pair_answer(
+        winner=Side(winner) if winner else None,
+        problem=problem or None,
+        margin=number(margin) if margin else None,
+    )
+
 
 HEADLINE = "AdjustedOdds"
 
@@ -294,3 +389,102 @@ def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) ->
         mass=sum(masses) / len(masses) if masses else None,
         unformed=unformed or None,
     )
+
+
+MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
+Question = tuple[str, str, int, int, str, str]
+
+
+def pair_changes(
+    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+) -> Iterator[ChangeRow]:
+    """Of two pairwise runs, from the verdicts on the pairs that both were asked.
+
+    Raises UsageError where there are none.
+    """
+    common = answered(base).keys() & answered(other).keys()
+    if not common:
+        raise UsageError(
+            f"{base.name} and {other.name} have no pair in common.",
+            "run both with the same --seed and --conditions",
+        )
+    weighted = (f"{name}(agg={base.setting('weights')})" for name in MEASURES)
+    measures = chosen or parse_measures(",".join(weighted))
+    headlines, level = headlines_of(measures), base.results.level
+    strata = [stratum for stratum in base.conditions if stratum in {k for k, *_ in common}]
+    repeats = min(run.results.design.repeats for run in (base, other))
+    judged = [
+        {stratum: _judged(run, common, stratum, repeats) for stratum in strata} for run in (base, other)
+    ]
+    before, after = (_tallies(of_run, measures) for of_run in judged)
+    barred = {stratum: _useless(judged[1][stratum], base.setting("weights")) for stratum in strata}
+    check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
+    for measure in measures:
+        for stratum in strata:
+            row = replace(row_of(other, stratum, measure, headlines), useless=barred[stratum])
+            values = before[measure, stratum], after[measure, stratum]
+            yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
+
+
+@lru_cache(maxsize=4)
+def answered(run: ComparedRun) -> Mapping[Question, PairVerdict]:
+    """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
+    found = read_verdicts(run.run.path / "verdicts.csv")
+    return {(v.stratum, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
+
+
+def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
+    """What a comparison says of a run beside the base: its pairs, however often they were asked."""
+    of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(one)} for one in (run, base))
+    return {
+        "sequential": run.results.design.sequential,
+        "pairs": len(of_run),
+        "pairs_in_common": len(of_base & of_run),
+    }
+
+
+def _judged(run: ComparedRun, common: Collection[Question], stratum: str, repeats: int) -> list[JudgedPairs]:
+    """The queries of a stratum, with the pairs in common."""
+    verdicts = answered(run)
+    return list(judged_of([verdicts[key] for key in common if key[0] == stratum], repeats))
+
+
+def _useless(judged: Sequence[JudgedPairs], weights: Weights) -> str | None:
+    """Why nothing says that the model compares the items of these pairs."""
+    counted = joined([tally(pairs, KAPPA) for pairs in judged], weights)
+    return None if counted is None else useless(counted)
+
+
+def _tallies(
+    judged: Mapping[str, Sequence[JudgedPairs]], measures: Sequence[Measure]
+) -> dict[tuple[Measure, str], list[Value]]:
+    """The pairs in common as each measure that pools them counts them, a tally for every query."""
+    return {
+        (column.measure, column.condition): list(column.values.values())
+        for column in measure_all(measures, judged)
+        if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
+    }
+
+
+def _pooled(
+    row: ChangeRow,
+    measure: Measure,
+    before: Sequence[Value],
+    after: Sequence[Value],
+    level: float,
+    base: str,
+) -> ChangeRow:
+    """The row with both figures and their change; without interval and test where either figure has no interval."""
+    inference, weights = Inference(level), weights_of(measure.aggregate)
+    one, two = (aggregate(measure.aggregate, values, inference) for values in (before, after))
+    counted, counted_after = joined(before, weights), joined(after, weights)
+    assert one is not None and two is not None  # there are tallies
+    row = because(with_figures(row, one, two), {base: one.reason, row.run: two.reason})
+    if one.value is None or two.value is None or counted is None or counted_after is None:
+        return row
+    formula = next(value.formula for value in before if isinstance(value, Tally))
+    change = change_of_pairs(formula, counted, counted_after, level, formula.logarithmic)
+    found, p = change.estimate, change.p
+    if one.low is None or two.low is None:
+        found, p = replace(found, low=None, high=None), None
+    return changed(row, Change(replace(found, reason=found.reason or row.reason), p))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from msgspec import Meta
 
 from llmfair.audits.runs.settled import StoppingPoint
-from llmfair.backends.scored import SCORES
+from llmfair.backends.python import SCORES
 from llmfair.results import (
     AnswerCounts,
     Count,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.making import concluded_of
-from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
-from llmfair.audits.pairwise.verdict_files import read_verdicts
+from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts, read_verdicts
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, check_settings, facts_of, measures_of
 from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError

@@ -19,7 +19,7 @@ from llmfair.audits.design import Design
 from llmfair.io.files import SCHEMA
 from llmfair.results import Finding
 from llmfair.settings import CalibrationSettings, band_of
-from llmfair.stats.conclusions import Conclusion
+from llmfair.stats.intervals import Conclusion
 
 BLOCK = 50
 """Audits simulated at once, from one seed: more runs leave the earlier ones as they were."""

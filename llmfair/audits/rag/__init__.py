@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation
-    from llmfair.metrics.retrieved import Retrieved
+    from llmfair.metrics.expected import Retrieved
     from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
@@ -102,17 +102,17 @@ class Rag(Kind):
         return RagResults
 
     def verdict(self, found: Conclusions) -> RunVerdict:
-        from llmfair.audits.rag.verdict import rag_verdict
+        from llmfair.audits.rag.words import rag_verdict
 
         return rag_verdict(found)
 
     def table(self, results: Any) -> Table:
-        from llmfair.audits.rag.table import rag_table
+        from llmfair.audits.rag.words import rag_table
 
         return rag_table(results, self.title, self.condition)
 
     def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        from llmfair.audits.rag.section import rag_section
+        from llmfair.audits.rag.words import rag_section
 
         return rag_section(results, folder, self.title, self.condition)
 
@@ -130,7 +130,7 @@ class Rag(Kind):
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """As it says of itself, and of a judge's answer whether it can be read."""
         from llmfair.asking.journal_lines import completion_of
-        from llmfair.rankers.support import read_support
+        from llmfair.rankers.reader import read_support
 
         ended = super().how_ended(row, settings)
         if ended == "ok" and row["about"]["task"] == "support" and read_support(completion_of(row)) is None:
@@ -138,7 +138,7 @@ class Rag(Kind):
         return ended
 
     def reads(self) -> type[Retrieved]:
-        from llmfair.metrics.retrieved import Retrieved
+        from llmfair.metrics.expected import Retrieved
 
         return Retrieved
 
@@ -156,39 +156,39 @@ class Rag(Kind):
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
     ) -> Iterator[ChangeRow]:
-        from llmfair.audits.rag.changes import rag_changes
+        from llmfair.audits.rag.outcome import rag_changes
 
         return rag_changes(base, other, chosen, self.condition)
 
     def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
-        from llmfair.audits.rag.changes import described_labels
+        from llmfair.audits.rag.outcome import described_labels
 
         return described_labels(run, base)
 
     def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
-        from llmfair.audits.rag.changes import labels_notes
+        from llmfair.audits.rag.outcome import labels_notes
 
         return labels_notes(runs)
 
     def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-        from llmfair.audits.rag.group import group_plots
+        from llmfair.audits.rag.words import group_plots
 
         return group_plots(group, number)
 
     def group_tables(self, group: Group) -> Iterator[Table]:
-        from llmfair.audits.rag.group import group_tables
+        from llmfair.audits.rag.words import group_tables
 
         return group_tables(group)
 
     reads_logs = True
 
     def score_log(self, path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
-        from llmfair.audits.rag.log import score_log
+        from llmfair.audits.rag.files import score_log
 
         return score_log(path, settings, announce)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
-        from llmfair.audits.rag.table import SAID
+        from llmfair.audits.rag.words import SAID
 
         return SAID.get(finding["conclusion"]) or super().concluded(finding, row, level, band, words)
 

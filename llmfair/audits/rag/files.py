@@ -7,28 +7,144 @@ lists are drawn from; `outputs.csv` what was answered beside each list. `gains.t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as Names
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from llmfair.audits.condition import Condition
-from llmfair.audits.rag.design import RagDesign
-from llmfair.audits.rag.observing import Credited, answered_queries, credited_outputs, kept_queries, observed
-from llmfair.audits.rag.policies import GOLD, Floats, Policies
+from llmfair.audits.design import Condition
+from llmfair.audits.rag.design import (
+    ATTRIBUTORS,
+    DETERMINISTIC,
+    GOLD,
+    Floats,
+    Policies,
+    RagDesign,
+    probe_of,
+    supporting,
+)
 from llmfair.audits.rag.results import RagFacts, RagResults
-from llmfair.audits.scoring.remeasured import check_settings
+from llmfair.audits.rag.settings import CITED
+from llmfair.audits.scoring.remeasured import RANKS_NOTHING, Announce, RemeasuredRun, check_settings
+from llmfair.audits.summary import Inference, summarise, undefined_counts
+from llmfair.datasets.json_lines import objects
+from llmfair.datasets.questions import ITEM
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, number, read_csv
 from llmfair.io.trec import Problems, read_qrels, read_run
+from llmfair.metrics.base import measure_all
+from llmfair.metrics.expected import Retrieved, ShownList
 from llmfair.metrics.generation import FEWEST_USEFUL
-from llmfair.metrics.retrieved import Retrieved
-from llmfair.metrics.texts import GREATEST
-from llmfair.rankers.reader import Read, Shown
-from llmfair.rankers.support import Judged
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.texts import GREATEST, cleaned, utility
+from llmfair.nouns import Query
+from llmfair.rankers.reader import Judged, Read, Shown
 from llmfair.rundir import Contents, RunDir, csv_lines
+from llmfair.settings import ScoreSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Credited:
+    """An output, its utility, and the shown items that it is credited to; None where nobody asked.
+
+    `supported`: of those it cites, the ones that a judge says support it.
+    """
+
+    text: str
+    utility: float
+    credited: frozenset[str] | None
+    supported: frozenset[str] | None = None
+
+
+def answered_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tuple[Query, Read]]:
+    """The queries that have all their answers."""
+    found = ((query, results.get(query.query_id)) for query in design.queries)
+    return [(query, read) for query, read in found if read is not None]
+
+
+def kept_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tuple[Query, Read]]:
+    """Those of them that are measured: with enough useful items, and asked about lists."""
+    return [(query, read) for query, read in answered_queries(design, results) if read.kept and read.lists]
+
+
+def observations_of(
+    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
+) -> Iterator[tuple[str, Retrieved]]:
+    """What measures read of an audit, query by query, each under every condition."""
+    for query, read in kept_queries(design, results):
+        outputs = credited_outputs(design, query, read, judged)
+        yield from observed(
+            design.policies(query), design.conditions, read.useful, outputs, design.uncredited
+        ).items()
+
+
+def credited_outputs(
+    design: RagDesign, query: Query, read: Read, judged: Mapping[str, Judged]
+) -> dict[Shown, Credited]:
+    """The outputs for the lists of a query, with the items that they are credited to."""
+    items = {item.doc_id: item for item in design.items(query)}
+    attribute = ATTRIBUTORS.get(CITED if design.cites else design.settings.attribution)
+    credit, asked = attribute(items) if attribute else None, judged.get(probe_of(query))
+    found = {}
+    for shown, output in read.lists.items():
+        supported = supporting(asked, design.pairs(query, output.text, shown)) if asked else None
+        credited = credit(design.meaning(query, output.text), shown) if credit else supported
+        found[shown] = Credited(output.text, output.utility, credited, supported if credit else None)
+    return found
+
+
+def observed(
+    policies: Policies,
+    conditions: Sequence[Condition],
+    useful: frozenset[str],
+    outputs: Mapping[Shown, Credited] | None,
+    uncredited: str | None = None,
+) -> dict[str, Retrieved]:
+    """One query under every condition, once it has the outputs of all its lists; {} before.
+
+    `outputs` None: nobody asked for any, and what is shown is all there is. `uncredited`: why nothing is credited,
+    where that is so.
+    """
+    drawn = policies.drawn(conditions, useful)
+    if outputs is not None and any(shown not in outputs for lists in drawn.values() for shown in lists):
+        return {}
+    known = outputs or {}
+    best = {
+        one.factors["retriever"]: known[first].utility
+        for one in conditions
+        if one.factors["alpha"] == DETERMINISTIC and (first := next(iter(drawn[one.name]))) in known
+    }
+    # of its lists: a run folder has what was said beside single items, too
+    utilities = (known[shown].utility for lists in drawn.values() for shown in lists if shown in known)
+    ceiling = max(utilities, default=None)
+    return {
+        one.name: Retrieved(
+            query_id=policies.query_id,
+            doc_ids=policies.doc_ids,
+            useful=useful,
+            k=policies.k,
+            exposure=policies.exposure(one, useful),
+            lists=tuple(
+                _shown_list(shown, count, known.get(shown)) for shown, count in drawn[one.name].items()
+            ),
+            baseline=best.get(one.factors["retriever"]),
+            ceiling=ceiling,
+            **({"uncredited": uncredited} if uncredited else {}),
+        )
+        for one in conditions
+    }
+
+
+def _shown_list(shown: Shown, count: int, output: Credited | None) -> ShownList:
+    if output is None:
+        return ShownList(shown, count, None, None)
+    return ShownList(shown, count, output.text, output.utility, output.credited, output.supported)
+
 
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
 OUTPUT_COLUMNS = ("query_id", "doc_ids", "output", "finish", "utility", "credited")
@@ -261,3 +377,119 @@ def _read_output(row: dict[str, str]) -> tuple[str, Shown, Credited]:
     if stray := {*(credited or ()), *(supported or ())} - {*shown}:
         raise ValueError(f"'{min(stray)}' is credited, but was not shown")
     return row["query_id"], shown, Credited(row["output"], number(row["utility"]), credited, supported)
+
+
+SHOWN = "EE-D,EE-D(of=samples)"
+USEFUL, ANSWERED, OF_CITED = "EE-R", "EU", "EAR(by=cited),EAE-D(by=cited)"
+UTILITY = "exact-match"
+MOST_UTILITY = max(GREATEST.values())
+HINT = 'a line: {"query_id": "q1", "shown": ["d1", "d2"], "output": "…", "gold": "…", "cited": ["d2"]}'
+
+
+@dataclass
+class Logged:
+    """A line of the log."""
+
+    query_id: str | int
+    shown: list[str | int]
+    items: list[str | int] = field(default_factory=list)
+    useful: list[str | int] | None = None
+    output: str | None = None
+    gold: str | list[str] | None = None
+    utility: float | None = None
+    cited: list[str | int] | None = None
+
+    @property
+    def worth(self) -> float | None:
+        """The utility of the output; None where nobody can tell."""
+        if self.utility is not None or self.output is None or self.gold is None:
+            return self.utility
+        golds = [self.gold] if isinstance(self.gold, str) else self.gold
+        return utility(UTILITY, cleaned(self.output), golds) if golds else None
+
+
+def read_log(path: Path) -> list[Retrieved]:
+    """The requests of a log by query, in the order that queries come first. Raises UsageError naming file and line."""
+    problems = Problems()
+    by_query: dict[str, list[Logged]] = {}
+    for line, row in objects(path, Logged, problems):
+        shown = [*map(str, row.shown)]
+        wrong = []
+        if not shown:
+            wrong.append(("shown", "is empty"))
+        if len({*shown}) < len(shown):
+            wrong.append(("shown", f"'{next(one for one in shown if shown.count(one) > 1)}' comes twice"))
+        if stray := {*map(str, row.cited or ())} - {*shown}:
+            wrong.append(("cited", f"'{min(stray)}' was not shown"))
+        items = {*map(str, row.items)}
+        for name, named in (("shown", shown), ("useful", map(str, row.useful or ()))):
+            if items and (strange := {*named} - items):
+                wrong.append((name, f"'{min(strange)[:40]}' is none of the items"))
+        if row.utility is not None and not 0 <= row.utility <= MOST_UTILITY:
+            wrong.append(("utility", f"{row.utility:g} is not from 0 to {MOST_UTILITY:g}"))
+        for name, text in wrong:
+            problems.add(path, line, name, text)
+        by_query.setdefault(str(row.query_id), []).append(row)
+    if not by_query:
+        problems.add(path, 0, "", "holds no request")
+    problems.raise_any(HINT)
+    return [_retrieved(query_id, rows) for query_id, rows in by_query.items()]
+
+
+def _retrieved(query_id: str, rows: Sequence[Logged]) -> Retrieved:
+    known = (str(one) for row in rows for one in (*row.items, *row.shown, *(row.useful or ())))
+    requests = Counter(
+        (
+            tuple(map(str, row.shown)),
+            row.output,
+            row.worth,
+            None if row.cited is None else frozenset(map(str, row.cited)),
+        )
+        for row in rows
+    )
+    return Retrieved(
+        query_id=query_id,
+        doc_ids=tuple(dict.fromkeys(known)),
+        useful=frozenset(str(one) for row in rows for one in row.useful or ()),
+        k=max(len(row.shown) for row in rows),
+        exposure=None,
+        lists=tuple(
+            ShownList(shown, count, output, worth, cited)
+            for (shown, output, worth, cited), count in requests.items()
+        ),
+    )
+
+
+def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+    """A log as one condition, called by its path; of measures those that it can have, unless others are asked for."""
+    announce(path)
+    observed = read_log(path)
+    lists = [one for query in observed for one in query.lists]
+    known = [
+        *[SHOWN],
+        *([USEFUL] if any(query.useful for query in observed) else []),
+        *([ANSWERED] if any(one.utility is not None for one in lists) else []),
+        *([OF_CITED] if any(one.attributed is not None for one in lists) else []),
+    ]
+    measures = parse_measures(settings.measures or ",".join(known), Retrieved)
+    condition = str(path)
+    columns = measure_all(measures, {condition: observed})
+    facts: dict[str, Any] = {
+        "run": condition,
+        "dataset": path.stem,
+        "attribute": ITEM.name,
+        "model": "log",
+        "task": "rag",
+        "words": {"protected": "", "unprotected": ""},
+        "measures": [str(measure) for measure in measures],
+        "conditions": _conditions(condition, observed),
+        "undefined": undefined_counts(columns),
+        "findings": {},
+        "family": {"size": 0, "contrasted": None},
+    }
+    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
+    return RemeasuredRun(facts, rows, [condition])
+
+
+def _conditions(condition: str, observed: Sequence[Retrieved]) -> Mapping[str, Mapping[str, Any]]:
+    return {condition: {"queries": len(observed), **RANKS_NOTHING}}

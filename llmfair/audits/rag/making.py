@@ -16,13 +16,18 @@ from llmfair.asking.requests import chat_sampling
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries
-from llmfair.audits.rag.attribution import ATTRIBUTORS, without_markers
-from llmfair.audits.rag.bounds import bounded
-from llmfair.audits.rag.design import RagDesign
-from llmfair.audits.rag.judging import BARE, judge_of
-from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
-from llmfair.audits.rag.policies import conditions_of, names_of
-from llmfair.audits.rag.retrieving import pooled, retriever_of
+from llmfair.audits.rag.design import (
+    ATTRIBUTORS,
+    BARE,
+    RagDesign,
+    conditions_of,
+    judge_of,
+    names_of,
+    pooled,
+    retriever_of,
+    without_markers,
+)
+from llmfair.audits.rag.outcome import CHANGE, DISPARITY, bounded, outcome_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
@@ -30,15 +35,13 @@ from llmfair.datasets.released import check_belongs, read_useful
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.metrics.base import Measure
+from llmfair.metrics.expected import Retrieved
 from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.retrieved import Retrieved
 from llmfair.metrics.texts import UTILITIES, rating
 from llmfair.nouns import Chat, Failure, Query, Text
 from llmfair.prompts import Prompt, load_prompt
-from llmfair.rankers.fitting import Ruler, by_checkpoint, by_words, check_prompt
-from llmfair.rankers.reader import Read
-from llmfair.rankers.support import Judged
+from llmfair.rankers.reader import Judged, Read, Ruler, by_checkpoint, by_words, check_prompt
 
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"

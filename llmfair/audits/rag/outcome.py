@@ -3,31 +3,231 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from math import fsum, isfinite
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import fsum, inf, isfinite
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from llmfair.audits.condition import Condition
-from llmfair.audits.design import Outcome
-from llmfair.audits.rag.design import RagDesign
-from llmfair.audits.rag.files import files_of
-from llmfair.audits.rag.observing import kept_queries, observations_of
-from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
-from llmfair.audits.rag.results import Collected, JudgedPairs, OutputCounts, RagFinding, RagResults
-from llmfair.audits.rag.tradeoff import first_of, lacking, traded
+from llmfair.audits.comparing.changes import ChangeRow, ComparedRun, changes_by_query
+from llmfair.audits.design import Condition, Outcome
+from llmfair.audits.rag.design import DETERMINISTIC, GOLD, RagDesign
+from llmfair.audits.rag.files import QRELS, files_of, kept_queries, observations_of
+from llmfair.audits.rag.results import (
+    AlphaTest,
+    Collected,
+    Curve,
+    CurvePoint,
+    IntervalCell,
+    Intervals,
+    JudgedPairs,
+    OutputCounts,
+    RagFinding,
+    RagResults,
+)
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
-from llmfair.metrics.columns import Column, measure_each
+from llmfair.errors import UsageError
+from llmfair.io import files
+from llmfair.metrics.base import Column, Measure, measure_each
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
+from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.metrics.texts import GREATEST
 from llmfair.nouns import Conclusion, Failure, Measurement
-from llmfair.rankers.reader import Read
-from llmfair.rankers.support import Judged
-from llmfair.results import Family, ProbeCounts
+from llmfair.rankers.reader import Judged, Read
+from llmfair.results import Family, Figure, ProbeCounts
+from llmfair.stats import tradeoff
+from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import keeping, most_changed
+
+AXES = ("EE-D", "EE-R", "EU")
+RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
+"""The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
+UNBOUNDED = (-inf, inf)
+Values = dict[tuple[str, str], dict[str, float]]
+"""Queries' own values by measure and condition; those without one are absent."""
+
+
+@dataclass(frozen=True)
+class Traded:
+    """Utility by interval of disparity, every curve, and tests of every two alphas; by retriever."""
+
+    intervals: Mapping[str, Intervals]
+    curves: Mapping[str, Sequence[Curve]]
+    alpha_tests: Mapping[str, Sequence[AlphaTest]]
+
+
+def lacking(measures: Sequence[Measure]) -> list[Measure]:
+    """What is measured for the curves beside the measures of a run."""
+    wanted = [*(first_of(name, measures) for name in AXES), RAW]
+    return [measure for measure in map(parse_measure, wanted) if measure not in measures]
+
+
+def traded(
+    conditions: Sequence[Condition],
+    columns: Sequence[Column],
+    slots: Mapping[str, int],
+    level: float,
+) -> Traded:
+    """What the draws of every retriever cost, from the columns of a run, those it is `lacking` among them.
+
+    `slots`: how many items of each query are shown at a time.
+    """
+    measures = list(dict.fromkeys(column.measure for column in columns))
+    disparity, relevance, utility = (first_of(name, measures) for name in AXES)
+    values = _values(columns, slots)
+    drawn: dict[str, list[str]] = {}
+    for one in conditions:
+        if one.name != GOLD and one.factors["alpha"] != DETERMINISTIC:
+            drawn.setdefault(one.factors["retriever"], []).append(one.name)
+    axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
+    axes += [(across, ear) for ear in _named("EAR", measures)[:1] for across in (disparity, relevance)]
+    axes += [(OF_SLOTS, eae) for eae in _named("EAE-D", measures)[:1]]
+    cells, baselines = [], []
+    for retriever, names in drawn.items():
+        baseline = values.get((utility, f"{retriever}-{DETERMINISTIC}"), {})
+        x, y, queries = _observations(values, names, disparity, utility, baseline)
+        cells.append(tradeoff.cells(x, y, queries, baseline, level) if baseline else [])
+        baselines.append(baseline)
+    tables = {
+        retriever: Intervals(
+            disparity=disparity, utility=utility, baseline=_mean(baseline), cells=[*map(_cell, row)]
+        )
+        for retriever, baseline, row in zip(drawn, baselines, tradeoff.adjusted(cells), strict=True)
+    }
+    bounds = {str(measure): measure.definition.bounds for measure in measures}
+    curves = {
+        retriever: [
+            _curve(values, retriever, names, across, up, level, bounds.get(up, UNBOUNDED))
+            for across, up in axes
+        ]
+        for retriever, names in drawn.items()
+    }
+    tests = {retriever: _alpha_tests(values, disparity, names) for retriever, names in drawn.items()}
+    return Traded(tables, curves, tests)
+
+
+def _alpha_tests(values: Values, disparity: str, conditions: Sequence[str]) -> list[AlphaTest]:
+    found = []
+    for one, other in combinations(conditions, 2):
+        before, after = (values.get((disparity, condition), {}) for condition in (one, other))
+        changes = [after[query_id] - before[query_id] for query_id in before if query_id in after]
+        if changes:
+            difference, p = fsum(changes) / len(changes), tradeoff.paired_p(changes)
+            found.append(AlphaTest(conditions=(one, other), queries=len(changes), difference=difference, p=p))
+    return found
+
+
+def _named(name: str, measures: Sequence[Measure]) -> list[str]:
+    """Those of the name that lie between 0 and 1, where that is what a norm decides."""
+    return [str(one) for one in measures if one.name == name and ("norm", "raw") not in one.params]
+
+
+def first_of(name: str, measures: Sequence[Measure]) -> str:
+    """The measure of this name that counts: the run's first in the norm of its table, else the plain one."""
+    return next(iter(_named(name, measures)), name)
+
+
+def _values(columns: Sequence[Column], slots: Mapping[str, int]) -> Values:
+    found: Values = {
+        (str(column.measure), column.condition): {
+            query_id: number
+            for query_id, value in column.values.items()
+            if (number := value_of(value)[0]) is not None
+        }
+        for column in columns
+        if not column.group
+    }
+    per_slot: Values = {
+        (OF_SLOTS, condition): {
+            query_id: raw[query_id] / shown for query_id, shown in slots.items() if query_id in raw
+        }
+        for (measure, condition), raw in found.items()
+        if measure == RAW
+    }
+    return found | per_slot
+
+
+def _observations(
+    values: Values, conditions: Sequence[str], across: str, up: str, of: Mapping[str, float] | None = None
+) -> tuple[list[float], list[float], list[str]]:
+    """Both values and the query of every observation that has both, of these queries alone where they are given."""
+    found = [
+        (x, values[up, condition][query_id], query_id)
+        for condition in conditions
+        for query_id, x in values.get((across, condition), {}).items()
+        if query_id in values.get((up, condition), {}) and (of is None or query_id in of)
+    ]
+    return [x for x, _, _ in found], [y for _, y, _ in found], [query_id for *_, query_id in found]
+
+
+def _curve(
+    values: Values,
+    retriever: str,
+    conditions: Sequence[str],
+    across: str,
+    up: str,
+    level: float,
+    bounds: tuple[float, float],
+) -> Curve:
+    x, y, queries = _observations(values, conditions, across, up)
+    anchors = tradeoff.anchors(x, y, queries, level) if x else []
+    places, means = tradeoff.averaged([anchors])
+    line, flat, area = tradeoff.line(x, y), tradeoff.line(places, means), tradeoff.area(places, means)
+    whole = [_mean(values.get((name, f"{retriever}-{DETERMINISTIC}"), {})) for name in (across, up)]
+    return Curve(
+        across=across,
+        up=up,
+        observations=len(x),
+        queries=len({*queries}),
+        slope=None if line is None else line.slope,
+        slope_of_points=None if flat is None else flat.slope,
+        area=None if area is None else area.whole,
+        area_observed=None if area is None else area.observed,
+        low=None if area is None else area.low,
+        high=None if area is None else area.high,
+        deterministic=None if whole[0] is None or whole[1] is None else (whole[0], whole[1]),
+        points=[
+            CurvePoint(
+                at=one.disparity, observations=one.observations, mean=_figure(one.quality, bounds=bounds)
+            )
+            for one in anchors
+        ],
+    )
+
+
+def _cell(cell: tradeoff.Cell) -> IntervalCell:
+    return IntervalCell(
+        interval=cell.interval,
+        observations=cell.observations,
+        queries=cell.queries,
+        difference=cell.difference,
+        starred=cell.starred,
+        p_student=cell.p_student,
+        p_welch=cell.p_welch,
+        paired=None if cell.paired is None else _figure(cell.paired, cell.p_paired, cell.p_adjusted),
+    )
+
+
+def _figure(
+    found: Estimate,
+    p: float | None = None,
+    p_adjusted: float | None = None,
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> Figure:
+    low = None if found.low is None else max(found.low, bounds[0])
+    high = None if found.high is None else min(found.high, bounds[1])
+    return Figure(found.value, low, high, found.n, p, p_adjusted, None, found.reason)
+
+
+def _mean(values: Mapping[str, float]) -> float | None:
+    return fsum(values.values()) / len(values) if values else None
+
 
 CHANGE, DISPARITY = "EU-change", "EE-D"
 KEEPING = {
@@ -178,3 +378,90 @@ def _collected(design: RagDesign, results: Mapping[str, Read]) -> Collected:
         useful=average([len(read.useful) for read in kept]),
         useful_share=average([len(read.useful) / sizes[read.query_id] for read in kept]),
     )
+
+
+NORMED = ("EE-D", "EE-R", "EE-L")
+
+
+def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
+    """The measures with the bounds that the utility and their norm give them: their intervals go no further."""
+    return tuple(_bounded(measure, GREATEST.get(utility)) for measure in measures)
+
+
+def _bounded(measure: Measure, greatest: float | None) -> Measure:
+    norm = measure.arguments.get("norm")
+    if (measure.name in NORMED and norm != "raw") or (measure.name == "EU" and norm == "ceiling"):
+        bounds = (0.0, 1.0)
+    elif measure.name in ("EU", "EU-change") and greatest is not None:
+        bounds = (-greatest if measure.name == "EU-change" else 0.0, greatest)
+    else:
+        return measure
+    return replace(measure, definition=replace(measure.definition, bounds=bounds))
+
+
+BOUND = "EE-R, EE-L, EU(norm=ceiling)"
+"""What depends on which items are useful."""
+
+
+def rag_changes(
+    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None, called: str
+) -> Iterator[ChangeRow]:
+    """By query, in the chosen measures or those that both tables show.
+
+    Where other items are useful, nothing that depends on them. Raises UsageError where nothing is left.
+    """
+    wanted, both = list(chosen or _shown(base)), {*base.results.measures} & {*other.results.measures}
+    if chosen is None:
+        wanted = [measure for measure in wanted if str(measure) in both]
+    bound, samples = other_labels(base, other), base.setting("samples") != other.setting("samples")
+    kept = [
+        measure
+        for measure in wanted
+        if not (bound and _of_labels(measure)) and not (samples and ("of", "samples") in measure.params)
+    ]
+    if not kept:
+        told = "find other items useful" if bound else "drew other numbers of lists"
+        raise UsageError(
+            f"{base.name} and {other.name} {told}, and {', '.join(map(str, wanted))} hangs on that.",
+            "EE-D, EU and EU-change can be compared",
+        )
+    for row in changes_by_query(base, other, kept, called):
+        settled = row.measure == CHANGE and row.condition not in base.results.findings  # nothing could change
+        if not settled and not (bound and row.condition == GOLD):
+            yield row
+
+
+def _shown(run: ComparedRun) -> list[Measure]:
+    measures = parse_measures(",".join(run.results.shown))
+    return [measure for measure in measures if measure.definition.better]
+
+
+def _of_labels(measure: Measure) -> bool:
+    return measure.name in ("EE-R", "EE-L") or ("norm", "ceiling") in measure.params
+
+
+def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
+    """Whether the two find other items useful, or nobody can tell any more."""
+    one, two = (_digest(run.run.path / QRELS) for run in (base, other))
+    return one != two or one is None
+
+
+def _digest(path: Path) -> str | None:
+    return files.sha256(path) if path.is_file() else None
+
+
+def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
+    """What a comparison says of a run beside the base: how many queries have useful items enough, and whether they are
+    the same items."""
+    return {"kept": run.results.collection.kept, "other_labels": other_labels(base, run)}
+
+
+def labels_notes(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is left out of a comparison of these runs, as described."""
+    named = [run["name"] for run in runs[1:] if run["other_labels"]]
+    if not named:
+        return []
+    return [
+        f"{', '.join(named)}: other items are useful than for {runs[0]['name']}, so what hangs on them is left out "
+        f"({BOUND}, the setting {GOLD}); the rest is of the queries that both kept"
+    ]

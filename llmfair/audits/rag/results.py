@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.condition import Condition
+from llmfair.audits.design import Condition
 from llmfair.audits.rag.settings import LARGEST_ALPHA, LARGEST_K, MOST_SAMPLES
 from llmfair.results import (
     AnswerCounts,
@@ -53,7 +53,7 @@ class RagFacts(DesignFacts):
     margin: float
 
     def __post_init__(self) -> None:
-        from llmfair.audits.rag.policies import GOLD, conditions_of
+        from llmfair.audits.rag.design import GOLD, conditions_of
 
         factors = self.factors or {}
         retrievers = dict.fromkeys(of["retriever"] for of in factors.values() if of["retriever"] != GOLD)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from llmfair.audits.condition import Condition
+from llmfair.audits.design import Condition
 from llmfair.audits.kind import results_of
-from llmfair.audits.rag.bounds import bounded
+from llmfair.audits.rag.design import GOLD
 from llmfair.audits.rag.files import read_observations
-from llmfair.audits.rag.outcome import CHANGE, DISPARITY, concluded
-from llmfair.audits.rag.policies import GOLD
+from llmfair.audits.rag.outcome import CHANGE, DISPARITY, bounded, concluded
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
 from llmfair.audits.summary import Inference, summarise
-from llmfair.metrics.columns import measure_all
-from llmfair.metrics.retrieved import Retrieved
+from llmfair.metrics.base import measure_all
+from llmfair.metrics.expected import Retrieved
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 

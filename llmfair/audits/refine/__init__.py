@@ -89,27 +89,27 @@ class Refine(Kind):
         return RefineResults
 
     def verdict(self, found: Conclusions) -> RunVerdict:
-        from llmfair.audits.refine.verdict import refine_verdict
+        from llmfair.audits.refine.words import refine_verdict
 
         return refine_verdict(found)
 
     def table(self, results: Any) -> Table:
-        from llmfair.audits.refine.table import refine_table
+        from llmfair.audits.refine.words import refine_table
 
         return refine_table(results, self.title, self.condition)
 
     def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        from llmfair.audits.refine.section import refine_section
+        from llmfair.audits.refine.words import refine_section
 
         return refine_section(results, folder, self.title, self.condition)
 
     def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-        from llmfair.audits.refine.figures import group_plots
+        from llmfair.audits.refine.words import group_plots
 
         return group_plots(group, number)
 
     def group_tables(self, group: Group) -> Iterator[Table]:
-        from llmfair.audits.refine.paper import group_tables
+        from llmfair.audits.refine.words import group_tables
 
         return group_tables(group)
 
@@ -124,14 +124,14 @@ class Refine(Kind):
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """How the reply was read."""
         from llmfair.asking.journal_lines import completion_of
-        from llmfair.rankers.keywords import read_keywords
+        from llmfair.rankers.fair_qr import read_keywords
 
         plain = settings.get("form") == "paper"
         return str(read_keywords(completion_of(row), row["about"]["query"], plain).reply_class)
 
     def trail(self, run: RunDir, query_id: str | None) -> Iterator[str]:
         from llmfair.audits.kind import results_of
-        from llmfair.audits.refine.trail import read_trail, trail_text
+        from llmfair.audits.refine.files import read_trail, trail_text
 
         return trail_text(read_trail(run.path, query_id), results_of(run).design.objective)
 

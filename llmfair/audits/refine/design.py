@@ -2,38 +2,208 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import product
+from itertools import chain, product
 from math import isfinite
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
-from llmfair.audits.condition import Condition
-from llmfair.audits.design import CHARACTERS_PER_TOKEN, Design
-from llmfair.audits.refine.baselines import Baseline
-from llmfair.audits.refine.hints import distinguishing, terms_of
-from llmfair.audits.refine.observing import Pages
+from llmfair.audits.design import CHARACTERS_PER_TOKEN, Condition, Design
+from llmfair.audits.lists import training_lists
 from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
+from llmfair.audits.subject import Subject
+from llmfair.audits.summary import value_of
 from llmfair.datasets.attributes import shipped_backgrounds
 from llmfair.datasets.collection import Collection
+from llmfair.datasets.keywords import searched
+from llmfair.errors import BackendError, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.metrics.attention import least_divergence, shares_of
-from llmfair.metrics.base import Measure
+from llmfair.metrics.base import Groups, Judged, Measure, Undefined
 from llmfair.metrics.targets import UNKNOWN, Cells, cells, target_shares
-from llmfair.metrics.values import Undefined
-from llmfair.nouns import Candidates, Document, Query, Steps
+from llmfair.nouns import Attribute, Candidates, Document, Qrels, Query, Ranking, Steps
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
+from llmfair.rankers.base import Ranker, ScoringRanker
+from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
 from llmfair.retrieval.engine import Engine, Patience
+
+ALL = "all"
+PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
+"""The methods of the paper's Table 1 beside BM25, in its order."""
+TARGET = "target"
+EXAMPLE = "for example --baseline mmr, --baseline fair-star:p=0.5 or --baseline strict=fair-star:alpha=0.01"
+_ALIASED = re.compile(r"([\w.-]+)=(.+)")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A ranker under the name that it has in tables; `spec` is what `llmfair rerank --with` takes."""
+
+    name: str
+    spec: str
+    ranker: Ranker
+    _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def steps(self, found: Candidates) -> Steps[Candidates]:
+        """Orders what the original query finds, if anything, best first; one query at a time: it may hold a model."""
+        yield from ()
+        with self._turn:
+            return self.ranker.ordered(found)[0] if found.documents else found
+
+
+def named_specs(given: Sequence[str], reserved: Sequence[str]) -> dict[str, str]:
+    """Specs by the names that they have in tables, each once. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given):
+        aliased = _ALIASED.fullmatch(text)
+        name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
+        if spec == name == BASELINE or (name in PAPER and found.get(name) == spec):
+            continue
+        _check_known(spec)
+        if name in reserved:
+            raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
+        if name in found:
+            raise UsageError(
+                f"--baseline {text}: {name} is named twice.", f"name one of them: other-{name}={spec}"
+            )
+        found[name] = spec
+    return found
+
+
+def _check_known(spec: str) -> None:
+    known = registry.names("ranker")
+    if spec.partition(":")[0] not in known:
+        raise UsageError(
+            f"--baseline {spec} is unknown.{did_you_mean(spec, [ALL, *known])}",
+            f"known: {ALL}, {', '.join(known)}; {EXAMPLE}",
+        )
+
+
+def with_target(spec: str, target: str) -> str:
+    """The spec with the target aimed at, where its ranker has one and it names none."""
+    name, colon, parameters = spec.partition(":")
+    declared: Any = getattr(registry.lookup("ranker", name), "declared", {})
+    named = {one.partition("=")[0].strip() for one in parameters.split(",")}
+    if TARGET not in declared or TARGET in named or target == declared[TARGET].default:
+        return spec
+    return f"{spec}{',' if colon else ':'}{TARGET}={target}"
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """What rankers order: the `depth` documents that the engine finds for each topic's keywords or title."""
+
+    engine: Engine
+    dataset: Collection
+    query_text: str
+    depth: int
+
+    def ranker(self, spec: str, attribute: Attribute) -> Ranker:
+        """A ranker by its spec. Raises UsageError, and as rankers do."""
+        lists = partial(training_lists, self.dataset, self.query_text, self.engine)
+        return Subject(spec).ranker(self.dataset, attribute, self.documents, lists=lists)
+
+    @cached_property
+    def documents(self) -> tuple[Document, ...]:
+        """All there are; where these are too many to hold, all that any topic finds."""
+        if not self.dataset.too_many:
+            return tuple(self.dataset.documents.values())
+        queries = (searched(query, self.query_text) for query in self.dataset.queries)
+        hits = (self.engine.search(query.text, self.depth) for query in queries)
+        found = sorted({hit.doc_id for of_query in hits for hit in of_query})
+        return tuple(self.dataset.document(doc_id) for doc_id in found)
+
+
+def made_baselines(
+    specs: Iterator[tuple[str, str]], attribute: Attribute, first_stage: FirstStage
+) -> tuple[list[Baseline], list[str]]:
+    """The baselines, and what has to be said: of those that need what is not here, too. Raises UsageError."""
+    found, said = list[Baseline](), list[str]()
+    for name, spec in specs:
+        try:
+            ranker = first_stage.ranker(spec, attribute)
+        except BackendError as error:  # no package, or no checkpoint, of the models that it needs
+            said.append(f"--baseline {name} is left out: {error.message.removesuffix('.')}: {error.hint}")
+            continue
+        found.append(Baseline(name, spec, ranker))
+        said += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
+    return found, said
+
+
+HINTS, FEWEST = 3, 5
+"""How many words are told, and in how many of the group's documents each stands at least."""
+_STOP_WORDS = """
+    a about after all also an and any are as at be been before but by can did do during for from had has have if in
+    into is it its more most no not of on once one only or other over same since so some such than that the then
+    there these this those through to under until up was were what when where which while who whose will with
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words of no content. Pronouns are left: they tell a gender."""
+
+
+def terms_of(document: Document) -> frozenset[str]:
+    """The words of title and text in lower case, as they stand there, each once."""
+    return parts_of(f"{document.title} {document.text}") - STOP_WORDS
+
+
+def distinguishing(
+    groups: Mapping[str, Names[str]], terms: Mapping[str, Names[str]], group: str, query: str
+) -> list[str]:
+    """The words, none of the query's, by which documents of a group are told from the others, the best first.
+
+    `groups` and `terms` of the documents that the query finds. By the log odds ratio of standing in a document of the
+    group and in another, each count with a half added; ties by the alphabet.
+    """
+    inside = [terms[doc_id] for doc_id, names in groups.items() if group in names]
+    outside = [terms[doc_id] for doc_id, names in groups.items() if group not in names]
+    within, without = (Counter(term for of in held for term in of) for held in (inside, outside))
+    known = parts_of(query)
+
+    def log_odds(term: str) -> float:
+        one = (within[term] + 0.5) / (len(inside) - within[term] + 0.5)
+        return math.log(one) - math.log((without[term] + 0.5) / (len(outside) - without[term] + 0.5))
+
+    found = [term for term, held in within.items() if held >= FEWEST and term not in known]
+    return sorted(found, key=lambda term: (-log_odds(term), term))[:HINTS]
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Judgements and groups, which make a page a judged list. Nothing of a document is looked at but its groups."""
+
+    attribute: Attribute
+    groups: Groups
+    qrels: Qrels
+
+    def judged(self, query_id: str, doc_ids: Sequence[str]) -> Judged:
+        """A page, best first; its candidates are what it holds, by id."""
+        listed = [self._document(doc_id) for doc_id in sorted(doc_ids)]
+        sides = {document.doc_id: self.attribute.side(document) for document in listed}
+        return Judged(
+            Candidates(Query(query_id, ""), tuple(listed), self.qrels.get(query_id, {})),
+            (Ranking(query_id, tuple(doc_ids)),),
+            {doc_id: side for doc_id, side in sides.items() if side is not None},
+            groups=self.groups,
+        )
+
+    def value(self, measure: Measure, query_id: str, doc_ids: Sequence[str]) -> float | None:
+        """A measure of one page; None where it has none."""
+        return value_of(measure.values(self.judged(query_id, doc_ids))[""])[0]
+
+    def _document(self, doc_id: str) -> Document:
+        return self.groups.documents.get(doc_id) or Document(doc_id, "")
+
 
 REFINED, FAIR_QR = "refined", "fair-qr"
 TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}

@@ -15,8 +15,15 @@ from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.engines import engine_of
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import given_of, selected_queries
-from llmfair.audits.refine.baselines import FirstStage, made_baselines, named_specs, with_target
-from llmfair.audits.refine.design import TARGET_KNOWN, Ended, RefineDesign
+from llmfair.audits.refine.design import (
+    TARGET_KNOWN,
+    Ended,
+    FirstStage,
+    RefineDesign,
+    made_baselines,
+    named_specs,
+    with_target,
+)
 from llmfair.audits.refine.outcome import outcome_of
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import Subject

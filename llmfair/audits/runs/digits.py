@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from itertools import starmap
 
-from llmfair.audits.versions import versions
+from llmfair.audits.design import versions
 
 DIGITS = 12
 COUNTS = ("python", "platform", "numpy", "scipy")

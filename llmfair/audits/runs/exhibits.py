@@ -13,9 +13,9 @@ from inspect import isfunction
 from zlib import crc32
 
 from llmfair.audits.commands import command_of, settings_of
+from llmfair.audits.design import read_texts
 from llmfair.audits.kind import results_of
 from llmfair.audits.runs.evidence import all_answers
-from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest

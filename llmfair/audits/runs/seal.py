@@ -17,9 +17,8 @@ from typing import Any
 from uuid import uuid4
 
 from llmfair import registry
-from llmfair.audits.design import Design
+from llmfair.audits.design import Design, versions
 from llmfair.audits.kind import kind_of
-from llmfair.audits.versions import versions
 from llmfair.datasets.base import Dataset
 from llmfair.io.files import MOST_BY_HAND, content, write_whole
 from llmfair.nouns import ManyDocuments

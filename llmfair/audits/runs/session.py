@@ -13,8 +13,8 @@ from typing import Any
 from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.limits import Progress
+from llmfair.audits.design import versions
 from llmfair.audits.kind import results_of
-from llmfair.audits.versions import versions
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import SCHEMA

@@ -12,8 +12,7 @@ from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
 from llmfair.manifest import Manifest
-from llmfair.metrics.base import Observation
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.base import Column, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Measurement
 from llmfair.results import Finding, Reach, Results, plain

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.commands import scoring_of
+from llmfair.audits.design import versions
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
 from llmfair.audits.scoring.score_gates import failing, gravest, named_in_reasons, requirements_of, verdict_of
 from llmfair.audits.summary import ALL
-from llmfair.audits.versions import versions
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, json_text, write_whole
 from llmfair.metrics.names import parse_measures

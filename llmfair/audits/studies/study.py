@@ -108,7 +108,7 @@ class Study(ABC):
 
     def headed_table(self, found: Any) -> Table:
         """The same below the verdict."""
-        from llmfair.report.lead import headed
+        from llmfair.report.tables import headed
 
         return headed(self.table(found), found.verdict)
 

@@ -24,6 +24,7 @@ from llmfair.io.text import in_lines
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 WIDTH = 340
 LETTER = 13
 INK, PAPER = "#010203", "#FDFEFC"
@@ -307,3 +308,30 @@ def clipped(text: str, most: int) -> str:
         return text
     half = (most - 1) // 2
     return f"{text[: most - 1 - half]}…{text[-half:]}"
+
+
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.5)),
+    (0, (5, 2, 1, 2)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, mark and dash of one thing in a figure."""
+
+    color: str
+    mark: str
+    dash: Any
+
+
+def palette(names: Sequence[str]) -> dict[str, Look]:
+    """A look for each name; the first has the colour of the text."""
+    return {
+        name: Look(COLORS[place % len(COLORS)], MARKS[place % len(MARKS)], DASHES[place % len(DASHES)])
+        for place, name in enumerate(names)
+    }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.rag.attribution import cited, held, without_markers
+from llmfair.audits.rag.design import cited, held, without_markers
 from llmfair.nouns import Document
 from tests.cli.command import llmfair, ran, refusal
 from tests.servers import Reply, Server

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.condition import Condition
-from llmfair.audits.rag.observing import Credited, observed
-from llmfair.audits.rag.policies import DETERMINISTIC, Policies
-from llmfair.audits.rag.retrieving import scores_of
+from llmfair.audits.design import Condition
+from llmfair.audits.rag.design import DETERMINISTIC, Policies, scores_of
+from llmfair.audits.rag.files import Credited, observed
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
 from llmfair.nouns import Candidates

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.rag import judging
+from llmfair.audits.rag import design
 from tests.cli.command import Outcome, llmfair, ran, refusal
 from tests.servers import Reply, Server
 
@@ -77,7 +77,7 @@ def test_a_judged_run_is_resumed_and_replayed_without_the_judge(monkeypatch: pyt
     for name in ("outputs.csv", "per_query.csv", "qrels.txt"):
         assert Path("parts", name).read_text().replace("parts", "whole") == Path("whole", name).read_text()
     assert len({row["key"] for row in journal("parts")}) == len(journal("parts")) == len(journal("whole"))
-    monkeypatch.setattr(judging, "backend_of", None)
+    monkeypatch.setattr(design, "backend_of", None)
     assert llmfair("runs", "check", "parts").code == 0
     path = Path("parts/attribution.jsonl")
     path.write_text(path.read_text().replace('"text":"yes"', '"text":"no"', 1))

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmfair.audits.kind import results_of
-from llmfair.audits.rag.group import averaged
 from llmfair.audits.rag.results import Curve, CurvePoint, IntervalCell, Intervals
-from llmfair.audits.rag.tables import Named, intervals_table, slopes_table
+from llmfair.audits.rag.words import Named, averaged, intervals_table, slopes_table
 from llmfair.audits.runs.exhibits import exhibits_of
 from llmfair.report.page import Page, run_page
 from llmfair.results import Figure

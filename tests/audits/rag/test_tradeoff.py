@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from llmfair.audits.rag.policies import conditions_of
+from llmfair.audits.rag.design import conditions_of
+from llmfair.audits.rag.outcome import Traded, lacking, traded
 from llmfair.audits.rag.results import Curve, Intervals
-from llmfair.audits.rag.tradeoff import Traded, lacking, traded
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.base import measure_all
+from llmfair.metrics.expected import Retrieved, ShownList
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.retrieved import Retrieved, ShownList
 from tests.cli.command import llmfair
 
 QUERIES = [f"q{number}" for number in range(6)]

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from llmfair.audits.refine.concluding import SYMBOLS
+from llmfair.audits.refine.outcome import SYMBOLS
 from llmfair.nouns import Candidates
-from llmfair.rankers.dlf_like import DlfLike
+from llmfair.rankers.deltr import DlfLike
 from llmfair.rankers.encoders import ARGUMENTS
 from tests import models
 from tests.audits.refine.test_refine import collection

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from llmfair.nouns import NUMBERS, Candidates
-from llmfair.rankers.crossfit import CrossFitted
-from llmfair.rankers.deltr import DeltrModel
+from llmfair.rankers.deltr import CrossFitted, DeltrModel
 from tests.audits.refine.test_refine import ran
 
 WORDS = ("reef", "map", "chess")

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from llmfair.audits.refine.concluding import paper_tests
-from llmfair.audits.refine.paper import of_means, paper_table
+from llmfair.audits.refine.outcome import paper_tests
+from llmfair.audits.refine.words import of_means, paper_table
 from llmfair.audits.summary import aggregate
-from llmfair.metrics.columns import Column
+from llmfair.metrics.base import Column, Product
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import Product
 from llmfair.prompts import load_prompt
 from tests.cli.command import ran
 from tests.shared import SHARED, realdata

@@ -1,0 +1,696 @@
+"""What may be said of each condition: how far from parity, whether beyond chance, and what the design could have shown.
+
+Two nulls are tested, and both told: that queries prefer no side on average (signs flipped by query), and that no
+query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the preference
+odds. That they lie within it is said only of a ranker that does its job, since noise prefers nobody either.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from math import log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.audits.aggregates.preference import Preference, preference, preference_change
+from llmfair.audits.listwise.results import (
+    EqualScores,
+    Excess,
+    FirstPass,
+    ListwiseFinding,
+    Odds,
+    OddsPower,
+    OmittedItems,
+    OrderNoise,
+    PermutationResult,
+    SignFlip,
+    Usefulness,
+    WindowAnswers,
+)
+from llmfair.audits.readable import EQUAL_SCORES
+from llmfair.audits.summary import ALL, Inference, aggregate, most_frequent, row_of, value_of
+from llmfair.metrics.base import (
+    Column,
+    ControlledExposures,
+    Judged,
+    Measure,
+    QueryComparisons,
+    Quotient,
+    Ratio,
+    Value,
+)
+from llmfair.metrics.exposure import exposures
+from llmfair.metrics.names import parse_measure
+from llmfair.nouns import Conclusion, Measurement, Side
+from llmfair.probes import REPEAT
+from llmfair.rankers.strategies import Ranked, WindowAnswer
+from llmfair.stats import intervals
+from llmfair.stats.intervals import (
+    FEWEST_QUERIES,
+    Estimate,
+    conclude,
+    geometric_mean,
+    mean,
+    run_noise,
+    slope_on_initial,
+    without_favour,
+)
+from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
+from llmfair.stats.sequential import Decision, look_level
+from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
+
+NEUTRAL = "neutral"
+OF_ODDS = "preference-odds"
+"""The aggregate of figures that are odds over all comparisons."""
+SEPARATOR = " vs "
+"""Between the names of two conditions in the condition of their rows."""
+
+
+def against(one: str, other: str) -> str:
+    """The condition of rows that compare two conditions."""
+    return f"{one}{SEPARATOR}{other}"
+
+
+def pairs_of(conditions: Sequence[str]) -> list[tuple[str, str]]:
+    """Every later condition against every earlier one; neutral asked again against neutral only."""
+    return [(b, a) for a, b in combinations(conditions, 2) if b != REPEAT or a == NEUTRAL]
+
+
+def contrasts(
+    columns: Sequence[Column],
+    judged: Mapping[str, Sequence[Judged]],
+    conditions: Sequence[str],
+    inference: Inference,
+) -> list[Measurement]:
+    """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
+    values = {(column.measure, column.condition): column for column in columns if column.group == ""}
+    # a figure that is neither better nor worse is no effect of a prompt
+    measures = [
+        measure
+        for measure in dict.fromkeys(measure for measure, _ in values)
+        if measure.definition.better and (not measure.of_all or measure.aggregate == OF_ODDS)
+    ]
+    rows: list[Measurement] = []
+    for measure in measures:
+        if measure.definition.agreement:
+            rows += _agreement(measure, judged, conditions, inference)
+            continue
+        for one, other in pairs_of(conditions):
+            if (measure, one) in values and (measure, other) in values:
+                alike = _alike(judged[one], judged[other])
+                rows += paired(measure, values[measure, one], values[measure, other], alike, inference)
+    return rows
+
+
+def _alike(one: Sequence[Judged], other: Sequence[Judged]) -> set[str]:
+    """The queries that both conditions ranked from the same initial orders, as often."""
+    runs = {query.query_id: query.runs for query in other}
+    return {query.query_id for query in one if runs.get(query.query_id) == query.runs}
+
+
+def paired(
+    measure: Measure, one: Column, other: Column, alike: set[str], inference: Inference
+) -> Iterator[Measurement]:
+    """One measure of two conditions, over the queries alike where both have a value."""
+    condition, on_log_scale = against(one.condition, other.condition), measure.definition.scale == "log"
+    if measure.aggregate == OF_ODDS:
+        yield _of_odds(measure, condition, one, other, alike, inference)
+        return
+    changes: dict[str, float] = {}
+    for query_id in sorted(one.values.keys() & other.values.keys() & alike):
+        a, b = (value_of(column.values[query_id])[0] for column in (one, other))
+        if a is not None and b is not None:
+            changes[query_id] = a / b if on_log_scale else a - b
+    yield from _rows(measure, condition, changes, on_log_scale, changes, inference)
+
+
+def _of_odds(
+    measure: Measure, condition: str, one: Column, other: Column, alike: set[str], inference: Inference
+) -> Measurement:
+    """Two conditions' odds, which only all queries together have; each query's part of the change is tested."""
+    held = [{q: column.values[q] for q in column.values.keys() & alike} for column in (one, other)]
+    change = preference_change(held[0], held[1], inference.level)
+    if change is None:
+        reason = "no_finite_odds" if held[0].keys() & held[1].keys() else "no_common_query"
+        return Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
+    estimate, parts = change
+    row = row_of(str(measure), condition, estimate)
+    if len(parts) < FEWEST_TESTED:
+        return row
+    return replace(row, p=sign_flip(parts, rng=np.random.default_rng(inference.seed)))
+
+
+def _agreement(
+    measure: Measure, judged: Mapping[str, Sequence[Judged]], conditions: Sequence[str], inference: Inference
+) -> Iterator[Measurement]:
+    """Rank agreement with neutral, tested against that of neutral with itself."""
+    floor = _agreed(measure, judged.get(REPEAT, ()), judged.get(NEUTRAL, ()))
+    for one, other in pairs_of(conditions):
+        if other != NEUTRAL:
+            continue
+        found = _agreed(measure, judged[one], judged[other])
+        below = {q: found[q] - floor[q] for q in found.keys() & floor.keys()} if one != REPEAT else {}
+        yield from _rows(measure, against(one, other), found, False, below, inference)
+
+
+def _agreed(measure: Measure, one: Sequence[Judged], other: Sequence[Judged]) -> dict[str, float]:
+    """The agreement of two conditions' rankings of each query, from the same initial orders."""
+    beside = {query.query_id: query for query in other}
+    alike = _alike(one, other)
+    held = (
+        replace(query, beside=beside[query.query_id].rankings) for query in one if query.query_id in alike
+    )
+    return {
+        query.query_id: number
+        for query in held
+        for value in measure.values(query).values()
+        if (number := value_of(value)[0]) is not None
+    }
+
+
+def _rows(
+    measure: Measure,
+    condition: str,
+    values: Mapping[str, float],
+    on_log_scale: bool,
+    tested: Mapping[str, float],
+    inference: Inference,
+) -> Iterator[Measurement]:
+    """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
+    for query_id, value in sorted(values.items()):
+        yield Measurement(query_id, str(measure), value, condition)
+    if not values:
+        yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
+        return
+    estimate = (geometric_mean if on_log_scale else mean)([*values.values()], inference.level)
+    row = row_of(str(measure), condition, estimate)
+    if len(tested) >= FEWEST_TESTED:
+        changes = np.array([tested[query_id] for query_id in sorted(tested)])
+        rng = np.random.default_rng(inference.seed)
+        row = replace(row, p=sign_flip(np.log(changes) if on_log_scale else changes, rng=rng))
+    yield row
+
+
+FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
+MISSING_TELLS = 0.1
+"""From so many items missing per answer on, it matters whose they are."""
+
+
+def answer_counts(
+    ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None], constrained: bool = False
+) -> dict[str, WindowAnswers]:
+    """Per condition, of `(condition, result)` pairs: classes, repaired, unparseable, identity, omissions by side.
+
+    `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
+    there. `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
+
+    `equal_scores` where there are some; `unformed` where answers were `constrained` to a form, and some have another.
+
+    `omitted.protected_expected` is what the omitted items would hold if sides were left out alike: an answer
+    that drops one group is repaired, but not into innocence.
+    """
+    lists: dict[str, list[Ranked]] = {}
+    for condition, result in ranked:
+        lists.setdefault(condition, []).append(result)
+    return {condition: _counts(of_it, sides, constrained) for condition, of_it in sorted(lists.items())}
+
+
+def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: bool) -> WindowAnswers:
+    windows = [window for result in lists for window in result.windows]
+    unformed = sum(not window.formed for window in windows) if constrained else 0
+    places: dict[str, Counter[str]] = {}
+    omitted = protected = 0
+    expected = 0.0
+    for window in windows:
+        places.setdefault(window.place, Counter())[window.answer_class] += 1
+        if window.omitted:
+            omitted += len(window.omitted)
+            protected += _protected(window.omitted, sides)
+            expected += len(window.omitted) * _protected(window.shown, sides) / len(window.shown)
+    # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
+    first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
+    return WindowAnswers(
+        windows=len(windows),
+        classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
+        repaired=sum(window.repaired for window in windows),
+        unparseable=sum(window.unparseable for window in windows),
+        identity=sum(window.identity for window in windows),
+        first_pass=FirstPass(len(first), sum(window.identity for window in first), _same(first)),
+        asked_again=dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
+        readers_differ=sum(window.readers_differ for window in windows),
+        places={place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
+        omitted=OmittedItems(omitted, protected, round(expected, 6)),
+        equal_scores=_equal_scores(lists),
+        unformed=unformed or None,
+    )
+
+
+def _equal_scores(lists: Iterable[Ranked]) -> EqualScores | None:
+    """How many of the lists with two scores or more have but one; None where there are none."""
+    scores = (
+        [score for w in result.windows for score in w.scores or () if score is not None] for result in lists
+    )
+    equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
+    return EqualScores(sum(equal), len(equal)) if any(equal) else None
+
+
+def _same(windows: Iterable[WindowAnswer]) -> int:
+    """How many answers give the commonest order of places; windows of other lengths for themselves."""
+    orders: dict[int, Counter[tuple[int, ...]]] = {}
+    for window in windows:
+        if window.permutation is not None:
+            orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
+    return sum(max(found.values()) for found in orders.values())
+
+
+def unassessed(counts: WindowAnswers) -> str | None:
+    """Why a condition's answers say nothing of the sides, however near parity the lists are; None where they may.
+
+    A model that always gives the same order of places, the window's own or another, reads nothing: its lists are the
+    random ones it was shown, which are at parity.
+    """
+    if 0 < counts.windows == counts.unparseable:
+        return "no_readable_answer"
+    if counts.equal_scores and counts.equal_scores.lists == counts.equal_scores.of:
+        return EQUAL_SCORES
+    first = counts.first_pass
+    if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
+        return "position_driven"
+    return None
+
+
+def missing_unevenly(counts: WindowAnswers) -> bool:
+    """Whether answers leave out items of one group more than chance would: they are put last and compared with none.
+
+    Counted from one item in ten answers on, and where the share of a group is off by more than two standard errors
+    and a tenth.
+    """
+    omitted = counts.omitted
+    if not omitted.items or omitted.items < MISSING_TELLS * counts.windows:
+        return False
+    expected = omitted.protected_expected / omitted.items
+    off = abs(omitted.protected / omitted.items - expected)
+    return off > 0.1 and off > 2 * (expected * (1 - expected) / omitted.items) ** 0.5
+
+
+def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:
+    return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
+
+
+HEADLINE = "PreferenceOdds"
+"""The measure that conclusions speak of."""
+EXCESS = "ExcessRatio"
+"""What the preference does to exposure, told beside it."""
+TOO_FEW = "too_few_queries"
+OF_SOME = {"no_encounter": "few_encounters", "no_common_grade": "few_common_grades"}
+"""Why fewer than 5 queries compare anything, where enough were asked: by the reason of most of the others."""
+SHUFFLES = 1000
+"""The stream of a query's seed that label shuffles are drawn from."""
+
+
+@dataclass(frozen=True)
+class HowRanked:
+    """What findings need to know of how the rankings came about, and of how to judge them.
+
+    `initial` is the kind of initial order; only random ones allow a conclusion. Rankers without windows and
+    run files inherit no order, so theirs count as random.
+    """
+
+    band: tuple[float, float] = (0.8, 1.25)
+    permutations: int = 9999
+    seed: int = 0
+    initial: str = "random"
+
+
+def findings_of(
+    columns: Sequence[Column],
+    judged: Mapping[str, Sequence[Judged]],
+    useful: Mapping[str, Usefulness | None],
+    inference: Inference,
+    asked: HowRanked,
+) -> dict[str, ListwiseFinding]:
+    """One finding per condition of the first measure of preference odds, by condition.
+
+    A condition that `judged` lacks (a run file, of which too much would be held) has no permutation test.
+    """
+    headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
+    excess = {c.condition: c for c in reversed(columns) if c.measure.name == EXCESS}
+    ranked = {
+        condition: queries
+        for condition, queries in judged.items()
+        if any(query.rankings for query in queries)
+    }
+    shuffled = _shuffled(ranked, asked)
+    return {
+        column.condition: _finding(
+            column,
+            excess.get(column.condition),
+            judged.get(column.condition),
+            shuffled.get(column.condition),
+            useful.get(column.condition),
+            inference,
+            asked,
+        )
+        for column in columns
+        if column.measure == headline and column.values
+    }
+
+
+def with_family(
+    rows: Sequence[Measurement], findings: Mapping[str, ListwiseFinding], contrasted: str | None
+) -> tuple[list[Measurement], int]:
+    """The rows with the findings' p and conclusion, and p adjusted over the family; and the family's size.
+
+    The family (Holm): the headline of every prompt, and every pair of prompts in the measure `contrasted`. The
+    control condition shows noise and claims nothing, so it is none of them.
+    """
+    told = [_told(row, findings.get(row.condition)) for row in rows]
+    headlines = {finding.measure for finding in findings.values()}
+    family = [
+        place
+        for place, row in enumerate(told)
+        if row.query_id == ALL
+        and REPEAT not in row.condition.split(SEPARATOR)
+        and (row.measure in headlines or (row.measure == contrasted and SEPARATOR in row.condition))
+    ]
+    for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):
+        told[place] = replace(told[place], p_adjusted=adjusted)
+    return told, sum(told[place].p is not None for place in family)
+
+
+def _told(row: Measurement, finding: ListwiseFinding | None) -> Measurement:
+    if finding is None or row.query_id != ALL or row.measure != finding.measure:
+        return row
+    p = None if finding.sign_flip is None else finding.sign_flip.p
+    return replace(row, p=p, conclusion=finding.conclusion, reason=row.reason or finding.reason)
+
+
+def _finding(
+    column: Column,
+    exposure: Column | None,
+    judged: Sequence[Judged] | None,
+    shuffled: PermutationResult | None,
+    useful: Usefulness | None,
+    inference: Inference,
+    asked: HowRanked,
+) -> ListwiseFinding:
+    values = list(column.values.values())
+    found = preference(values, inference.level)
+    missing = most_frequent(reason for value in values if (reason := value_of(value)[1]))
+    if found is None:
+        given = "order_not_random" if asked.initial != "random" else missing
+        return unassessable(str(column.measure), given)
+    useless = "not_judged" if useful is None else useful.unshown
+    conclusion, reason = concluded(found, useful is not None and useful.shown, asked, useless)
+    if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
+        reason = OF_SOME.get(str(missing), reason)
+    ratios = [] if exposure is None else list(exposure.values.values())
+    excess, runs = aggregate("ratio-of-means", ratios, inference), _runs(judged or ())
+    estimate = found.estimate
+    return ListwiseFinding(
+        measure=str(column.measure),
+        conclusion=conclusion,
+        reason=reason,
+        odds=Odds(estimate.value, estimate.low, estimate.high, estimate.n, found.comparisons, found.bound),
+        useful=useful,
+        excess=None
+        if excess is None or excess.value is None
+        else Excess(excess.value, excess.low, excess.high, excess.n),
+        sign_flip=SignFlip(
+            mean_preference(found.null_scores, asked), estimate.n, estimate.n <= MOST_ENUMERATED
+        ),
+        permutation=shuffled,
+        run_noise=_run_noise(ratios, runs),
+        slope=_slope(runs),
+        power=_power(estimate, asked.band),
+    )
+
+
+def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
+    """The finding as far as the answers bear it: of answers that follow the position, only that it is outside."""
+    reason = unassessed(answers)
+    if reason is None and finding.conclusion is Conclusion.WITHIN and missing_unevenly(answers):
+        reason = "items_missing"
+    if reason is None or finding.conclusion is Conclusion.OUTSIDE:
+        return finding
+    return unassessable(finding.measure, reason)
+
+
+def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFinding:
+    """The finding of a sequential audit: nothing that was not settled, and no p, which speaks of fixed samples."""
+    settles = {Conclusion.WITHIN: [Decision.INSIDE], Conclusion.OUTSIDE: [Decision.ABOVE, Decision.BELOW]}
+    conclusion, reason = finding.conclusion, finding.reason
+    if decision not in settles.get(conclusion, [decision]):
+        conclusion, reason = Conclusion.INCONCLUSIVE, None
+    return replace(finding, conclusion=conclusion, reason=reason, sign_flip=None, power=None)
+
+
+def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
+    """The finding of a condition of which nothing can be said."""
+    return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
+
+
+def concluded(
+    found: Preference, useful: bool, asked: HowRanked, useless: str = "not_judged"
+) -> tuple[Conclusion, str | None]:
+    """Where the interval lies, and why nothing more can be said.
+
+    `useful`: whether the ranker does its job; `useless`: the reason where nothing says so.
+
+    A ranker that does not order by relevance can be outside, never within; nor is one whose ties keep any odds in
+    the band. Where one group always wins, the bound lies beyond the band or says too little. Where slots alone decide
+    between equally relevant items, no preference for a group shows: the interval of the odds without them is judged
+    as any other.
+    """
+    estimate, (low, high) = found.estimate, asked.band
+    if asked.initial != "random":
+        return Conclusion.NOT_ASSESSABLE, "order_not_random"
+    if (estimate.low is None) != (estimate.high is None):
+        beyond = (estimate.high or high) < low or (estimate.low or low) > high
+        return (Conclusion.OUTSIDE if beyond else Conclusion.INCONCLUSIVE), estimate.reason
+    if estimate.low is None or estimate.high is None:
+        return Conclusion.NOT_ASSESSABLE, estimate.reason
+    conclusion = conclude(estimate.low, estimate.high, asked.band)
+    if conclusion is Conclusion.OUTSIDE:
+        return conclusion, estimate.reason
+    if not found.could_leave(asked.band):
+        return Conclusion.NOT_ASSESSABLE, "tied"
+    if found.bound is not None and not found.slots_decide:  # odds farther from 1 by nobody knows how much
+        return Conclusion.NOT_ASSESSABLE, estimate.reason
+    if conclusion is Conclusion.WITHIN and not useful:
+        return Conclusion.NOT_ASSESSABLE, useless
+    return conclusion, None
+
+
+def mean_preference(scores: NDArray[np.float64], asked: HowRanked) -> float | None:
+    """p of no mean preference over queries, by their scores at odds of 1; None for too few or a given order."""
+    if len(scores) < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
+        return None
+    return sign_flip(scores, rng=np.random.default_rng(asked.seed))
+
+
+def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, PermutationResult]:
+    """The stratified test of no effect in any query, by condition.
+
+    Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides.
+    """
+    if asked.initial != "random":
+        return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
+    alike: dict[object, dict[str, dict[str, LabelledItems]]] = {}
+    for condition, queries in judged.items():
+        labelled = {query.query_id: found for query in queries if (found := _labelled(query)) is not None}
+        lists = tuple((query_id, *found.labels()) for query_id, found in labelled.items())
+        alike.setdefault(lists, {})[condition] = labelled
+    shuffled: dict[str, PermutationResult] = {}
+    for conditions in alike.values():
+        of_conditions = list(conditions.values())
+        if len(of_conditions[0]) < FEWEST_TESTED:
+            shuffled |= dict.fromkeys(conditions, PermutationResult(reason="too_few_queries"))
+            continue
+        rngs = [
+            np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES])
+            for name in of_conditions[0]
+        ]
+        tested = permutations(
+            [list(labelled.values()) for labelled in of_conditions], rngs, asked.permutations
+        )
+        shuffled |= {
+            condition: PermutationResult(**asdict(found))
+            for condition, found in zip(conditions, tested, strict=True)
+        }
+    return shuffled
+
+
+def _labelled(query: Judged) -> LabelledItems | None:
+    """The items of either group with their exposures; None where one group has none, or nothing is ranked."""
+    protected = query.on_side(Side.PROTECTED)
+    sided = protected | query.on_side(Side.UNPROTECTED)
+    if not query.rankings or not protected.any() or protected[sided].all():
+        return None
+    return LabelledItems(exposures(query)[sided], protected[sided], query.grades[sided])
+
+
+def _runs(judged: Sequence[Judged]) -> list[tuple[ControlledExposures, ...]]:
+    """Both sides' exposures from every initial order, by query; none where orders are not known."""
+    measure = parse_measure("ExpRatio(control=order)")
+    ratios = [value for query in judged for value in measure.values(query).values()]
+    return [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
+
+
+def _run_noise(values: Sequence[Value], runs: Sequence[tuple[ControlledExposures, ...]]) -> OrderNoise | None:
+    """How far other initial orders would move ln R on these very queries; None from a single order."""
+    if len({len(found) for found in runs}) != 1:
+        return None
+    sides = []
+    with_control = any(isinstance(value, Quotient) and value.ratio.controlled for value in values)
+    for side in (0, 1):
+        final = [np.array([run.final[side] for run in found]) for found in runs]
+        favour = [np.array([run.favour(side) for run in found]) for found in runs]
+        sides.append(np.array(without_favour(final, favour) if with_control else final).T)
+    noise = run_noise(*sides)
+    return None if noise is None else OrderNoise(noise.error, noise.df)
+
+
+def _slope(runs: Sequence[tuple[ControlledExposures, ...]]) -> float | None:
+    """Slope of ln(E1/E0) of the rankings on that of their initial orders: 1 mirrors the input, 0 forgets it."""
+    found = [
+        (log(run.final[0] / run.final[1]), log(run.initial[0] / run.initial[1]))
+        for orders in runs
+        for run in orders
+    ]
+    if not found:
+        return None
+    final, initial = np.array(found).T
+    return slope_on_initial(final, initial)
+
+
+def _power(estimate: Estimate, band: tuple[float, float]) -> OddsPower | None:
+    """With what power this design finds odds at the nearer edge of the band, and the queries for 80 %."""
+    nearer = min(band, key=lambda odds: abs(log(odds)))
+    if estimate.n < FEWEST_TESTED or not estimate.error or nearer == 1:
+        return None
+    return OddsPower(
+        odds=nearer,
+        power=power(log(nearer), estimate.error, estimate.n),
+        queries_needed=queries_needed(nearer, estimate.error * sqrt(estimate.n)),
+    )
+
+
+CUTOFF = 20
+SURE = 0.999
+"""The level of these intervals: at 95 % one in forty rankers that order by chance would pass for one of use."""
+UTILITY = f"nDCG@{CUTOFF}"
+"""What says how well a list is ordered by relevance."""
+
+
+def beyond_initial(ranked: Sequence[Judged], initial: Sequence[Judged]) -> Usefulness | None:
+    """nDCG@20 less that of the initial orders, paired by query; None where nothing is judged."""
+    before, after = _utility(initial), _utility(ranked)
+    return mean_gain(
+        {query_id: after[query_id] - before[query_id] for query_id in after.keys() & before.keys()}
+    )
+
+
+def gain_on_chance(judged: Judged) -> float | None:
+    """nDCG@20 of a query's rankings less what a random order of its list is expected to have.
+
+    That is the mean gain of the list, discounted over its first 20 ranks, over the best that the judgements allow.
+    None without a judged relevant document.
+    """
+    found = _utility([judged]).get(judged.query_id)
+    gains = np.clip(judged.grades, 0, None)
+    best = sorted((gain for gain in judged.candidates.relevance.values() if gain > 0), reverse=True)[:CUTOFF]
+    if found is None or not best or not len(gains):
+        return None
+    discounts = 1 / np.log2(np.arange(2, CUTOFF + 2))
+    expected = gains.mean() * discounts[: len(gains)].sum() / (np.array(best) @ discounts[: len(best)])
+    return found - float(expected)
+
+
+def of_answers(values: Iterable[Value]) -> Usefulness | None:
+    """From answers alone, where nothing is ranked: RelevanceOdds; None without items of different grades."""
+    found = preference(values, SURE)
+    if found is None:
+        return None
+    estimate = found.estimate
+    if estimate.value is None and estimate.low is None:
+        return None
+    odds = estimate.value if estimate.value is not None else float(estimate.low or 0.0)
+    return Usefulness("RelevanceOdds", 1.0, odds, estimate.low, estimate.high, estimate.n, "chance")
+
+
+def _utility(queries: Sequence[Judged]) -> dict[str, float]:
+    measure = parse_measure(UTILITY)
+    return {
+        query.query_id: number
+        for query in queries
+        if any(grade > 0 for grade in query.candidates.relevance.values())
+        for value in measure.values(query).values()
+        if (number := value_of(value)[0]) is not None
+    }
+
+
+def mean_gain(gains: Mapping[str, float], against: str = "the initial ranking") -> Usefulness | None:
+    """From each query's gain in nDCG@20 on what it is held against; None without any."""
+    if not gains:
+        return None
+    mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE)
+    assert mean.value is not None
+    return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n, against)
+
+
+ODDS = parse_measure("PreferenceOdds")
+
+
+class WindowShare(NamedTuple):
+    """A window of a query, and what it says of the preference."""
+
+    query_id: str
+    value: Value
+
+
+def share(met: WindowShare) -> float:
+    """X of a window: the share of its comparisons that the protected item won, ½ where it has none."""
+    value = met.value
+    return float(value.ahead.sum() / value.count.sum()) if isinstance(value, QueryComparisons) else 0.5
+
+
+def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Decision | None:
+    """Where the odds of these windows lie by their interval, at the level of one look of several; None if nowhere.
+
+    Whether the ranker does its job is no matter here: that more windows show it is not waited for.
+    """
+    found = preference(together(windows), look_level(level))
+    if found is None:
+        return None
+    conclusion, _ = concluded(found, True, asked)
+    if conclusion is Conclusion.WITHIN:
+        return Decision.INSIDE
+    if conclusion is Conclusion.OUTSIDE:
+        low = found.estimate.low
+        return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
+    return None
+
+
+def together(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]:
+    """What all windows of a query compare, for every query that has something."""
+    by_query: dict[str, list[QueryComparisons]] = {}
+    for query_id, value in windows:
+        if isinstance(value, QueryComparisons):
+            by_query.setdefault(query_id, []).append(value)
+    yield from map(_joined, by_query.values())
+
+
+def _joined(windows: Sequence[QueryComparisons]) -> QueryComparisons:
+    return QueryComparisons(
+        np.concatenate([one.ahead for one in windows]),
+        np.concatenate([one.count for one in windows]),
+        np.concatenate([one.slots for one in windows if one.slots is not None]),
+        max(one.window for one in windows),
+    )

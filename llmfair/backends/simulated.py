@@ -1,0 +1,300 @@
+"""How simulated models answer, form by form: what a kind of audit registers to be tried offline with known effects."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.nouns import Chat, Finish, Labels, Permutation
+from llmfair.registry import register
+
+Damaged = tuple[str, Finish]
+BROKEN: Sequence[Damaged] = (("", Finish.EMPTY), ("I'm sorry, I can't help with that.", Finish.REFUSED))
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A simulated model as answerers see it: `parameters` are all that it has, those of other forms too."""
+
+    model: str
+    parameters: Mapping[str, float]
+    seed: int
+
+
+class Answerer(ABC):
+    """Answers questions of one form: those whose `about["task"]` is the name that it is registered by.
+
+    `plays`: the models that answer so. `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default;
+    of these `shares` lie between 0 and 1, `scales` are not negative. An identity names those that differ from their
+    default, or are `always_named` and not `seldom` set. `with_margins`: the models that can tell margins.
+    """
+
+    plays: ClassVar[Collection[str]] = ("biased", "random", "oracle")
+    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {}
+    shares: ClassVar[Collection[str]] = ()
+    scales: ClassVar[Collection[str]] = ()
+    always_named: ClassVar[bool] = False
+    seldom: ClassVar[Collection[str]] = ()
+    with_margins: ClassVar[Collection[str]] = ()
+
+    @abstractmethod
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        """What a careful model says; `rng` is the request's own."""
+
+    def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
+        """What a careless one may say instead: each alike often, in the share `malformed` of all answers."""
+        return (answer[: len(answer) // 2], Finish.LENGTH), *BROKEN
+
+    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float] | None:
+        """The log-probabilities of the labels between which the answer is drawn; `rng` as `answer` was given it."""
+        return None
+
+
+BIASED = {
+    "relevance": 2.0,  # added to an item's log-weight for each grade of relevance
+    "listwise": -0.5,  # added for a protected item
+    "prompt": 1.0,  # added for an item of the side that the prompt names
+    "order": 0.0,  # added from +order/2 for the first slot down to −order/2 for the last
+    "noise": 1.0,  # scale of the Gumbel noise, fresh for every call
+    "alike": 0.0,  # share of calls whose noise is each item's own: 1 answers alike every time
+}
+Floats = NDArray[np.float64]
+_ITEM_STREAM = 49
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def gumbel(rng: np.random.Generator, n: int) -> Floats:
+    """Noise of which the largest is each item's in proportion to e^log-weight."""
+    return rng.gumbel(size=n)
+
+
+def yes_or_no(rng: np.random.Generator, n: int) -> Floats:
+    """Noise that leaves a log-weight x above 0 with odds e^x."""
+    return rng.logistic(size=n)
+
+
+@register("simulated", "listwise")
+class ListAnswerer(Answerer):
+    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "biased": BIASED,
+        "random": {**BIASED, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},
+        "oracle": {**BIASED, "relevance": 1.0, "listwise": 0.0, "prompt": 0.0, "noise": 0.0},
+    }
+    always_named, seldom, shares = True, ("alike",), ("alike",)
+    with_margins = Answerer.plays
+
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        about, expects = chat.about, chat.expects
+        if not isinstance(expects, Labels):
+            best = expects.best if isinstance(expects, Permutation) else None
+            return in_order(ranked(about, injected, rng)[:best])
+        if len(about["sides"]) == 1:  # the first of two labels says yes
+            return expects.labels[int(log_weights(about, injected, rng, yes_or_no)[0] <= 0)]
+        return expects.labels[ranked(about, injected, rng)[0]]
+
+    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float] | None:
+        """As the answer is drawn: of items the noisy log-weights, of one item alone its own against 0."""
+        if not isinstance(chat.expects, Labels):
+            return None
+        weights = log_weights(chat.about, injected, rng)
+        return as_logprobs(chat.expects.labels, weights if len(weights) > 1 else np.append(weights, 0.0))
+
+    def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
+        if isinstance(chat.expects, Labels):
+            return (("I am not able to say.", Finish.STOP), *BROKEN)
+        items = answer.split(" > ")
+        n = len(items)
+        return (
+            (" > ".join(items[: max(1, n // 2)]), Finish.STOP),  # missing
+            (" > ".join([*items[:-1], items[0]]), Finish.STOP),  # duplicate
+            (" > ".join([*items[:-1], f"[{n + 5}]"]), Finish.STOP),  # out of range
+            (f"Here are the {n} passages, the best first: {answer}", Finish.STOP),
+            ("I am not able to rank these passages.", Finish.STOP),
+            (answer.translate(_SUPERSCRIPTS), Finish.STOP),
+            (answer[: len(answer) // 2], Finish.LENGTH),
+            *BROKEN,
+            (f"<think>Passage {n} could come first", Finish.UNFINISHED_THINKING),
+        )
+
+
+def log_weights(
+    about: Mapping[str, Any],
+    injected: Injected,
+    rng: np.random.Generator,
+    drawn: Callable[[np.random.Generator, int], Floats] = gumbel,
+) -> Floats:
+    """Log-weight and noise of the items, by slot; shape (n,).
+
+    The noise is fresh, but in a share `alike` of all answers an item's own: the same whenever it is asked about.
+    """
+    parameters, sides, n = injected.parameters, about["sides"], len(about["sides"])
+    weights = parameters["relevance"] * np.array(about["relevance"], dtype=float)
+    weights += parameters["listwise"] * np.array([side == "protected" for side in sides])
+    if about["names"] is not None:
+        weights += parameters["prompt"] * np.array([side == about["names"] for side in sides])
+    if n > 1:
+        weights += parameters["order"] * (n - 1 - 2 * np.arange(n)) / (2 * (n - 1))
+    alike = parameters.get("alike", 0.0)
+    if alike and rng.random() < alike:
+        names = (f"{about['query_id']}\n{doc_id}".encode() for doc_id in about["doc_ids"])
+        streams = [[injected.seed, zlib.crc32(name), _ITEM_STREAM] for name in names]
+        noise = np.array([drawn(np.random.default_rng(stream), 1)[0] for stream in streams])
+    else:
+        noise = drawn(rng, n)
+    weights += parameters["noise"] * noise
+    found: Floats = weights
+    return found
+
+
+def ranked(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:
+    """Slots 0..n−1, best first: falling log-weight + Gumbel noise, ties in input order."""
+    return [int(slot) for slot in np.argsort(-log_weights(about, injected, rng), kind="stable")]
+
+
+def as_logprobs(labels: Sequence[str], weights: Floats) -> dict[str, float]:
+    """Labels with these log-weights as a model has them that says nothing else."""
+    top = float(weights.max())
+    whole = top + math.log(float(np.exp(weights - top).sum()))
+    return dict(zip(labels, (weights - whole).tolist(), strict=True))
+
+
+def in_order(slots: Iterable[int]) -> str:
+    return " > ".join(f"[{slot + 1}]" for slot in slots)
+
+
+_QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs
+
+
+@register("simulated", "pairwise")
+class Pairs(Answerer):
+    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "biased": {
+            "pairwise": -0.3,  # log odds that the protected item of a pair wins
+            "position": 0.5,  # added to them where that item is shown first, taken off where second
+            "query_sd": 0.3,  # standard deviation of what each query adds of its own
+            "pair_sd": 0.0,  # and of what each pair adds, in either order
+            "lapse": 0.0,  # share of coin flips
+        }
+    }
+    shares, scales = ("lapse",), ("query_sd", "pair_sd")
+    with_margins = Answerer.plays
+
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        if injected.model in self.parameters:
+            order = _chosen(chat.about, injected, rng)
+        else:
+            order = ranked(chat.about, injected, rng)
+        return chat.expects.labels[order[0]] if isinstance(chat.expects, Labels) else in_order(order)
+
+    def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
+        """Answers that name no winner."""
+        one, other = chat.expects.labels if isinstance(chat.expects, Labels) else ("[1]", "[2]")
+        return (
+            (f"{one} > {one}", Finish.STOP),  # duplicate
+            (f"{one} > [0]", Finish.STOP),  # out of range
+            (f"{one} > {other}, or perhaps {other} > {one}", Finish.STOP),  # contradictory
+            ("I am not able to rank these passages.", Finish.STOP),
+            (f"Passage {one[:1]}", Finish.LENGTH),
+            *BROKEN,
+            ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
+        )
+
+    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float]:
+        """What answers are drawn from, without the draw."""
+        labels = chat.expects.labels if isinstance(chat.expects, Labels) else ("1", "2")
+        if injected.model not in self.parameters:
+            return as_logprobs(labels, log_weights(chat.about, injected, rng))
+        chance = _chance(chat.about, injected)
+        first = chance if chat.about["sides"][0] == "protected" else 1 - chance
+        pairs = zip(labels, (first, 1 - first), strict=True)
+        return {label: math.log(share) for label, share in pairs if share > 0}
+
+
+def _chosen(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:
+    """The two slots of a pair, the winner's first; calls are independent given query and pair (`pairwise.md` 12)."""
+    protected_leads = about["sides"][0] == "protected"
+    protected_wins = bool(rng.random() < _chance(about, injected))
+    return [0, 1] if protected_wins == protected_leads else [1, 0]
+
+
+def _chance(about: Mapping[str, Any], injected: Injected) -> float:
+    """How likely the protected item of a pair wins."""
+    parameters, protected_leads = injected.parameters, about["sides"][0] == "protected"
+    log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
+    query_id, items = about["query_id"], sorted(about.get("doc_ids", ()))
+    for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
+        if parameters[spread]:
+            own = np.random.default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
+            log_odds += parameters[spread] * own.normal()
+    # The logistic function by tanh, which overflows for no log odds.
+    return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
+
+
+NOTHING = "I do not know"
+"""What a reader says who was shown no item with a label."""
+
+
+@register("simulated", "support")
+class Supporter(Answerer):
+    """Says that an item supports an output where that is the item's label."""
+
+    plays: ClassVar[Collection[str]] = ("reader",)
+
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        return "yes" if chat.about["label"] and chat.about["label"] == chat.about["output"] else "no"
+
+
+@register("simulated", "rag")
+class Reader(Answerer):
+    plays: ClassVar[Collection[str]] = ("reader",)
+    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "reader": {
+            "follow": 1.0,  # share of answers that are read from the items; the others say nothing
+            "position": 0.0,  # share of answers that are read from the first item alone
+            "malformed": 0.0,  # share of damaged answers
+        }
+    }
+    shares: ClassVar[Sequence[str]] = ("follow", "position")
+    always_named = True
+
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        """The commonest label among the items, of equals the one shown first."""
+        follows, first = (rng.random() < injected.parameters[share] for share in self.shares)
+        labels = [label for label in chat.about["labels"][: 1 if first else None] if label]
+        return max(labels, key=labels.count) if labels and follows else NOTHING
+
+
+@register("simulated", "refine")
+class Refiner(Answerer):
+    """Without a word that would help, `fake:refiner` repeats the query, which adds nothing."""
+
+    plays: ClassVar[Collection[str]] = ("refiner", "name")
+    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "refiner": {"malformed": 0.0},
+        "name": {"malformed": 0.0},
+    }
+    always_named = True
+
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        about = chat.about
+        named = [about["subgroup"]] if injected.model == "name" else about["hints"]
+        return json.dumps({"keywords": named or [about["query"]]}, ensure_ascii=False)
+
+    def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
+        words = ", ".join(json.loads(answer)["keywords"])
+        return (
+            (f"```json\n{answer}\n```", Finish.STOP),
+            (f"Here is a list of relevant keywords:\n- {words}", Finish.STOP),
+            (f"{chat.about['query']} {words}", Finish.STOP),
+            (" ".join(f"keyword{number}" for number in range(40)), Finish.STOP),
+            (answer[: len(answer) // 2], Finish.LENGTH),
+            *BROKEN,
+        )

@@ -1,0 +1,422 @@
+"""Remedies, each registered by name: what it changes of an audit, what it asks for it, and what it needs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, islice
+from pathlib import Path
+from shlex import quote
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair import registry
+from llmfair.audits.commands import TRAINABLE, training_of
+from llmfair.audits.kind import Kind, kind_of
+from llmfair.audits.subject import Subject
+from llmfair.backends.adapters import MANIFEST, read_manifest
+from llmfair.datasets.base import cache_folder
+from llmfair.errors import UsageError
+from llmfair.mitigation.unmitigated import TASK, Orders, Unmitigated
+from llmfair.nouns import Ranking, Side
+from llmfair.prompts import wordings
+from llmfair.rankers.base import Ranker, RankerOptions, remarks
+from llmfair.rankers.deltr import folds
+from llmfair.rankers.parameters import read_parameters
+from llmfair.rankers.reranking import consensus
+from llmfair.registry import register
+from llmfair.settings import AuditSettings
+from llmfair.stats.power import bradley_terry, offset_to_parity
+
+Merger = Callable[[Sequence[Ranking]], Ranking]
+OTHERS = "use remedies that order its rankings anew"
+"""The way out where there is no model to ask otherwise."""
+MOST_HALVES = 10
+"""So many ways to deal orders into two halves are looked at."""
+
+
+@dataclass(frozen=True)
+class Remedied:
+    """The rankings of each query after a remedy.
+
+    `halves`: where the orders of a list are merged into one ranking, what two halves of them come to apart, so that it
+    can be said how consistent such rankings are. `remarks` have to be known to read its figures.
+    """
+
+    orders: Orders
+    halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]] | None = None
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What has to be asked: an audit of its own, run as its command runs it, of which a condition is read.
+
+    `own_lists`: it ranks other documents than the run, so that only figures of a page compare.
+    """
+
+    kind: Kind
+    settings: AuditSettings
+    subject: Subject
+    condition: str
+    own_lists: bool = False
+    remarks: Sequence[str] = field(default=())
+
+
+class Remedy(ABC):
+    """A way to fairer rankings. `title` names it in words, `does` says what it is, in a sentence of the method.
+
+    `asks`: whether it asks a model. `parameters` is what stands behind its name and a colon.
+    """
+
+    title: ClassVar[str]
+    does: ClassVar[str]
+    asks: ClassVar[bool] = False
+
+    def __init__(self, parameters: str = "") -> None:
+        if parameters:
+            raise UsageError(
+                f"this remedy takes no parameters, but ':{parameters}' is given.", "leave it out"
+            )
+
+
+class Reordering(Remedy):
+    """A remedy that needs no more than the run's rankings."""
+
+    @abstractmethod
+    def apply(self, run: Unmitigated) -> Remedied:
+        """The new rankings. Raises UsageError where the run lacks what it needs."""
+
+    def calls(self, run: Unmitigated) -> int:
+        """Calls behind its rankings beside those of the unmitigated ones."""
+        return 0
+
+
+class Asking(Remedy):
+    """A remedy that asks a model."""
+
+    asks = True
+
+    @abstractmethod
+    def audit(self, run: Unmitigated) -> Audit:
+        """What is asked. Raises LlmfairError where it cannot be."""
+
+
+class Merging(Reordering):
+    """A remedy that makes one ranking of all the orders of a list."""
+
+    @abstractmethod
+    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+        """What merges rankings of one list of the run, and what has to be known of it. Raises UsageError."""
+
+    def apply(self, run: Unmitigated) -> Remedied:
+        merged, said = self.merger(run)
+        return Remedied(
+            {query_id: [merged(orders)] for query_id, orders in run.orders.items()},
+            {
+                query_id: [
+                    (merged([orders[k] for k in one]), merged([orders[k] for k in other]))
+                    for one, other in halves(len(orders))
+                ]
+                for query_id, orders in run.orders.items()
+            },
+            said,
+        )
+
+
+class Reranking(Reordering):
+    """A registered ranker that orders each ranking anew: it goes by groups, and by the places as scores."""
+
+    ranker: ClassVar[str]
+
+    def __init__(self, parameters: str = "") -> None:
+        self.parameters = parameters
+        read_parameters(self.ranker, parameters, registry.lookup("ranker", self.ranker).declared)
+
+    def apply(self, run: Unmitigated) -> Remedied:
+        against = run.found.against
+        ranker: Ranker = registry.lookup("ranker", self.ranker)(
+            RankerOptions(
+                tuple(against.judgements.documents.values()),
+                cache_folder(),
+                against.attribute,
+                self.parameters,
+                groups=against.groups,
+            )
+        )
+        ordered = {
+            query_id: [ranker.ordered(run.candidates(ranking))[0] for ranking in orders]
+            for query_id, orders in run.orders.items()
+        }
+        firsts = [of_query[0] for of_query in ordered.values()]
+        return Remedied(
+            {query_id: [Ranking(query_id, one.doc_ids) for one in of] for query_id, of in ordered.items()},
+            remarks=remarks(ranker, firsts),
+        )
+
+
+def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The ways to deal so many orders into two halves, each once; of an odd number one half has one more."""
+    dealt = (
+        (one, tuple(order for order in range(count) if order not in one))
+        for one in combinations(range(count), count // 2)
+        if one and (count % 2 or one[0] == 0)
+    )
+    return [*islice(dealt, MOST_HALVES)]
+
+
+def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """The documents as the first ranking has them, and their ranks in each, shape (orders, n)."""
+    doc_ids = rankings[0].doc_ids
+    places = [{doc_id: rank for rank, doc_id in enumerate(one.doc_ids)} for one in rankings]
+    return doc_ids, np.array([[of[doc_id] for doc_id in doc_ids] for of in places], dtype=np.intp)
+
+
+@register("remedy", "consensus")
+class Consensus(Merging):
+    title = "consensus"
+    does = (
+        "The rankings of a list from its different initial orders become one, that with the least sum of Kendall "
+        "distances to them (permutation self-consistency, Tang et al., arXiv 2310.07712). Noise cancels; what all "
+        "orders share stays, a preference too."
+    )
+
+    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+        if not run.prompted:
+            raise UsageError(
+                f"{run.model} ranks a list alike in whatever order it comes: nothing is to be merged.", OTHERS
+            )
+        if max(map(len, run.orders.values())) < 2:
+            raise UsageError(
+                "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
+            )
+        return consensus, ()
+
+
+FAIR = "{}-fair"
+"""What a prompt with the instruction is called beside the one without."""
+
+
+UNREAD = ("simulated models read no words, so the instruction cannot move them",)
+
+
+@register("remedy", "fair-prompt")
+class FairPrompt(Asking):
+    """`fair-prompt:FILE` asks with a prompt of one's own."""
+
+    title = "fair instruction"
+    does = (
+        "The same lists in the same initial orders are asked about once more, with one sentence added to the prompt "
+        "that asks to treat items of all groups alike (llmfair prompts show listwise-fair)."
+    )
+
+    def __init__(self, parameters: str = "") -> None:
+        self.prompt = parameters
+
+    def audit(self, run: Unmitigated) -> Audit:
+        if not run.prompted:
+            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
+        if not self.prompt and run.wording is None:
+            raise UsageError(
+                "the run's prompt is a file of your own, to which llmfair has no fair twin.",
+                "--remedy fair-prompt:FILE    a copy of it with a fair instruction",
+            )
+        prompt = self.prompt or FAIR.format(wordings(TASK)[str(run.wording)])
+        settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
+        return Audit(
+            kind_of(TASK), settings, run.subject, run.condition, remarks=UNREAD if run.simulated else ()
+        )
+
+
+QR_TASK = "refine"
+SIMULATED = "fake:refiner"
+
+
+@register("remedy", "fair-qr")
+class FairQr(Asking):
+    title = "FAIR-QR"
+    does = (
+        "Each query is refined with keywords of the model until the groups on its page are near those of the relevant "
+        "documents (Chen and Fang 2025). Its page is found in the whole collection, so it has other documents than the "
+        "run's lists: figures of a page alone compare, nDCG@20 and AWRF@20."
+    )
+
+    def audit(self, run: Unmitigated) -> Audit:
+        kind, of = kind_of(QR_TASK), run.settings
+        if not run.prompted:
+            raise UsageError(
+                f"{run.model} writes no keywords.", f"llmfair refine -d {quote(of.dataset)} -m MODEL"
+            )
+        # a simulated model of lists writes no keywords
+        spec = SIMULATED if run.simulated else run.model
+        settings = kind.settings.make(
+            dataset=of.dataset,
+            attribute=of.attribute,
+            queries=",".join(run.orders),
+            allow_missing=of.allow_missing,
+            model=(spec,),
+            **{name: getattr(of, name) for name in ("base_url", "server_name", "system", "extra")},
+            **{name: getattr(of, name) for name in ("template_arg", "backend_arg", "adapter")},
+        )
+        remarks = [f"keywords are {SIMULATED}'s, a simulation"] if spec == SIMULATED else []
+        return Audit(kind, settings, Subject(spec, of.adapter), "fair-qr", own_lists=True, remarks=remarks)
+
+
+@register("remedy", "fair-star")
+class FairStar(Reranking):
+    title = "FA*IR"
+    ranker = "fair-star"
+    does = (
+        "No beginning of a ranking has fewer protected items than chance would leave of a share p (FA*IR, Zehlike et "
+        "al. 2017; p = 0.3, α = 0.15, k = 400 unless fair-star:p=… says otherwise). It moves what a ranking has "
+        "against a share, and reads no judgement."
+    )
+
+
+@register("remedy", "greedy")
+class Greedy(Reranking):
+    title = "greedy"
+    ranker = "greedy"
+    does = (
+        "The next item is the one with the best of λ · place − (1 − λ) · KL of the page and the target (λ = 0.5). Its "
+        "target is the share of groups among the query's relevant items, so it is told what others have to find out."
+    )
+
+
+@register("remedy", "lora")
+class Lora(Asking):
+    title = "LoRA adapter"
+    does = (
+        "The same lists in the same initial orders are asked about once more, of the model with a LoRA adapter "
+        "(llmfair finetune-lora trains one; --adapter names it). On queries that it was trained on it is flattered."
+    )
+
+    def audit(self, run: Unmitigated) -> Audit:
+        backend, _, name = run.model.partition(":")
+        if " + " in run.model:
+            raise UsageError("the run's model has an adapter already.", "mitigate the run of its base")
+        if backend not in TRAINABLE:
+            raise UsageError(
+                f"{run.model} takes no adapter.",
+                f"a model of this machine does: {' or '.join(f'{one}:NAME' for one in TRAINABLE)}",
+            )
+        adapter = run.chosen.adapter or trained_beside(run, name)
+        if adapter is None:
+            raise UsageError(
+                f"no adapter of {name} is named, and none stands beside the run.",
+                f"{training_of(TASK, run.settings, run.model)}    then --adapter FOLDER",
+            )
+        settings = replace(
+            run.settings, conditions=run.condition, repeat=False, adapter=adapter, adapter_only=True
+        )
+        return Audit(kind_of(TASK), settings, Subject(run.model, adapter), run.condition)
+
+
+def trained_beside(run: Unmitigated, name: str) -> Path | None:
+    """The newest adapter of this model, trained by this attribute, in a folder beside the run's."""
+    found = []
+    for path in run.run.path.resolve().parent.glob(f"*/{MANIFEST}"):
+        try:
+            manifest = read_manifest(path.parent) or {}
+        except UsageError:
+            continue  # damaged
+        if manifest.get("base", {}).get("name") == name and manifest.get("attribute") == run.attribute.name:
+            found.append((path.stat().st_mtime, path.parent))
+    return max(found)[1] if found else None
+
+
+@register("remedy", "named-prompt")
+class NamedPrompt(Reordering):
+    title = "sensitive prompt"
+    does = "The rankings of the run's own sensitive prompt that names the protected group, in place of the neutral one."
+
+    def apply(self, run: Unmitigated) -> Remedied:
+        return Remedied(run.orders_of(self.condition(run)))
+
+    def calls(self, run: Unmitigated) -> int:
+        return run.results.answers[self.condition(run)].asked
+
+    def condition(self, run: Unmitigated) -> str:
+        """The prompt's name. Raises UsageError where the run did not ask under it."""
+        named = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
+        if named is None or not run.prompted:
+            why = "has no words that name a group" if run.prompted else "reads no prompt"
+            raise UsageError(
+                f"{run.attribute.name if run.prompted else run.model} {why}.",
+                "`words` in attributes.toml give it some" if run.prompted else OTHERS,
+            )
+        if named == run.condition:
+            raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
+        if named not in run.results.design.conditions:
+            raise UsageError(
+                f"the run did not ask under the {named} prompt.",
+                run.again(conditions=f"{run.condition},{named}"),
+            )
+        return named
+
+
+Floats = NDArray[np.float64]
+
+
+@register("remedy", "offset")
+class Offset(Merging):
+    title = "logit offset"
+    does = (
+        "One number is added to the strengths of protected items: Bradley–Terry strengths of the run's orders of each "
+        "list, and the offset that brings the odds of equally relevant items to 1, cross-fitted by query (never on "
+        "the query it is applied to)."
+    )
+
+    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+        offsets, sides = offsets_of(run), run.found.against.sides
+
+        def merged(rankings: Sequence[Ranking]) -> Ranking:
+            doc_ids, ranks = ranks_of(rankings)
+            query_id = rankings[0].query_id
+            protected = np.array([sides.get(doc_id) is Side.PROTECTED for doc_id in doc_ids])
+            scores = bradley_terry(ranks) + offsets[query_id] * protected
+            return Ranking(
+                query_id, tuple(doc_ids[place] for place in np.lexsort((ranks.sum(axis=0), -scores)))
+            )
+
+        low, high = min(offsets.values()), max(offsets.values())
+        return merged, [f"{low:+.2f} to {high:+.2f} added to the log odds of protected items, by fold"]
+
+
+def offsets_of(run: Unmitigated) -> Mapping[str, float]:
+    """The offset of each query, from those of the other folds. Raises UsageError for fewer than two comparable ones."""
+    margins = {
+        query_id: found
+        for query_id, orders in run.orders.items()
+        if (found := _margins(run, query_id, orders)).size
+    }
+    if len(margins) < 2:
+        raise UsageError(
+            f"an offset is fitted on other queries, and {len(margins)} of {len(run.orders)} have two equally relevant "
+            "items of both groups.",
+            "more queries, or judgements",
+        )
+    fold = folds(margins, seed=run.settings.seed)
+    by_fold = {
+        without: offset_to_parity([of for query_id, of in margins.items() if fold[query_id] != without])
+        for without in {None, *(fold.get(query_id) for query_id in run.orders)}
+    }
+    return {query_id: by_fold[fold.get(query_id)] for query_id in run.orders}
+
+
+def _margins(run: Unmitigated, query_id: str, orders: Sequence[Ranking]) -> Floats:
+    """How far the unprotected item of each two equally relevant ones is ahead of the protected one."""
+    judged = run.judged(query_id, orders)
+    doc_ids, ranks = ranks_of(orders)
+    strengths = dict(zip(doc_ids, bradley_terry(ranks), strict=True))
+    scores = np.array([strengths[doc_id] for doc_id in judged.doc_ids])
+    protected, unprotected = (judged.on_side(side) for side in (Side.PROTECTED, Side.UNPROTECTED))
+    found = [
+        (scores[unprotected & (judged.grades == grade)][None, :] - scores[of_grade][:, None]).ravel()
+        for grade in np.unique(judged.grades)
+        if (of_grade := protected & (judged.grades == grade)).any()
+    ]
+    return np.concatenate(found) if found else np.zeros(0)

@@ -1,1 +1,0 @@
-"""The remedies there are, one a file."""

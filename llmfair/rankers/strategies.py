@@ -1,0 +1,908 @@
+"""Strategies: how a list is ordered by asking a model about some of its items at a time, and what answers tell."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations, groupby, pairwise
+from math import ceil
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from llmfair.errors import UsageError
+from llmfair.io import files
+from llmfair.nouns import (
+    Candidates,
+    Completion,
+    Document,
+    Encounter,
+    Finish,
+    Labels,
+    Permutation,
+    Ranking,
+    Scores,
+    Steps,
+)
+from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
+from llmfair.rankers.choices import LEAST_MASS, labels_sent
+from llmfair.rankers.parameters import Declared, read_parameters, whole
+from llmfair.rankers.questions import (
+    ANSWERED,
+    MOST_LABELS,
+    ORDER,
+    Choice,
+    Margins,
+    Question,
+    by_margin,
+    letters,
+)
+from llmfair.rankers.reader import read_support
+from llmfair.registry import lookup, register
+
+Window = tuple[int, int]
+"""Neighbouring ranks that are ordered at once: half-open, (start, end), 0 is the head."""
+Place = Literal["tail", "middle", "head"]
+WINDOW_FACTS = ("window", "step", "passes", "windows")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAnswer:
+    """One window and what its answer did.
+
+    `place`: the first window of a pass is its tail, the last (and an only one) its head. `repaired`: a bad
+    answer of which something could be used; `unparseable`: one that left the window as it was. `permutation`: the
+    places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
+    `replaced`: the classes of the bad answers that this one, a later draw, stands in for. `best`: how many items the
+    answer names that was asked for the best alone, None where it was asked for all. `scores`: of the items shown.
+    `round`: which of the chain's questions were asked at once. `formed`: it and those that it replaced may be answers
+    of a model that is held to their form.
+    """
+
+    pass_number: int
+    start: int
+    end: int
+    place: Place
+    answer_class: AnswerClass
+    repaired: bool
+    unparseable: bool
+    permutation: tuple[int, ...] | None
+    readers_differ: bool
+    shown: tuple[str, ...]
+    omitted: tuple[str, ...]
+    draw: int
+    replaced: tuple[AnswerClass, ...] = ()
+    best: int | None = None
+    scores: tuple[float | None, ...] | None = None
+    round: int = 0
+    formed: bool = True
+
+    @property
+    def identity(self) -> bool:
+        """Whether a readable answer is the window's own order; of a choice between two that says nothing."""
+        told = len(self.shown) > (1 if self.best is None else 2)
+        return told and self.permutation == tuple(range(len(self.shown)))
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The items that the answer names itself, best first: without those that repair put behind them."""
+        if self.permutation is None:
+            return ()
+        count = len(self.permutation) - len(self.omitted) if self.best is None else self.best
+        return tuple(self.shown[place] for place in self.permutation[:count])
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The items that the answer puts behind those that it names, where it was asked for the best alone."""
+        if self.permutation is None or self.best is None:
+            return ()
+        return tuple(self.shown[place] for place in self.permutation[self.best :])
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A probe's final order, and every window on the way to it; None where nothing was asked to be ordered whole.
+
+    `asked`: another probe's answer does not stand for its own.
+    """
+
+    ranking: Ranking | None
+    windows: tuple[WindowAnswer, ...]
+    asked: bool = True
+
+    @property
+    def encounters(self) -> tuple[Encounter, ...]:
+        """What the answers say of items that met for the first time, or were scored one by one."""
+        scored = {
+            doc_id: score
+            for window in self.windows
+            for doc_id, score in zip(window.shown, window.scores or (), strict=False)
+            if score is not None
+        }
+        if scored:
+            return (scored_encounter(scored),)
+        return encounters_of(
+            Compared(window.round, window.shown, window.named, window.behind) for window in self.windows
+        )
+
+
+class Compared(NamedTuple):
+    """What an answer says: of the items shown it names some, best first, and puts others behind all of these.
+
+    `round`: questions of one round are asked at once, so that none of them hangs on another's answer.
+    """
+
+    round: int
+    shown: Sequence[str]
+    named: Sequence[str]
+    behind: Sequence[str] = ()
+
+
+def encounters_of(answers: Iterable[Compared]) -> tuple[Encounter, ...]:
+    """Where at least two items met for the first time, of answers in the order of their rounds.
+
+    Items of an earlier round have been ranked before: its answers chose with whom they meet again.
+    """
+    seen: set[str] = set()
+    found = []
+    for _, in_round in groupby(answers, key=attrgetter("round")):
+        shown: set[str] = set()
+        for answer in in_round:
+            shown.update(answer.shown)
+            ranked = tuple(doc_id for doc_id in answer.named if doc_id not in seen)
+            behind = tuple(doc_id for doc_id in answer.behind if doc_id not in seen)
+            if ranked and len(ranked) + len(behind) > 1:
+                found.append(Encounter(tuple(answer.shown), ranked, behind))
+        seen |= shown
+    return tuple(found)
+
+
+def first_encounters(answers: Iterable[tuple[Sequence[str], Sequence[str]]]) -> tuple[Encounter, ...]:
+    """The same of questions that were asked one after the other: items shown, and those that the answer names.
+
+    These come best first; an answer that cannot be read names none.
+    """
+    return encounters_of(Compared(number, *answer) for number, answer in enumerate(answers))
+
+
+def scored_encounter(scores: Mapping[str, float]) -> Encounter:
+    """Items that were scored one by one, all beside each other."""
+    best_first = sorted(scores, key=lambda doc_id: -scores[doc_id])
+    return Encounter((), tuple(best_first), scores=tuple(scores[doc_id] for doc_id in best_first))
+
+
+class Ask(Protocol):
+    """Shows documents to a model, and gives them back in its order; as they were where its answer cannot be read."""
+
+    def __call__(
+        self, shown: Sequence[Document], start: int, pass_number: int = 1
+    ) -> Steps[Sequence[Document]]:
+        """`start` is the rank of the first of them, from 0; a pass goes once through the list."""
+        ...
+
+    def together(
+        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
+    ) -> Steps[Sequence[Sequence[Document]]]:
+        """Several windows at once, each with the rank of its first item: none waits for another's answer.
+
+        Of a question for the best alone these come first, best first, and the others as they were shown.
+        """
+        ...
+
+    def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
+        """A score for each, None where an answer holds none: asked of all at once, in the form of the question."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyOptions:
+    """What the settings of a listwise audit say of how a list is ordered; a strategy reads what it has use for."""
+
+    window: int
+    step: int
+    passes: int
+    depth: int | None
+    windows: str
+    parameters: str = ""
+
+    def read(self, name: str, declared: Declared) -> dict[str, Any]:
+        """The strategy's own parameters, `key=value,…` behind its name, over their defaults. Raises UsageError."""
+        return read_parameters(name, self.parameters, declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a list takes: how many chats, at most where that is not `exact`, and how many rounds wait for each other."""
+
+    calls: int
+    rounds: int
+    exact: bool = True
+
+
+class Strategy(ABC):
+    """Orders a list by asking a model about some of its documents at a time.
+
+    Made by `factory(options)`, registered as `@register("strategy", NAME)`. It never knows who answers, nor how a
+    question is worded and its answer read, but in which form it asks: its `question`. `passes`: how often it goes
+    through a list. `orderless`: the order in which a list is first shown makes no difference but among equals.
+    """
+
+    passes: int = 1
+    question: Question = ORDER
+    orderless: bool = False
+
+    @abstractmethod
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking | None]:
+        """Orders the candidates: `yield from ask(documents, start)` gives documents in the model's order.
+
+        None of a strategy that only asks what a model prefers, and makes no ranking of it.
+        """
+
+    def one_pass(self, n: int) -> Sequence[Window] | None:
+        """The ranks of n candidates that one pass shows together, in the order of the questions, one after the other.
+
+        What an audit can reach and find is simulated on them. None where they hang on the answers, or are asked at
+        once: then the program itself is simulated, and `plan` counts.
+        """
+        return None
+
+    def plan(self, n: int) -> Plan:
+        """What n candidates take, where every answer can be read; retries of bad answers come on top."""
+        windows = self.one_pass(n)
+        if windows is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither windows nor a plan")
+        return Plan(self.passes * len(windows), self.passes * len(windows))
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Its own parameters, of which its identity consists beside its name and its windows."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """What results say of the windows: None each where the settings of windows do nothing."""
+        return dict.fromkeys(WINDOW_FACTS)
+
+
+def strategy_of(spec: str, settings: Mapping[str, Any]) -> Strategy:
+    """A registered strategy, `NAME[:key=value,…]`, from settings of a listwise audit. Raises UsageError."""
+    name, _, parameters = spec.partition(":")
+    told = {item.name: settings[item.name] for item in fields(StrategyOptions) if item.name != "parameters"}
+    strategy: Strategy = lookup("strategy", name)(StrategyOptions(**told, parameters=parameters))
+    if parameters and not strategy.parameters:
+        raise UsageError(f"strategy {name} has no parameters.", f"write --strategy {name}")
+    return strategy
+
+
+def spelled_strategy(spec: str, strategy: Strategy) -> str:
+    """A strategy as it is called everywhere: by its name and all its parameters."""
+    spelled = ",".join(f"{name}={value}" for name, value in strategy.parameters.items())
+    return spec.partition(":")[0] + (f":{spelled}" if spelled else "")
+
+
+Best = Callable[[Sequence[Document]], Steps[int]]
+"""Asks which of a parent and its children, in this order, is best: its place."""
+
+
+def top_of(documents: Sequence[Document], k: int, children: int, best: Best) -> Steps[list[Document]]:
+    """The best k, best first, then the others in the order they came in."""
+    heap = list(documents)
+    for parent in reversed(range(_parents(len(heap), children))):
+        yield from _sink(heap, parent, children, best)
+    top: list[Document] = []
+    while heap and len(top) < k:
+        top.append(heap[0])
+        last = heap.pop()
+        if heap and len(top) < k:
+            heap[0] = last
+            yield from _sink(heap, 0, children, best)
+    taken = {document.doc_id for document in top}
+    return top + [document for document in documents if document.doc_id not in taken]
+
+
+def most_asked(n: int, k: int, children: int) -> list[int]:
+    """How many items are compared in each comparison, of as many comparisons as there can be."""
+    found = [size for parent in range(_parents(n, children)) for size in _longest(n, parent, children)]
+    for left in range(n - 1, max(1, n - k), -1):
+        found += _longest(left, 0, children)
+    return found
+
+
+def _parents(n: int, children: int) -> int:
+    return 0 if n < 2 else (n - 2) // children + 1
+
+
+def _children(n: int, parent: int, children: int) -> range:
+    first = parent * children + 1
+    return range(first, min(first + children, n))
+
+
+def _longest(n: int, parent: int, children: int) -> list[int]:
+    """The sizes of the comparisons that take an item from here to the bottom, on the longest way."""
+    sizes = []
+    while below := _children(n, parent, children):
+        sizes.append(1 + len(below))
+        parent = below[0]
+    return sizes
+
+
+def _sink(heap: list[Document], parent: int, children: int, best: Best) -> Steps[None]:
+    while below := _children(len(heap), parent, children):
+        places = [parent, *below]
+        chosen = places[(yield from best([heap[place] for place in places]))]
+        if chosen == parent:
+            return
+        heap[parent], heap[chosen] = heap[chosen], heap[parent]
+        parent = chosen
+
+
+SET_QUESTION = Choice("setwise")
+
+
+@dataclass(frozen=True)
+class Setwise(Strategy):
+    """A parent and its c − 1 children in one question; the others keep their order behind the best k."""
+
+    c: int = 4
+    k: int = 20
+    depth: int | None = None
+    question: Question = SET_QUESTION
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        documents = candidates.documents
+        rank_of = {document.doc_id: rank for rank, document in enumerate(documents)}
+
+        def best(shown: Sequence[Document]) -> Steps[int]:
+            first, *_ = yield from ask(shown, rank_of[shown[0].doc_id])
+            return shown.index(first)
+
+        top = yield from top_of(documents[: self.depth], self.k, self.c - 1, best)
+        order = [*top, *documents[len(top) :]]
+        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+
+    def plan(self, n: int) -> Plan:
+        asked = len(most_asked(min(n, self.depth or n), self.k, self.c - 1))
+        return Plan(asked, asked, exact=asked < 2)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"c": self.c, "k": self.k}
+
+
+@register("strategy", "setwise")
+def setwise(options: StrategyOptions) -> Setwise:
+    """Which of c items is the most relevant: a heap, until the best k stand."""
+    given = options.read("setwise", {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)})
+    return Setwise(given["c"], given["k"], options.depth)
+
+
+@dataclass(frozen=True)
+class BestOf(Question):
+    """The best of a group, best first, by their numbers: as large a share of it as `best` is of `group`."""
+
+    group: int
+    of_group: int
+    prompt: str = "tournament"
+    offered: ClassVar[Collection[str]] = ("query", "k", "title", "n", "m")
+    needed: ClassVar[Collection[str]] = ("query", "k", "title", "m")
+
+    def values(self, n: int) -> Mapping[str, Any]:
+        return {"n": n, "m": self.best(n)}
+
+    def best(self, n: int) -> int:
+        return min(n - 1, ceil(n * self.of_group / self.group))
+
+    def expects(self, n: int) -> Permutation:
+        return Permutation(n, self.best(n))
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        found, asked = read(completion, n), self.best(n)
+        if found.permutation is None:
+            return found
+        named = found.permutation[: min(found.named, asked)]
+        order = (*named, *(place for place in range(n) if place not in named))
+        whole = found.answer_class in (AnswerClass.OK, AnswerClass.MISSING) and len(named) == asked
+        return Reading(AnswerClass.OK if whole else found.answer_class, order, len(named))
+
+
+@dataclass(frozen=True)
+class Tournament(Strategy):
+    """`rounds` tournaments side by side; equal points keep the initial ranking. `depth`: of the first N only."""
+
+    question: BestOf
+    rounds: int = 2
+    depth: int | None = None
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        head = candidates.documents[: self.depth]
+        query = zlib.crc32(candidates.query.query_id.encode())
+        rngs = [np.random.default_rng([number, query]) for number in range(self.rounds)]
+        points: dict[str, float] = defaultdict(float)
+        left: list[Sequence[Document]] = [head] * self.rounds
+        for sizes in self._stages(len(head)):
+            groups = [group for one, rng in zip(left, rngs, strict=True) for group in _cut(one, sizes, rng)]
+            asked = [group for group in groups if len(group) > 1]
+            answered = iter((yield from ask.together([(group, 0) for group in asked])))
+            through = [
+                list(next(answered))[: self.question.best(len(group))] if len(group) > 1 else group
+                for group in groups
+            ]
+            for group in through:
+                for document in group:
+                    points[document.doc_id] += 1
+            each = len(sizes)
+            left = [
+                [document for group in through[start : start + each] for document in group]
+                for start in range(0, len(through), each)
+            ]
+        order = sorted(head, key=lambda document: -points[document.doc_id])
+        scores = tuple(points[document.doc_id] for document in order)
+        order += candidates.documents[len(head) :]
+        ids = tuple(document.doc_id for document in order)
+        return Ranking(candidates.query.query_id, ids, scores if len(scores) == len(ids) else None)
+
+    def _stages(self, n: int) -> Sequence[Sequence[int]]:
+        """The sizes of the groups of every stage."""
+        stages = []
+        while n > 1:
+            count = ceil(n / self.question.group)
+            sizes = [n * (number + 1) // count - n * number // count for number in range(count)]
+            stages.append(sizes)
+            n = sum(self.question.best(size) if size > 1 else 1 for size in sizes)
+        return stages
+
+    def plan(self, n: int) -> Plan:
+        stages = self._stages(min(n, self.depth or n))
+        return Plan(self.rounds * sum(size > 1 for sizes in stages for size in sizes), len(stages))
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"group": self.question.group, "best": self.question.of_group, "rounds": self.rounds}
+
+
+def _cut(
+    documents: Sequence[Document], sizes: Sequence[int], rng: np.random.Generator
+) -> list[list[Document]]:
+    """Random groups of these sizes."""
+    shuffled = [documents[place] for place in rng.permutation(len(documents))]
+    ends = np.cumsum(sizes).tolist()
+    return [shuffled[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+@register("strategy", "tournament")
+def tournament(options: StrategyOptions) -> Tournament:
+    """Of groups the best few advance, until one is left; several rounds, points added."""
+    declared = {"group": whole(20, 1000, least=2), "best": whole(10, 999), "rounds": whole(2, 100)}
+    given = options.read("tournament", declared)
+    if given["best"] >= given["group"]:
+        raise UsageError(
+            f"tournament: of groups of {given['group']} the best {given['best']} would be all.",
+            f"for example tournament:group={given['group']},best={ceil(given['group'] / 2)}",
+        )
+    return Tournament(BestOf(given["group"], given["best"]), given["rounds"], options.depth)
+
+
+PAIR_QUESTION = Choice("pairwise-sort")
+
+
+@dataclass(frozen=True)
+class Heapsort(Strategy):
+    """The better of two children, then it against their parent; the others keep their order behind the best k.
+
+    `orders` 2 asks every pair in both orders at once: the one that stands first stays where the answers disagree.
+    """
+
+    k: int = 20
+    orders: int = 1
+    depth: int | None = None
+    question: Question = PAIR_QUESTION
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        documents = candidates.documents
+        rank_of = {document.doc_id: rank for rank, document in enumerate(documents)}
+
+        def better(one: Document, other: Document) -> Steps[Document]:
+            shown = [[one, other], [other, one]][: self.orders]
+            found = yield from ask.together([(pair, rank_of[pair[0].doc_id]) for pair in shown])
+            return other if all(first is other for first, _ in found) else one
+
+        def best(shown: Sequence[Document]) -> Steps[int]:
+            parent, child, *sibling = shown
+            for one in sibling:
+                child = yield from better(child, one)
+            return shown.index((yield from better(parent, child)))
+
+        top = yield from top_of(documents[: self.depth], self.k, 2, best)
+        order = [*top, *documents[len(top) :]]
+        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+
+    def plan(self, n: int) -> Plan:
+        rounds = sum(size - 1 for size in most_asked(min(n, self.depth or n), self.k, 2))
+        return Plan(rounds * self.orders, rounds, exact=rounds < 2)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"method": "heapsort", "k": self.k, "orders": self.orders}
+
+
+@dataclass(frozen=True)
+class AllPairs(Strategy):
+    """Every pair in both orders, all at once: 1 point for an item that is ahead in both, a half each where they differ.
+
+    Equal points keep the initial ranking, which else makes no difference.
+    """
+
+    depth: int | None = None
+    question: Question = PAIR_QUESTION
+    orderless: bool = True
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        head = candidates.documents[: self.depth]
+        pairs = [
+            (pair, rank) for rank, other in self._pairs(len(head)) for pair in self._both(head, rank, other)
+        ]
+        found = (yield from ask.together(pairs)) if pairs else []
+        points: dict[str, float] = defaultdict(float)
+        for first, _ in found:
+            points[first.doc_id] += 0.5
+        order = sorted(head, key=lambda document: -points[document.doc_id])
+        scores = tuple(points[document.doc_id] for document in order)
+        order += candidates.documents[len(head) :]
+        ids = tuple(document.doc_id for document in order)
+        return Ranking(candidates.query.query_id, ids, scores if len(scores) == len(ids) else None)
+
+    @staticmethod
+    def _pairs(n: int) -> Sequence[tuple[int, int]]:
+        return [*combinations(range(n), 2)]
+
+    @staticmethod
+    def _both(head: Sequence[Document], rank: int, other: int) -> Sequence[Sequence[Document]]:
+        return [head[rank], head[other]], [head[other], head[rank]]
+
+    def plan(self, n: int) -> Plan:
+        asked = min(n, self.depth or n)
+        return Plan(asked * (asked - 1), min(1, asked - 1))
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"method": "allpairs"}
+
+
+@register("strategy", "pairwise-sort")
+def pairwise_sort(options: StrategyOptions) -> Strategy:
+    """Which of two items is the more relevant: a heap, until the best k stand, or all pairs."""
+    declared: Declared = {"method": ("heapsort", "allpairs"), "k": whole(20, 10_000), "orders": whole(1, 2)}
+    given = options.read("pairwise-sort", declared)
+    if given["method"] == "allpairs":
+        return AllPairs(options.depth)
+    return Heapsort(given["k"], given["orders"], options.depth)
+
+
+YES, NO = "Yes", "No"
+OUT_OF_SIGHT = -50.0
+"""The log-probability that stands for that of a label which is not among the alternatives."""
+
+
+@dataclass(frozen=True)
+class YesNo(Question):
+    """Whether one item is relevant: the logit of yes less that of no where a backend has margins, else 1 or 0."""
+
+    prompt: str = "pointwise"
+    margins: ClassVar[Margins] = "welcome"
+    offered: ClassVar[Collection[str]] = ("query", "title")
+    needed: ClassVar[Collection[str]] = ("query", "title")
+
+    def values(self, n: int) -> Mapping[str, Any]:
+        return {}
+
+    def expects(self, n: int) -> Labels:
+        return Labels((YES, NO))
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        sent, mass = labels_sent(completion, (YES, NO))
+        if mass >= LEAST_MASS and completion.finish in ANSWERED:
+            yes, no = (max(sent.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
+            return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
+        if completion.finish is not Finish.STOP:
+            return Reading(BY_FINISH[completion.finish])
+        said = read_support(completion)
+        return (
+            Reading(AnswerClass.NO_IDS)
+            if said is None
+            else Reading(AnswerClass.OK, (0,), 1, scores=(float(said),))
+        )
+
+
+SINGLE_QUESTION = YesNo()
+
+
+@dataclass(frozen=True)
+class Pointwise(Strategy):
+    """By falling score; equal scores keep their order, what cannot be read comes last. `depth`: the first N only."""
+
+    depth: int | None = None
+    question: Question = SINGLE_QUESTION
+    orderless: bool = True
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        documents = candidates.documents
+        found = yield from ask.scores(documents[: self.depth])
+        scores = [-math.inf if score is None else score for score in found]
+        best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
+        ids = [documents[place].doc_id for place in best_first] + [
+            one.doc_id for one in documents[len(scores) :]
+        ]
+        known = None not in found and len(scores) == len(documents)
+        told = tuple(scores[place] for place in best_first) if known else None
+        return Ranking(candidates.query.query_id, tuple(ids), told)
+
+    def plan(self, n: int) -> Plan:
+        asked = min(n, self.depth or n)
+        return Plan(asked, min(1, asked))
+
+
+@register("strategy", "pointwise")
+def pointwise(options: StrategyOptions) -> Pointwise:
+    """Is it relevant, asked of every item alone, all at once."""
+    return Pointwise(options.depth)
+
+
+WindowPlan = Callable[[int, int, int, int, int | None], list[Window]]
+
+
+def check_window(window: int, step: int, rank_start: int = 0) -> None:
+    """Raises UsageError for settings under which windows rank nothing, leave gaps or never end."""
+    if window < 2:
+        raise UsageError(
+            f"--window {window} shows nothing to compare.", "a window holds 2 or more items: --window 20"
+        )
+    if step < 1:
+        raise UsageError(f"--step {step} never reaches the head of the list.", "use --step 1 or more")
+    if step > window:
+        raise UsageError(
+            f"--step {step} is larger than --window {window}: items between two windows would be skipped.",
+            f"use --step {max(1, window // 2)}",
+        )
+    if rank_start < 0:
+        raise UsageError(f"rank_start {rank_start} lies before the list.", "use 0 or more")
+
+
+def covering(
+    n: int, window: int, step: int, rank_start: int = 0, rank_end: int | None = None
+) -> list[Window]:
+    """Windows that hold every rank in range; the last begins at `rank_start` and may be shorter.
+
+    With m = min(rank_end, n) − rank_start these are 0 windows for m < 2, 1 for m ≤ window, else
+    1 + ⌈(m − window) / step⌉. Raises UsageError where check_window does.
+    """
+    check_window(window, step, rank_start)
+    end = n if rank_end is None else min(rank_end, n)
+    if end - rank_start < 2:
+        return []
+    plan = []
+    while True:
+        start = max(end - window, rank_start)
+        plan.append((start, end))
+        if start == rank_start:
+            return plan
+        end = max(end - step, rank_start + 2)
+
+
+def rankgpt(n: int, window: int, step: int, rank_start: int = 0, rank_end: int | None = None) -> list[Window]:
+    """The original arithmetic of RankGPT (Sun et al. 2023): whole windows only, so a head may stay unranked.
+
+    `rank_end` is not cut to n, so windows may lie past the list; any window and step ≥ 1 are accepted.
+    Raises ValueError for step < 1, on which the original never ends.
+    """
+    if step < 1:
+        raise ValueError(f"step {step}: the windows never end")
+    end = n if rank_end is None else rank_end
+    return [(start, start + window) for start in range(end - window, rank_start - 1, -step)]
+
+
+PLANS: Mapping[str, WindowPlan] = {"covering": covering, "rankgpt": rankgpt}
+
+
+def sent(windows: Iterable[Window], n: int) -> list[Window]:
+    """The windows that are asked for a list of n: cut to the list, and only those that hold 2 or more."""
+    return [(start, min(end, n)) for start, end in windows if min(end, n) - start >= 2]
+
+
+def never_ranked(
+    windows: Iterable[Window], n: int, rank_start: int = 0, rank_end: int | None = None
+) -> list[int]:
+    """Ranks in range that no window holds."""
+    held = {rank for start, end in windows for rank in range(start, end)}
+    end = n if rank_end is None else min(rank_end, n)
+    return [rank for rank in range(rank_start, end) if rank not in held]
+
+
+@dataclass(frozen=True)
+class Windows(Strategy):
+    """Windows that slide from the tail to the head, several times over.
+
+    `depth` ranks the first N candidates only, the others keep their place.
+    """
+
+    window: int = 20
+    step: int = 10
+    passes: int = 3
+    depth: int | None = None
+    windows: str = "covering"
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        order = list(candidates.documents)
+        plan = self.one_pass(len(order))
+        for pass_number in range(1, self.passes + 1):
+            for start, end in plan:
+                order[start:end] = yield from ask(order[start:end], start, pass_number)
+        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+
+    def one_pass(self, n: int) -> list[Window]:
+        """The windows of one pass over n candidates that are sent to the model."""
+        return sent(PLANS[self.windows](n, self.window, self.step, 0, self.depth), n)
+
+    def facts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in WINDOW_FACTS}
+
+
+@register("strategy", "windows")
+def windows(options: StrategyOptions) -> Windows:
+    """Windows slide from the tail to the head, each ordered on the result of the one before."""
+    return Windows(options.window, options.step, options.passes, options.depth, options.windows)
+
+
+@dataclass(frozen=True)
+class Letters(Question):
+    """All items, by how likely each one's letter is as the first token; letters out of sight come last, as shown."""
+
+    prompt: str = "first"
+    margins: ClassVar[Margins] = "needed"
+
+    def label(self, place: int) -> str:
+        return letters(place + 1)[place]
+
+    def expects(self, n: int) -> Labels:
+        return Labels(letters(n))
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        if completion.finish not in ANSWERED:
+            return Reading(BY_FINISH[completion.finish])
+        order, _ = by_margin(completion, letters(n))
+        if not order:
+            return Reading(AnswerClass.NO_IDS)
+        behind = [place for place in range(n) if place not in order]
+        return Reading(AnswerClass.MISSING if behind else AnswerClass.OK, (*order, *behind), len(order))
+
+
+FIRST_QUESTION = Letters()
+
+
+@dataclass(frozen=True)
+class First(Windows):
+    """Windows of one token each."""
+
+    question: Question = FIRST_QUESTION
+
+
+@register("strategy", "first")
+def first(options: StrategyOptions) -> First:
+    """Windows in one token each, by how likely each item's letter is.
+
+    Raises UsageError for more items than there are letters.
+    """
+    if options.window > MOST_LABELS:
+        raise UsageError(
+            f"--strategy first has letters for {MOST_LABELS} items, but --window is {options.window}.",
+            "servers tell the log-probabilities of 20: --window 20",
+        )
+    return First(options.window, options.step, options.passes, options.depth, options.windows)
+
+
+@dataclass(frozen=True)
+class Scored(Question):
+    """A score for every document of the list."""
+
+    prompt: str = "scores"
+    whole: ClassVar[bool] = True
+    offered: ClassVar[Collection[str]] = ("query", "title")
+    needed: ClassVar[Collection[str]] = ("query", "title")
+
+    def values(self, n: int) -> Mapping[str, Any]:
+        return {}
+
+    def expects(self, n: int) -> Scores:
+        return Scores(n)
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        if completion.finish is not Finish.STOP:
+            return Reading(BY_FINISH[completion.finish])
+        return read_scores(completion.text, n)
+
+
+SCORED = Scored()
+
+
+def read_scores(text: str, n: int) -> Reading:
+    """What pairs of a place and a score say of n documents: of two scores the first counts, null is none.
+
+    Best first, equal scores as they were shown; those without a score come last.
+    """
+    if not text:  # a dry run's answers hold nothing
+        return Reading(AnswerClass.EMPTY)
+    found: dict[int, float] = {}
+    wrong: list[AnswerClass] = []
+    for place, score in files.decode(text.encode()):
+        if not 0 <= place < n:
+            wrong.append(AnswerClass.OUT_OF_RANGE)
+        elif place in found:
+            wrong.append(AnswerClass.DUPLICATE)
+        elif score is not None:
+            found[place] = float(score)
+    if not found:
+        return Reading(AnswerClass.NO_IDS)
+    without = [place for place in range(n) if place not in found]
+    wrong += [AnswerClass.MISSING] * bool(without)
+    best_first = sorted(found, key=lambda place: (-found[place], place))
+    return Reading(
+        wrong[0] if wrong else AnswerClass.OK,
+        (*best_first, *without),
+        len(best_first),
+        scores=tuple(found.get(place) for place in range(n)),
+    )
+
+
+def are_places(scores: Sequence[float | None]) -> bool:
+    """Whether the scores of a list are 0 to n - 1, each once: as its places are, which argsort gives."""
+    return len(scores) > 2 and {*scores} == {*range(len(scores))}
+
+
+@dataclass(frozen=True)
+class Whole(Pointwise):
+    """By falling score, as pointwise, of scores that one question asks for. It may depend on the order shown."""
+
+    question: Question = SCORED
+    orderless: bool = False
+
+    def plan(self, n: int) -> Plan:
+        return Plan(min(n, 1), min(n, 1))
+
+
+@register("strategy", "scores")
+def scores(options: StrategyOptions) -> Whole:
+    """One request per list, for rankers that score lists: rerank:, python:, cross-encoder:, pyterrier:."""
+    return Whole(options.depth)
+
+
+@dataclass(frozen=True)
+class Partition(Strategy):
+    """⌈n / window⌉ windows of equal size, give or take one item, in the order of the candidates.
+
+    `only`: the number of the one window that is asked, from 0.
+    """
+
+    window: int = 20
+    only: int | None = None
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[None]:
+        windows = self.one_pass(len(candidates.documents))
+        if self.only is not None:
+            windows = windows[self.only : self.only + 1]
+        yield from ask.together([(candidates.documents[start:end], start) for start, end in windows])
+
+    def one_pass(self, n: int) -> Sequence[Window]:
+        """The windows of a list of n; one item alone is asked nothing."""
+        count = max(1, ceil(n / self.window))
+        edges = [n * number // count for number in range(count + 1)]
+        return sent(pairwise(edges), n)
+
+    def plan(self, n: int) -> Plan:
+        windows = len(self.one_pass(n))
+        return Plan(windows, min(1, windows))
+
+    def facts(self) -> dict[str, Any]:
+        return {**dict.fromkeys(WINDOW_FACTS), "window": self.window}
