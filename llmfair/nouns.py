@@ -350,6 +350,9 @@ class Measurement:
     reason: str | None = None
 
 
+# Documents that are too many to be looked at one by one, and what is asked of documents however many they are.
+
+
 class ManyDocuments(Mapping[str, Document]):
     """Documents by id, looked up where they are stored: nobody goes through them all."""
 
@@ -370,6 +373,9 @@ class Fill(Protocol):
     """
 
     def __call__(self, folder: Path, documents: Iterable[Document], *, source: str) -> None: ...
+
+
+# The nouns of pairs: what one answer chose, and what both answers on a pair come to.
 
 
 PairStratum = Literal["relevant", "irrelevant"]
@@ -484,6 +490,9 @@ def by_query(verdicts: Iterable[PairVerdict]) -> Iterator[tuple[str, list[PairVe
         found.setdefault(verdict.query_id, []).append(verdict)
     for query_id in sorted(found):
         yield query_id, sorted(found.pop(query_id), key=attrgetter("number", "draw"))
+
+
+# Ranking programs: generators that yield the chats they want answered and do not know who answers.
 
 
 T = TypeVar("T")

@@ -48,6 +48,8 @@ from llmfair.results import (
 from llmfair.rundir import COLUMNS, JOURNAL, Contents, csv_lines, tidy, with_factors
 from llmfair.settings import AuditSettings, band_of
 
+# What is compared within an audit, whatever its kind.
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -64,6 +66,9 @@ class Condition:
             raise ValueError(
                 f"a factor cannot be called {taken[0]!r}: the CSV files have that column already"
             )
+
+
+# What was asked about in words: `texts.jsonl` of a run folder, so that a report needs no dataset.
 
 
 TEXTS = "texts.jsonl"
@@ -109,6 +114,9 @@ def read_texts(folder: Path) -> Texts:
         {line.query_id: line.text for line in lines if line.query_id is not None and line.text is not None},
         {line.doc_id: line.title for line in lines if line.doc_id is not None and line.title is not None},
     )
+
+
+# A further part of an audit: what is asked once the programs before it have their results.
 
 
 @dataclass(frozen=True)
@@ -466,6 +474,9 @@ class Design(ABC, Generic[T]):
         return {document.doc_id: self.attribute.side(document) for document in documents}
 
 
+# What figures were made with, as manifests and results have it.
+
+
 PACKAGES = ("numpy", "scipy", "ir-measures", "aiohttp", "openai", "tantivy")
 
 
@@ -477,6 +488,11 @@ def versions() -> dict[str, str]:
         "platform": f"{platform.system()} {platform.machine()}",
         **{package: version(package) for package in PACKAGES},
     }
+
+
+# `relevant.jsonl` of a run folder: who is relevant to a query, where the documents are too many to be named. Of each
+# query, the combinations of groups among its relevant documents, and how many have each: targets are made of them
+# (`Groups.relevant`).
 
 
 RELEVANT = "relevant.jsonl"

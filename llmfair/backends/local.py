@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     import torch
 
 
+# From a conversation to token ids: the one place where `hf:`, `vllm:` and training render a chat template. The
+# template is rendered to text and the text is encoded by us, without further special tokens, so that an audit and a
+# training run see the same ids. Labels of answers become ids here, too: what a margin compares are the two tokens at
+# the first place where the answers differ.
+
+
 FOLD_HINT = "leave --system out, or fold the system text into the first user message with --system fold"
 _PROBE = "WordsOfTheSystem"
 
@@ -187,6 +193,9 @@ def label_answers(expects: Expects) -> dict[str, str]:
             )
 
 
+# Grammars of the answers that may be given, for engines that can hold a model to them (`--constrain`).
+
+
 MOST_ITEMS = 64
 """The bits of an llguidance parameter: one for each item already named."""
 
@@ -217,6 +226,10 @@ def _rest(n: int, best: int) -> Iterator[str]:
     yield f'"" %if {whole}'
     for item in range(n):
         yield f'" > [{item + 1}]" rest::set_bit({item}) %if {more.format(item)}'
+
+
+# What stands between a local model's logits and the token it says: a grammar, and a seeded draw. Both work row by
+# row, so that an answer does not depend on the other answers of its batch.
 
 
 def grammar_of(expects: Expects) -> str:
@@ -624,6 +637,11 @@ def _said(what: str, place: Place) -> Iterator[None]:
         raise BackendError(f"{what} does not fit the memory of {place.device}.", SMALLER) from None
     except Exception as error:  # each library has its own for files that are missing or broken
         raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
+
+
+# A micro-batcher: jobs that arrive one by one go through an engine of this process together. A model takes hardly
+# longer for thirty prompts than for one. Jobs gather for a few milliseconds, and while the engine is busy the next
+# batch gathers by itself. One thread runs the engine, so that it sees one batch at a time.
 
 
 J = TypeVar("J")

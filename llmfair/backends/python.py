@@ -32,6 +32,9 @@ from llmfair.io.text import aside
 from llmfair.nouns import Completion, Finish, Request, Scores
 from llmfair.registry import register
 
+# Lists and their scores: what a request for them shows, and how a ranker's own result becomes an answer.
+
+
 F = TypeVar("F")
 
 SCORES: Final = "scores"
@@ -240,6 +243,9 @@ class Function:
             work = partial(copy_context().run, self.call, query, list(documents))
             found = await asyncio.get_running_loop().run_in_executor(self._threads, work)
             return await found if isawaitable(found) else found
+
+
+# `pyterrier:MODULE:TRANSFORMER`: a re-ranking transformer over a frame of qid, query, docno and text.
 
 
 @register("backend", "pyterrier")

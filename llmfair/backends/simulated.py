@@ -58,6 +58,9 @@ class Answerer(ABC):
         return None
 
 
+# Lists in order: a Plackett–Luce ranker with injected preferences (`backends.md` 7).
+
+
 BIASED = {
     "relevance": 2.0,  # added to an item's log-weight for each grade of relevance
     "listwise": -0.5,  # added for a protected item
@@ -170,6 +173,10 @@ def in_order(slots: Iterable[int]) -> str:
     return " > ".join(f"[{slot + 1}]" for slot in slots)
 
 
+# Which of two items comes first: by injected odds, with an injected position bias (`backends.md` 7). The oracle and
+# the random model have no preference for a side: they rank a pair as a list of two.
+
+
 _QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs
 
 
@@ -238,6 +245,9 @@ def _chance(about: Mapping[str, Any], injected: Injected) -> float:
     return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
 
 
+# Questions answered from items: by the label that most of them bear, and whether an item supports such an answer.
+
+
 NOTHING = "I do not know"
 """What a reader says who was shown no item with a label."""
 
@@ -270,6 +280,9 @@ class Reader(Answerer):
         follows, first = (rng.random() < injected.parameters[share] for share in self.shares)
         labels = [label for label in chat.about["labels"][: 1 if first else None] if label]
         return max(labels, key=labels.count) if labels and follows else NOTHING
+
+
+# Keywords for a query: words that distinguish the group among what the query finds, or the group's name alone.
 
 
 @register("simulated", "refine")

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 
+# vLLM's engine in child processes of this one: what it is started with, how it starts and how it ends.
+
+
 T = TypeVar("T")
 
 INSTALL = (

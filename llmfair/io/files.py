@@ -36,6 +36,11 @@ import orjson
 from llmfair.errors import RunConflict, UsageError, warn
 from llmfair.io.text import from_csv
 
+# Files that are read: regular ones alone, and no more of them than their kind holds. A pipe or a device may never
+# end, a short packed file may unpack to any length, and a short text can be nested deeper than a parser follows. Each
+# is an error like that of a file that is not there.
+
+
 MOST_WHOLE = 4 << 30
 """Bytes of a file that is read as a whole, such as one JSON document."""
 MOST_RECORDED = 64 << 20
@@ -192,6 +197,11 @@ def lines(path: Path | str) -> Iterator[bytes]:
                 return
 
 
+# Files that are written whole or not at all, and never through a link: those of run folders, caches and reports. A
+# folder may come from somebody else, and hold links in place of what is written there: a file is written under a name
+# that nobody can foresee and renamed, one that grows in its place is opened itself, a folder of ours is no link.
+
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a disk without room says, a quota, and a limit on the size of files."""
 LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")
@@ -251,6 +261,9 @@ def make_inside(folder: Path) -> None:
     if folder.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, A_LINK, str(folder))
     folder.mkdir(exist_ok=True)
+
+
+# Files locked against other processes; the kernel lets go of a lock when the process that holds it dies.
 
 
 UNLOCKABLE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
@@ -313,6 +326,9 @@ def held(path: Path, what: Path, who: str) -> Iterator[None]:
         os.close(file)
 
 
+# Who may read what is written: its owner alone, unless it is to be shared.
+
+
 _OTHERS = 0o077
 _own: int | None = None
 """The user's own umask, while another holds."""
@@ -373,6 +389,9 @@ def make_folder(path: Path) -> None:
     path.mkdir(0o777 if _shared else 0o700, parents=True, exist_ok=True)
 
 
+# JSON as bytes in UTF-8, fast: by orjson, and what that refuses by `json`, which takes all that there is.
+
+
 def encode(value: Any) -> bytes:
     """One line without spaces; a moment is written as ISO 8601.
 
@@ -396,6 +415,12 @@ def decode(text: bytes | str) -> Any:
     except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all
         # `json` itself would take bytes in UTF-16 and UTF-32, too.
         return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig", "surrogatepass"))
+
+
+# CSV files of run folders, read: every line typed, and one that is damaged named.
+
+
+# JSON files of run folders: written the same everywhere, and read into types.
 
 
 T = TypeVar("T")
@@ -522,6 +547,10 @@ def read_figures(path: Path, of: Callable[[dict[str, str]], T]) -> list[T]:
 def _query_figure(row: dict[str, str]) -> QueryFigure:
     texts = {name: row[name] for name in QueryFigure._fields if name != "value"}
     return QueryFigure(**texts, value=number(row["value"]) if row["value"] else None)
+
+
+# Files told from what they were when they were made: by size and time, and by content where only the time differs. So
+# a file that was altered is found when it is opened, however large it is, and a copy of another time is as good.
 
 
 TABLE = "files.json"

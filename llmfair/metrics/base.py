@@ -23,6 +23,10 @@ from llmfair import registry
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.nouns import Attribute, Candidates, Document, Encounter, PairVerdict, Ranking, Side, of_each_kind
 
+# What a measure says of one query: a number, a ratio or product with its parts, or why there is none. Aggregates are
+# made of the parts, so parts travel with the value: a ratio of means is not a mean of ratios.
+
+
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""
 
@@ -533,6 +537,9 @@ def _whole_number(text: str) -> int:
 
 
 WHOLE_NUMBER = Free(None, _whole_number, f"a whole number from 1 to {LONGEST_LIST}")
+
+
+# Measures of all queries: a column of values for each measure, condition and group.
 
 
 SHOWN = 0.0005

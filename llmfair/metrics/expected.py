@@ -22,6 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure
 
+# What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it.
+
+
 Floats = NDArray[np.float64]
 
 CERTAIN = 1e-12
@@ -391,6 +394,13 @@ def loss(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str,
     """How far exposure is from equal exposure of equally useful items: 0 when it is that."""
     found = expected(retrieved, norm, of)
     return {"": found} if isinstance(found, Undefined) else _value(found.loss, norm)
+
+
+# How far answers rest on the items that they cite: of the items cited, those that support the answer (precision), and
+# the answers that a cited item supports (recall). After ALCE (Gao et al. 2023, "Enabling Large Language Models to
+# Generate Text with Citations"), where an answer's statements are held against their citations. Here an answer is one
+# statement, and every item cited is judged by itself: that two items support an answer only together counts for
+# neither.
 
 
 _OF_CITATIONS: dict[str, Any] = {

@@ -42,6 +42,9 @@ from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
 
+# Figures of a remedy's rankings, and their changes beside the unmitigated ones, paired by query.
+
+
 OF_A_PAGE = (UTILITY, PAGE)
 """What compares of rankings of other documents too."""
 UNTOUCHED, OTHER_LISTS = "answers_untouched", "other_lists"
@@ -169,6 +172,9 @@ def _figure_row(name: str, measure: Measure, figures: Mapping[str, Mapping[str, 
     return with_figures(row, figures[NONE][of], figures[name][of])
 
 
+# Which remedies are not dominated: none other is nearer to parity at no less utility.
+
+
 ROUNDING = 1e-9
 Point = tuple[float, float]
 """A distance from parity, |ln odds|, and a utility."""
@@ -191,6 +197,9 @@ def front(points: Mapping[str, Point]) -> set[str]:
             for other_far, other_useful in points.values()
         )
     }
+
+
+# The folder of `llmfair mitigate`: results.json, metrics.csv, per_query.csv, and the remedies' rankings as runs.
 
 
 TASK = "mitigate"

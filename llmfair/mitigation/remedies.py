@@ -31,6 +31,11 @@ from llmfair.registry import register
 from llmfair.settings import AuditSettings
 from llmfair.stats.power import bradley_terry, offset_to_parity
 
+# What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew. A file of
+# `remedies/` registers one, `@register("remedy", NAME)`; `llmfair mitigate` finds it. A remedy that a run or this
+# machine lacks something for raises an error that says what, and the way out: it is named in the table, and no more.
+
+
 Merger = Callable[[Sequence[Ranking]], Ranking]
 OTHERS = "use remedies that order its rankings anew"
 """The way out where there is no model to ask otherwise."""
@@ -175,6 +180,9 @@ def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], NDArray[np.i
     return doc_ids, np.array([[of[doc_id] for doc_id in doc_ids] for of in places], dtype=np.intp)
 
 
+# The central ranking of the orders that are asked anyway.
+
+
 @register("remedy", "consensus")
 class Consensus(Merging):
     title = "consensus"
@@ -194,6 +202,9 @@ class Consensus(Merging):
                 "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
             )
         return consensus, ()
+
+
+# The run's prompt with a fair instruction.
 
 
 FAIR = "{}-fair"
@@ -231,6 +242,9 @@ class FairPrompt(Asking):
         )
 
 
+# FAIR-QR: queries refined until the groups on a page meet a target, where the run's data are a collection.
+
+
 QR_TASK = "refine"
 SIMULATED = "fake:refiner"
 
@@ -265,6 +279,9 @@ class FairQr(Asking):
         return Audit(kind, settings, Subject(spec, of.adapter), "fair-qr", own_lists=True, remarks=remarks)
 
 
+# FA*IR over the run's rankings.
+
+
 @register("remedy", "fair-star")
 class FairStar(Reranking):
     title = "FA*IR"
@@ -276,6 +293,9 @@ class FairStar(Reranking):
     )
 
 
+# Greedy re-ranking of the run's rankings towards a target.
+
+
 @register("remedy", "greedy")
 class Greedy(Reranking):
     title = "greedy"
@@ -284,6 +304,9 @@ class Greedy(Reranking):
         "The next item is the one with the best of λ · place − (1 − λ) · KL of the page and the target (λ = 0.5). Its "
         "target is the share of groups among the query's relevant items, so it is told what others have to find out."
     )
+
+
+# A LoRA adapter of the run's model that was trained away from the preference.
 
 
 @register("remedy", "lora")
@@ -328,6 +351,9 @@ def trained_beside(run: Unmitigated, name: str) -> Path | None:
     return max(found)[1] if found else None
 
 
+# The prompt that names the protected group, where the run asked under it.
+
+
 @register("remedy", "named-prompt")
 class NamedPrompt(Reordering):
     title = "sensitive prompt"
@@ -356,6 +382,14 @@ class NamedPrompt(Reordering):
                 run.again(conditions=f"{run.condition},{named}"),
             )
         return named
+
+
+# A logit offset: the strengths behind the rankings, with one number added to those of the protected group. The score
+# of an item is its strength on the scale of log odds (`stats/strengths.py`), from all orders of its list. The offset
+# is what brings the preference odds of the rankings to 1: the weighted median, over pairs of equally relevant items
+# of both groups, of how far the unprotected one is ahead, every query weighing 1. It is estimated on other queries
+# than those that it is applied to (five folds), so that no query's judgements order its own list; to apply it the
+# groups alone have to be known.
 
 
 Floats = NDArray[np.float64]

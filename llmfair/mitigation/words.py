@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from llmfair.report.page import Source
 
 
+# The verdict over remedies: whether one brings the rankings nearer to parity, and at what loss of relevance.
+
+
 NO_LOSS, LOSS, PARTLY = "mitigated at no loss", "mitigated at a loss", "partly mitigated"
 NOT_MITIGATED, INCONCLUSIVE, NOT_ASSESSABLE, PARITY = (
     "not mitigated",
@@ -227,6 +230,9 @@ def change_text(change: ChangeRow) -> str:
     return text if change.p_adjusted is None else f"{text}, p {p_text(change.p_adjusted)}"
 
 
+# Remedies in a table: what each buys and costs, a line each.
+
+
 LABELS = {ODDS: "odds of rankings", ANSWERS: "odds of answers", CONSISTENCY: "consistency"}
 HEADINGS = (
     "remedy", "odds of rankings", "change", "odds of answers", "ExpRatio", "nDCG@20", "change", "consistency",
@@ -348,6 +354,9 @@ def plan_table(planned: MitigationPlan) -> Table:
     header = ("remedy", "", "calls", "answered already", "run folder")
     title = f"Mitigation of {planned['run']} · {count(planned['calls'], 'call')}"
     return Table(title, header, tuple(tuple(row) for row in rows), ("Nothing was asked.",))
+
+
+# The page of a mitigation: the front of remedies, their figures and changes, and what each of them is.
 
 
 WORDS = (

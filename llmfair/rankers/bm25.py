@@ -50,6 +50,12 @@ class Bm25(ScoringRanker):
         return self._last[1]
 
 
+# BM25 as Fair-RAG and LaMP rank with it: words as white space parts them, counted among a list's items alone.
+# score(q, d) = Σ over the words t of q (repeats count) of idf(t) · f (k1 + 1) / (f + k1 (1 − b + b · L / avgL)),
+# idf(t) = ln((N − n + ½) / (n + ½)), f how often t stands in d, n of the list's N items hold t, L words of d. A
+# negative idf becomes ¼ of the mean idf of the list's words, negative ones included [rank_bm25, Trotman et al. 2014].
+
+
 K1, B, EPSILON = 1.5, 0.75, 0.25
 
 

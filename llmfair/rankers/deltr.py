@@ -33,6 +33,11 @@ from llmfair.rankers.reranking import min_max
 from llmfair.registry import register
 from llmfair.retrieval.bm25 import Bm25Index
 
+# Rankers that learn from judged lists, cross-fitted: no query is scored by a model that saw its judgements. The
+# queries are dealt into folds; those of one fold are scored by the model of the others. A query that is in no fold,
+# since nothing of it is judged, is scored by the model of all.
+
+
 FOLDS = 5
 POOL = 200
 """Documents of a searched topic that are learnt from, and ordered."""
@@ -118,6 +123,9 @@ def _sha256(lists: Sequence[Candidates]) -> str:
         ]
         digest.update(encode([one.query.query_id, one.query.text, sorted(judged)]))
     return digest.hexdigest()
+
+
+# What a learnt ranker knows of a query's candidates: a row of numbers for each.
 
 
 PARTS, COSINE = ("title", "text"), "cosine(query, title and text)"
@@ -215,6 +223,14 @@ def _numbers(documents: Sequence[Document]) -> Iterator[tuple[str, _Number]]:
 
 def _bm25(part: str) -> str:
     return f"BM25(query, {part})"
+
+
+# DLF-like: BM25 beside a linear model that learns from a target of exposure instead of labels of fairness. After Chen
+# & Fang, "Learn to be Fair without Labels", ICTIR 2023: relevance and fairness are modelled apart, fairness by the
+# divergence of the exposure from its target, and both are merged by a weight. What features, model and schedule are
+# is ours, hence the name: f(d) = w · [vector of d, its memberships, cosine of q and d], P = softmax(f) over a list,
+# exposure of group g ε_g = Σ P_d m_g(d), loss KL(ε*, ε) = Σ ε*_g ln(ε*_g / ε_g), where ε* are the shares among
+# relevant documents. A list is ordered by α · BM25 + (1 − α) · f, either moved to [0, 1].
 
 
 Floats = NDArray[np.float64]

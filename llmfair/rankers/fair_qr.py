@@ -24,6 +24,14 @@ from llmfair.rankers.answers import REFUSAL, unescaped
 from llmfair.rankers.listwise import RETRY_DRAWS
 from llmfair.rankers.passages import clean
 
+# Reading the keywords that a model adds to a query: every reply has a class, and gives new words or none. Users of
+# query refinement report that what models say about their keywords ("Here is a list of …") ends up in the query. So
+# keywords are taken from where a reply sets them apart: JSON, a fence, a list, behind a label, in quotes; only a
+# reply without any of these is read by its last line. What is searched are words alone: letters and digits, with the
+# marks that join them; no control character and no operator of a query language is left. Linear in the reply's
+# length.
+
+
 MOST_KEYWORDS, MOST_WORDS = 8, 12
 """Keywords kept of a reply, and words; a reply that has more words is no list of keywords."""
 

@@ -147,6 +147,12 @@ def output_of(completion: Completion, utility: Callable[[str], float]) -> Output
     return Output(text, finish, utility(text))
 
 
+# A question and its items as a generator reads them, cut to what its context holds [official code of Fair-RAG]. With
+# L the context in tokens: the question is cut to 256 tokens, each item's line to ⌊(L − tokens of the question) /
+# number of items⌋, and the whole to L; without items the question is cut to L. A prompt with `budget = "prompt"`
+# takes off its own words as well, so that nothing behind the items is cut away.
+
+
 QUESTION_TOKENS = 256
 WORDS_PER_TOKEN = 0.75
 TURNS = 64
@@ -334,6 +340,9 @@ def _number_and_line(pattern: str) -> tuple[str, str]:
         return "", pattern
     words, brace, line = behind.partition("{")
     return before + k + words, brace + line
+
+
+# Whether an item supports what a generator made of it: asked of a model that judges, once per item and output.
 
 
 ANSWERS = Labels(("yes", "no"))

@@ -25,6 +25,16 @@ from llmfair.retrieval.analysis import ENGLISH, plain
 
 Floats = NDArray[np.float64]
 
+# FA*IR: a ranking of which no beginning has fewer protected documents than chance would leave (Zehlike et al. 2017).
+# The table m says how many protected documents the first i must hold at least: the fewest that i independent draws
+# with share p have with a chance of more than α_c. Since all k prefixes are tested, α_c is adjusted so that a fair
+# ranking fails anywhere with chance α. All is exact: v_0 = [1]; v_i[j] = (1 − p) v_{i−1}[j] + p v_{i−1}[j − 1], then
+# v_i[j] = 0 for j < m(i); fail = 1 − Σ_j v_k[j]. With `null=hypergeometric` draws are without replacement from the
+# list's own documents, p = (protected left)/(documents left) [hyperFA*IR, FAccT 2025]. As a ranker: k = 400, p = 0.3,
+# α = 0.15 [Chen & Fang 2025, FAIR-QR] over BM25. Protected are the documents of the attribute's protected groups;
+# those of no group are not.
+
+
 ROUNDING = 1e-12
 TRADE: dict[str, Free | tuple[str, ...]] = {"lambda": number(0.5, 0, 1), "pool": whole(100, 2000)}
 """Of a trade between relevance and something else: the weight of relevance, and how many of the best are ordered."""
@@ -85,6 +95,13 @@ def min_max(scores: Floats) -> Floats:
         return np.zeros_like(found)
     moved: Floats = (found - found.min()) / (found.max() - found.min())
     return moved
+
+
+# Maximal marginal relevance: each next document is relevant, and unlike those before it (Carbonell & Goldstein 1998).
+# next = argmax λ · relevance(i) − (1 − λ) · max over the chosen j of similarity(i, j); nothing is redundant to the
+# first, and of equals the first comes first. As a ranker: λ = 0.5 [Chen & Fang 2025, FAIR-QR], over BM25's best 100,
+# relevance is their score moved to [0, 1], since raw BM25 beside a cosine would leave the second term no weight, and
+# similarity the cosine of TF-IDF vectors or of an encoder's; the paper says neither.
 
 
 TF_IDF = "tf-idf"
@@ -177,6 +194,11 @@ class Mmr(Reranker):
         texts = [f"{item.title} {item.text}" for item in candidates.documents[:pool]]
         vectors = tf_idf(texts) if self._encoder is None else self._encoder.vectors("document", texts)
         return mmr(min_max(scores[:pool]), cosines(vectors), self.parameters["lambda"])
+
+
+# Greedy re-ranking towards a target: what a method that knows the target gets without any model. next = argmax λ ·
+# relevance(i) − (1 − λ) · KL(shares of the page with i ‖ target), over BM25's best 100 with their scores moved to [0,
+# 1]; of equals the first comes first. A control of query refinement, whose loop aims at the same.
 
 
 EPS = 1e-6
@@ -396,6 +418,14 @@ class FairStar(Reranker):
         if self.parameters["null"] == "binomial":
             return _fair_table(k, self.parameters["p"], alpha, adjust)
         return _finite_table(k, len(protected), sum(protected), alpha, adjust)
+
+
+# The central ranking of several orders of one list: the one with the least sum of Kendall distances to them.
+# Permutation self-consistency [Tang et al. 2024, Found in the Middle, arXiv 2310.07712]: a model asked with the list
+# in several random orders answers with errors that differ from order to order, and these cancel. To find the very
+# least sum is NP-hard from four orders on, so Borda's order (by mean rank) and each of the orders are improved by
+# moving single items until no move helps, and the best of these is taken: of lists of up to seven items it is the
+# very least.
 
 
 Places = NDArray[np.intp]

@@ -284,6 +284,11 @@ def spelled_strategy(spec: str, strategy: Strategy) -> str:
     return spec.partition(":")[0] + (f":{spelled}" if spelled else "")
 
 
+# Heapsort by whatever says which of a few items is best: the top of a list, without sorting all of it. Every parent
+# has so many children; an item sinks while one of its children is better. As setwise and pairwise ranking use it
+# (Zhuang et al. 2024; Qin et al. 2024).
+
+
 Best = Callable[[Sequence[Document]], Steps[int]]
 """Asks which of a parent and its children, in this order, is best: its place."""
 
@@ -340,6 +345,10 @@ def _sink(heap: list[Document], parent: int, children: int, best: Best) -> Steps
         parent = chosen
 
 
+# Setwise: which of a few items is the most relevant? Heapsort by these answers, until the top stands. Zhuang et al.
+# (2024), A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large Language Models.
+
+
 SET_QUESTION = Choice("setwise")
 
 
@@ -378,6 +387,11 @@ def setwise(options: StrategyOptions) -> Setwise:
     """Which of c items is the most relevant: a heap, until the best k stand."""
     given = options.read("setwise", {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)})
     return Setwise(given["c"], given["k"], options.depth)
+
+
+# A tournament: groups of items, of which the best few advance, until one is left; several times in other groups. Chen
+# et al. (2025), TourRank: Utilizing Large Language Models for Documents Ranking with a Tournament-Inspired Strategy.
+# An item has a point for every stage that it came through; points of all rounds are added.
 
 
 @dataclass(frozen=True)
@@ -486,6 +500,11 @@ def tournament(options: StrategyOptions) -> Tournament:
     return Tournament(BestOf(given["group"], given["best"]), given["rounds"], options.depth)
 
 
+# Sorting by pairs: which of two items is the more relevant one, asked of some pairs or of all. Pairwise ranking
+# prompting, Qin et al. (2024), Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting: by
+# heapsort, or by how many others an item is ahead of.
+
+
 PAIR_QUESTION = Choice("pairwise-sort")
 
 
@@ -582,6 +601,12 @@ def pairwise_sort(options: StrategyOptions) -> Strategy:
     return Heapsort(given["k"], given["orders"], options.depth)
 
 
+# Pointwise: every item is asked about alone, "is it relevant?"; the list is ordered by how surely the answer is yes.
+# Relevance generation of Liang et al. (2022), Holistic Evaluation of Language Models, as ranked by Zhuang et al.
+# (2024), Beyond Yes and No. No item is shown beside another, so there is no position to prefer, and no question waits
+# for another.
+
+
 YES, NO = "Yes", "No"
 OUT_OF_SIGHT = -50.0
 """The log-probability that stands for that of a label which is not among the alternatives."""
@@ -649,6 +674,11 @@ class Pointwise(Strategy):
 def pointwise(options: StrategyOptions) -> Pointwise:
     """Is it relevant, asked of every item alone, all at once."""
     return Pointwise(options.depth)
+
+
+# Sliding windows: a few neighbouring ranks of a list are shown together, from its end to its head. Each window stands
+# on the result of the one before, each pass on the result of the last (Sun et al. 2023; as used by Wang et al. 2024,
+# 3.2.1). A plan is one pass, in the order of the questions.
 
 
 WindowPlan = Callable[[int, int, int, int, int | None], list[Window]]
@@ -756,6 +786,11 @@ def windows(options: StrategyOptions) -> Windows:
     return Windows(options.window, options.step, options.passes, options.depth, options.windows)
 
 
+# Single-token listwise ranking: a window is ordered by its items' letters, how likely each is where the answer
+# begins. Reddy et al. (2024), FIRST: Faster Improved Listwise Reranking with Single Token Decoding. Windows slide as
+# elsewhere.
+
+
 @dataclass(frozen=True)
 class Letters(Question):
     """All items, by how likely each one's letter is as the first token; letters out of sight come last, as shown."""
@@ -801,6 +836,11 @@ def first(options: StrategyOptions) -> First:
             "servers tell the log-probabilities of 20: --window 20",
         )
     return First(options.window, options.step, options.passes, options.depth, options.windows)
+
+
+# Rankers that people have: they are shown a query and all its documents, and answer with a score for each. No words
+# are put to them but the query's and the documents'. Their answers are read like any other: a document without a
+# score, or with two, is counted, and no score is made up.
 
 
 @dataclass(frozen=True)
@@ -876,6 +916,10 @@ class Whole(Pointwise):
 def scores(options: StrategyOptions) -> Whole:
     """One request per list, for rankers that score lists: rerank:, python:, cross-encoder:, pyterrier:."""
     return Whole(options.depth)
+
+
+# A list cut into windows that are asked at once: what a model prefers, without the ranking that it would make. Every
+# item is shown once, so every two items of a window meet for the first time, and no question waits for another.
 
 
 @dataclass(frozen=True)

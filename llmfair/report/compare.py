@@ -289,6 +289,9 @@ def _value(key: str, value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+# Measured runs in a table and sentences.
+
+
 MUCH_TIED = 0.01
 """From this share of documents on, ties may move exposure as much as a preference does: they are told first."""
 
@@ -457,6 +460,9 @@ def _warnings(run: ScoredRun, condition: str) -> list[str]:
             notes.append(f"{count(counted.queries, 'query', 'queries')} {meaning} ({first})")
     notes += [said for of, said in kind_of(run.task).without_value(run.undefined) if of == condition]
     return notes
+
+
+# The page of measured runs.
 
 
 WORDS = (

@@ -181,6 +181,9 @@ def _rows_of(
     return rows
 
 
+# Figures that any audits have side by side: their headlines against the band.
+
+
 def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str, str]) -> Iterator[Plot]:
     """What the conclusions of a group speak of; `number` keeps the figures' names apart from other groups'."""
     found, labels = [], {}
@@ -204,6 +207,9 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
             band = group.audits()[0].results.band
             title = f"{label[:1].upper()}{label[1:]} against the band"
             yield ratios(of_it, label, band, title, f"{HEADLINES}-{number}-{place}", favoured=favoured)
+
+
+# Queries far from parity, with what was answered: rankings side by side, or pairs with both answers.
 
 
 FURTHEST = 10

@@ -37,6 +37,9 @@ from llmfair.report.tables import (
 from llmfair.results import ProbeCounts, Reach, Requirement, Results, RunVerdict
 from llmfair.rundir import RunDir
 
+# Every query in a table: a row for each condition it was asked under, with its own values of the measures shown.
+
+
 MOST = 2000
 """Rows of the table; a page of more opens slowly."""
 
@@ -90,6 +93,9 @@ def _plainly(declared: Declared) -> Declared:
 def _distance(value: float | None) -> float:
     """|ln ratio|; what is undefined comes last."""
     return -inf if value is None else inf if value <= 0 else abs(log(value))
+
+
+# What a report is made of: a run folder, a study, measured runs, read back.
 
 
 TRAINING = "split.json"

@@ -18,6 +18,9 @@ from llmfair.report.exhibits import Declared
 from llmfair.results import AnswerCounts, Figure, Finding, HowDrawn, Results, Row, RunVerdict
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 
+# Figures with as many decimals as the words beside them need.
+
+
 MOST_DECIMALS = 6
 """What differs by less is told as the same."""
 
@@ -71,6 +74,9 @@ def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: in
         ):
             break
     return shown
+
+
+# Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.
 
 
 REASONS: Mapping[str, str] = {
@@ -497,6 +503,9 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
+# The first lines of everything: the verdict, and what to do next.
+
+
 VERDICT, NEXT = "VERDICT", "NEXT"
 WIDTH = 120
 """Where lines are wrapped that nothing else bounds."""
@@ -559,6 +568,9 @@ def lead_lines(lead: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     indent = max((len(name) for name, _ in lead), default=0) + 2
     for name, text in lead:
         yield from wrapped(text, max(width, 3 * indent), f"{name:<{indent}}", " " * indent)
+
+
+# What every plan tells in words: queries left out, calls, tokens, cost, time, and what is answered already.
 
 
 SHOWN_LEFT_OUT = 3
@@ -646,6 +658,9 @@ def _time(seconds: int) -> str:
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
 
 
+# A table as text for a terminal that is not ours, and as HTML for a notebook.
+
+
 def text_of(table: Table) -> str:
     """The table in columns, with the line above it and the sentences below."""
     from rich.cells import cell_len
@@ -686,6 +701,9 @@ def html_of(table: Table) -> str:
             "<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
         ).format(" · ".join(table.above), head, body, notes)
     )
+
+
+# What every calibration tells in a table and notes: what was injected, rejected and concluded.
 
 
 Record = Mapping[str, Any]

@@ -17,6 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmfair.nouns import Conclusion as Conclusion
 
+# What the initial orders did to the exposure of both sides: taken out, and how much is left of it. A ranking keeps
+# part of the order it started from. Over random orders that adds noise and no bias, and since the initial orders are
+# known, most of that noise can be subtracted: a control variate. What remains between runs of one query is run noise:
+# how far other orders would have moved the figure, on this very benchmark.
+
+
 Floats = NDArray[np.float64]
 Method = Literal["linear-t", "boot-t"]
 
@@ -222,6 +228,10 @@ def slope_on_initial(final: Floats, initial: Floats) -> float | None:
     x = initial - initial.mean()
     spread = float(x @ x)
     return float(x @ (final - final.mean())) / spread if spread > 1e-12 else None
+
+
+# What an interval allows to be said about a band around parity: within, outside, or neither. The band is laid on
+# preference odds, never on an exposure ratio, which depends on the lengths of lists and windows.
 
 
 SAME_ANSWERS, OTHER_REACH, OTHER_DESIGN = "same_answers", "other_reach", "other_design"

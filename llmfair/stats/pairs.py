@@ -20,6 +20,12 @@ from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 
+# The variance of a sum whose terms share clusters in several ways at once: a query, one item, the other item. V = Σ_S
+# (−1)^(|S|+1) V_S over the non-empty sets S of ways, V_S = Σ (Σ d_k)² over the clusters that agree in all ways of S;
+# a single way carries G/(G − 1). Three ways: V_q + V_p + V_u − V_qp − V_qu − V_pu + V_qpu. Source: Cameron, Gelbach,
+# Miller (2011), Robust inference with multiway clustering.
+
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 

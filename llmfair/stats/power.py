@@ -161,6 +161,16 @@ def _check_target(target: float, level: float) -> None:
         raise ValueError(f"a power of {target}: at parity it is {1 - level:.3g} already")
 
 
+# How precisely a design measures preference odds, counted before anything is asked. Of a list of n items in random
+# order, groups of f_i items meet for the first time in one question (the first window whole, later ones with what
+# enters them; the windows of a partition). Two given items meet in one order with π = Σ f(f−1) / n(n−1), three with
+# π₃ = Σ f(f−1)(f−2) / n(n−1)(n−2). Of n1 protected and n0 unprotected items of one grade, K orders give N = K n1 n0 π
+# comparisons, whose outcomes hang together: two that share an item correlate by 1/3 in one answer, and by ρ/3 across
+# orders, the same two items across orders by ρ, the intra-item correlation: 0 for fresh noise, 1 for a model that
+# answers alike every time. So the share of a query's comparisons that the protected item wins has at parity the
+# variance ¼ Σ_grades [N + K n1 n0 (n1+n0−2) π₃/3 + K(K−1) ρ n1 n0 π² (1 + (n1+n0−2)/3)] / (Σ_grades N)².
+
+
 Windows = Sequence[tuple[int, int]]
 """The windows [start, end) of one pass, in the order they are asked."""
 LOGIT = 4.0
@@ -222,6 +232,10 @@ def query_sd(lists: Sequence[Meeting], orders: int = 1, icc: float = 0.0, spread
         raise ValueError("no list has two items to compare")
     shares = fsum(one.share_variance(orders, icc) for one in compared) / len(compared)
     return sqrt(LOGIT**2 * shares + spread**2)
+
+
+# Injected Plackett-Luce rankers behind a window plan: what a ranker of known preferences makes of lists. Documents of
+# one kind (say, side × grade) are interchangeable, so a list is the kinds of its documents by rank.
 
 
 Kinds = NDArray[np.uint8]
@@ -312,6 +326,11 @@ def rank_exposures(n: int) -> Floats:
         raise ValueError(f"a list of {n} documents")
     exposures: Floats = 1 / np.log1p(np.arange(1, n + 1))
     return exposures
+
+
+# What a way of asking can reach at all: rankers with a fixed taste and no noise, simulated from random orders. A
+# window carries few documents forward, so even a ranker that always puts one group first moves the exposure ratio of
+# a long list only a little. Lists of equal shape are simulated once and weighted by their number.
 
 
 Plan = Callable[[int], Sequence[tuple[int, int]]]
@@ -409,6 +428,12 @@ def attainable_precision(
 def _random_orders(tastes: Tastes, draws: int, rng: np.random.Generator) -> Tastes:
     """Independent uniform orders of one list; shape (draws, n)."""
     return rng.permuted(np.tile(tastes, (draws, 1)), axis=1)
+
+
+# Strengths of items behind several orders of them, on the scale of log odds. Bradley and Terry's model of every two
+# items of every order, logit P(i ahead of j) = s_i − s_j, each two compared once more with a tie, so that an item
+# that is always ahead has a finite strength. All items are compared alike often, so strengths follow the mean ranks
+# (Borda's order), and items of one mean rank have one strength.
 
 
 STEPS, TOLERANCE = 50, 1e-10

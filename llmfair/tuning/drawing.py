@@ -23,6 +23,12 @@ from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.tuning.results import Overlap, PairCounts
 
+# A pair that an adapter is trained or measured on, and the pairs of one query. Relevant and irrelevant pairs are
+# those that the pairwise audit draws (`probes.py`), so that measuring the adapter afterwards asks the very same
+# questions. Mixed pairs, one item relevant and one not, keep relevance what it was: all four combinations of groups
+# come equally often, so that relevance does not stand for a group.
+
+
 Stratum = Literal["relevant", "irrelevant", "mixed"]
 STRATA: tuple[Stratum, ...] = get_args(Stratum)
 COMBINATIONS = tuple(product(Side, Side))
@@ -128,6 +134,9 @@ def row(pair: TrainingPair, attribute: Attribute, relevance: Mapping[str, int]) 
         "target": pair.target,
         "weight": pair.weight,
     }
+
+
+# Which queries are trained on, which decide when to stop, and which measure what came of it.
 
 
 FEWEST_QUERIES = 10
@@ -446,6 +455,15 @@ def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored:
             raise UsageError(f"no {part} query has {stratum} pairs.", hint)
 
 
+# What an adapter is to answer: a target for every pair, made from the model's own preferences. A prompt shows two
+# items; its margin is z = logit(the answer naming the first) − logit(the one naming the second). z1: item `a` of the
+# pair shown first; z2: `a` shown second. g = (z1 − z2)/2 is the preference for `a`, s = (z1 + z2)/2 the slot bias;
+# the answers on a pair agree iff |g| > |s|. `shifted` moves each query's preferences by their median and keeps their
+# order: the offset along the group direction is what an adapter of rank 1 can express, and what carries over to other
+# queries. `random` labels, one reading of Wang et al. 2024, section 5, ask it to forget the order of items as well;
+# `equal-answers` is another.
+
+
 Floats = NDArray[np.float64]
 Labels = Literal["shifted", "random", "soft", "equal-answers"]
 Anchor = Literal["relevance", "base", "none"]
@@ -573,6 +591,11 @@ def group_sign(pair: TrainingPair, attribute: Attribute) -> int:
     """1 where `a` alone is protected, −1 where `b` alone is, 0 where both are alike."""
     a, b = combination(pair, attribute)
     return (a is Side.PROTECTED) - (b is Side.PROTECTED)
+
+
+# From pairs to token ids: the chats, the prompts and the answers' tokens of the pairwise audit, and nothing else. A
+# model is trained on exactly what it is audited with: the ranker makes the chats, the chat template makes the ids,
+# and the two ids that a margin compares are those of the audit's margins (`ChatTemplate.label_ids`).
 
 
 Ids = NDArray[np.int32]

@@ -270,6 +270,10 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
 
 
+# What parity must not be bought with: a model that always names the first item has it too, and ranks nothing. A
+# checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something.
+
+
 REJECTED = 1e6
 """The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
 CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
@@ -339,6 +343,9 @@ def validate(base: Figures, after: Figures) -> Validation:
     }
     met = all(gate.met for gate in gates.values())
     return Validation(objective if met else REJECTED, gates, figures)
+
+
+# What a finished training comes to: `results.json`, `metrics.csv` and the manifest, from figures alone.
 
 
 BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"

@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     from llmfair.tuning.drawing import Example, ExampleGroup
 
 
+# A full disk in one sentence, whichever library was writing.
+
+
 LEAST_ROOM = 2**20
 
 
@@ -319,6 +322,9 @@ def _rows(
             z1, z2 = known[pair.pair_id]
             line = row(pair, design.attribute, relevance[pair.query.query_id])
             yield {**line, "part": part, "z1": z1, "z2": z2}
+
+
+# What a training would take, counted and computed before anything is asked.
 
 
 SAMPLED = 100

@@ -108,6 +108,13 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
         )
 
 
+# How a group's prompts go through the model: side by side, or their common beginning once. `padded`: one rectangle,
+# padded on the right, without a mask, for causal attention never looks right; the logits are read at each prompt's
+# last token, by its length. `shared`: the tokens that all prompts of the group begin with run once, their keys and
+# values are repeated for every prompt, and only the rest runs per prompt; gradients are summed back through the
+# repetition. Both give the same gradients, which is tried out before a training begins.
+
+
 Layout = Literal["padded", "shared"]
 Batch = dict[str, Any]
 """`ids` (prompts, longest), `last` (prompts,): the place of each prompt's last token; `target`, `weight` and
@@ -248,6 +255,9 @@ def compile_layers(inner: Any) -> Callable[[], None]:
             layer._compiled_call_impl = None
 
     return undo
+
+
+# The adapter itself: where it sits in a model, and its two files, which are peft's own.
 
 
 WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"

@@ -59,6 +59,13 @@ if TYPE_CHECKING:
     from llmfair.tuning.results import Validation
 
 
+# What is trained: a two-candidate cross-entropy on the answer, held level between the groups (`lora.md` 6). Per group
+# of prompts, one query in both orders: L = mean over relevant and irrelevant pairs of weight · ½[BCE(z1, t) + BCE(z2,
+# 1 − t)] + anchor_weight · the same over mixed pairs + group_weight · Σ over the two strata of (mean of tanh(g /
+# group_temperature))² + slot_weight · mean of s², g = (z1 − z2)/2, s = (z1 + z2)/2 With two logits a prompt the
+# cross-entropy is BCE(z, t); with a vocabulary of them it is a language model's.
+
+
 PARTS = ("loss", "pairs", "anchor", "group", "slot")
 """The loss and what it is made of, before weighting."""
 
@@ -97,6 +104,9 @@ def loss_parts(
 def _mean(values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     """The mean of the chosen values; 0 where there are none, so that an absent stratum pulls nowhere."""
     return (values * chosen).sum() / chosen.sum().clamp(min=1)
+
+
+# What outlives a training that is stopped: its log, its checkpoints, and how far it has come.
 
 
 PARITY = 0.1
@@ -216,6 +226,11 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
+# Several processes as one: who this one is, what the first alone does, and work shared out between all. Started by
+# `torchrun` or `accelerate launch`, which say so in the environment. Without them there is one process, and nothing
+# here imports torch.
+
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -280,6 +295,9 @@ def require_equal(text: str, what: str) -> None:
             f"the processes do not agree on {what}.",
             "start all of them with the same command, data and library versions",
         )
+
+
+# transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,11 @@ def _test_pairs(folder: Path) -> list[TrainingPair]:
         raise UsageError(damaged.message, "train the adapter again") from None
 
 
+# Merging an adapter into its base, on request, and what that costs. A rank-1 change is smaller than the steps of
+# bfloat16 over most of a weight matrix, so merged weights are not the adapter: how far off they are, and how many
+# answers flip, is measured and said.
+
+
 @dataclass(frozen=True)
 class MergingCost:
     """What merging did: |ΔW|/|W| over all adapted matrices; the distance of the rounded sum from the exact one, over

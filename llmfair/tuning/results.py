@@ -291,6 +291,21 @@ class MergeResults:
     flipped: Count
 
 
+# The adapter folder: what peft wrote, what it was trained on, what it was measured to do, and where it belongs.
+# adapter_config.json adapter_model.safetensors peft's own test-queries.txt the queries to audit it on: those it never
+# saw split.json which queries are trained, validated and tested on; and the settings, from the first moment on
+# pairs.jsonl every pair with its target, its weight, and the base's margins z1, z2 training.jsonl a line for every
+# step and validation checkpoints/ to go on from metrics.csv the figures of base, adapter and free baseline on the
+# test queries results.json the same with all that explains them: what --json prints README.md the model card
+# llmfair.json the manifest rejected/ the adapter and its manifest, where no checkpoint kept the gates; then none is
+# at the root The manifest is written last and whole: a folder without one is unfinished. When an adapter is asked
+# (`backends/adapters.py`), these keys of it are held against the model, and refuse it: schema 1 base name, identity,
+# fingerprint (`Checkpoint.version`), dtype template_sha256 of the chat template (`ChatTemplate.sha256`)
+# adapter_sha256 of adapter_config.json and adapter_model.safetensors (`checkpoints.files_sha256`) and these against
+# the audit, which says where they differ: prompt name, sha256 (`Prompt.sha256`), form, input, words dataset, split
+# whose queries were trained on
+
+
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 

@@ -377,6 +377,9 @@ def merge_text(merged: MergeResults) -> str:
     )
 
 
+# The verdict of a training: is the preference gone on queries that it never saw, and is nothing else lost?
+
+
 REPAIRED, REJECTED, INCONCLUSIVE = STATUSES = ("repaired", "rejected", "inconclusive")
 GRAVEST = (Conclusion.OUTSIDE, Conclusion.NOT_ASSESSABLE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN)
 OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
@@ -474,6 +477,9 @@ def _next(results: FinetuneResults, status: str, gravest: Case | None, audited: 
     if gravest is not None and gravest.finding.conclusion == Conclusion.INCONCLUSIVE:
         return f"{VerdictWords('').settle(gravest)}; a lower --train-share leaves more to measure on"
     return audited or "llmfair pairwise with --adapter audits it"
+
+
+# The page of a LoRA adapter: answers of base and adapter on the same pairs, before and after.
 
 
 FIRST_SHOWN = "FirstSlotRate"

@@ -53,6 +53,12 @@ from llmfair.rankers.strategies import (
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
 
+# A ranker that scores lists is asked for a list in several orders only where the order can make a difference. The
+# first lists are asked in every order, and again. Where each of them is ranked alike every time, every other list is
+# asked once, and its scores stand for all its chains. Which lists are first hangs on the seed, and what is asked of
+# the others on their answers alone: workers, interruptions and replays change nothing.
+
+
 FIRST_LISTS = 3
 """Lists whose every order is asked: shuffles of a hundred documents that are ranked alike six times are no chance."""
 STAGE = "orders"
@@ -149,6 +155,9 @@ def _order(ranked: Ranked | None) -> tuple[Any, ...] | None:
     scores = _scores(ranked)
     ordered = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
     return tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__)) or None
+
+
+# The shape of a list: how many documents of which group and grade it has. What a design can find hangs on it alone.
 
 
 Cells = tuple[tuple[int, int, int], ...]

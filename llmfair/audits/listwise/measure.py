@@ -65,6 +65,12 @@ from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision, look_level
 from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
 
+# One condition against another, paired by query: what a prompt changes, how far the same one differs from itself.
+# Rows of two conditions bear both names as their condition, `female vs male`: a quotient for measures on a log scale,
+# a difference for others. Rank agreement of two conditions is measured order by order, since both started from the
+# same.
+
+
 NEUTRAL = "neutral"
 OF_ODDS = "preference-odds"
 """The aggregate of figures that are odds over all comparisons."""
@@ -195,6 +201,9 @@ def _rows(
         rng = np.random.default_rng(inference.seed)
         row = replace(row, p=sign_flip(np.log(changes) if on_log_scale else changes, rng=rng))
     yield row
+
+
+# How answers ended, counted per condition: nothing unparseable, repaired or left out stays silent.
 
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
@@ -582,6 +591,9 @@ def _power(estimate: Estimate, band: tuple[float, float]) -> OddsPower | None:
     )
 
 
+# Whether a ranker does its job at all: without that, being near parity says nothing, since noise is near it too.
+
+
 CUTOFF = 20
 SURE = 0.999
 """The level of these intervals: at 95 % one in forty rankers that order by chance would pass for one of use."""
@@ -643,6 +655,9 @@ def mean_gain(gains: Mapping[str, float], against: str = "the initial ranking") 
     mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE)
     assert mean.value is not None
     return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n, against)
+
+
+# What a sequential listwise audit sees of the windows so far: who is ahead, and where the odds lie.
 
 
 ODDS = parse_measure("PreferenceOdds")

@@ -66,6 +66,9 @@ from llmfair.stats.power import (
     smallest_ratio,
 )
 
+# What a design can show at all, whatever the model: simulated on its own lists and windows, never asked.
+
+
 REACH_DRAWS = 3000
 REACH_CALLS, FEWEST_DRAWS, MOST_DRAWS = 60_000, 30, 1000
 """Where a program is played so many questions are answered in all, from so many initial orders at least and at most:
@@ -319,6 +322,9 @@ def answer_in_shown_order(chat: Chat) -> Completion:
     expects = chat.expects if isinstance(chat.expects, Permutation) else Permutation(0)
     places = range(1, (expects.best or expects.n) + 1)
     return Completion(" > ".join(f"[{place}]" for place in places), Finish.STOP)
+
+
+# What a listwise design can find of preference odds, counted from its lists and windows before anything is asked.
 
 
 RELEVANCE = 2.0

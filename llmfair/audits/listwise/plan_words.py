@@ -266,6 +266,9 @@ def _simulated(planned: Mapping[str, Any]) -> str:
     return f"simulated, seed {planned['seed']}"
 
 
+# A windows study in a table: what each setting read, could have read, and cost.
+
+
 INITIAL = "initial"
 ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t intervals"}
@@ -421,6 +424,9 @@ def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
         )
     if settings:
         yield from windows(settings, plain_name(across), plain_name(up))
+
+
+# A calibration in a table and sentences: what simulated audits of injected preferences found.
 
 
 def calibrate_table(results: Mapping[str, Any]) -> Table:

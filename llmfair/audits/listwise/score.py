@@ -54,6 +54,8 @@ from llmfair.results import plain
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
 
+# Rankings that exist: those of run files and run folders, each with what they are measured against.
+
 
 @dataclass(frozen=True)
 class Against:

@@ -29,6 +29,17 @@ from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import Compared, Strategy, encounters_of, scored_encounter
 from llmfair.stats.power import Windows, first_shown, kind_exposures, random_lists, rank_injected
 
+# A strategy's own program, answered by an injected ranker: whatever it asks, without a chat. Where questions hang on
+# answers nothing is simpler than to ask them. Items are numbers 0 … n−1; a ranker of known weights answers at once,
+# its noise fresh in every question or an item's own.
+
+
+# First encounters of simulated audits: who is ahead when two items meet, of rankers with an injected preference. A
+# ranker puts an item ahead by its log-weight, its slot, and Gumbel noise: fresh in every window, or the item's own in
+# the windows that are answered alike. Two equally relevant items of both groups differ in none but the preference, so
+# what else a window holds does not matter, nor does what earlier windows carried on; one draw serves any preference.
+
+
 Floats = NDArray[np.float64]
 
 CERTAIN = 50.0

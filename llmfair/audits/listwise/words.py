@@ -89,6 +89,9 @@ from llmfair.report.tables import (
 from llmfair.results import Figure, Reach, Row
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 
+# What a report says of listwise audits.
+
+
 TITLES = {"initial": "initial ranking"}
 """Conditions that are not called by their names."""
 WORDS = (
@@ -115,6 +118,10 @@ def by_places(results: ListwiseResults, condition: str) -> str:
         f"{first.same:,} of {count(first.windows, 'answer')} of the first pass put the places in the same order, "
         "whatever stood there, so a ratio near 1 is no parity"
     )
+
+
+# What was found, in sentences: conclusions, both tests, the gap between prompts, what the design could show. Nothing
+# here is computed but percentages; no sentence judges, it states a distance from parity.
 
 
 TELLING = 0.05
@@ -326,6 +333,9 @@ def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
         f"relevance alone gives an ExpRatio of {', '.join(told)}: the table's figures have that in them, preference "
         "odds and the exposure named in conclusions do not"
     ]
+
+
+# A listwise audit in a table and sentences, and what a dry run says of one.
 
 
 SHOWN_LEFT_OUT = 3
@@ -627,6 +637,9 @@ def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
     return notes
 
 
+# The verdict of a listwise audit: who gets less exposure, how much, and whether the ranker is of use.
+
+
 FAR_MORE = 10
 """So many times the queries of a run are no next step."""
 RANDOM_WINDOWS = (
@@ -765,6 +778,9 @@ def _useful(case: Case) -> str:
     return f"{useful.measure} lies {interval} above that of {useful.against}"
 
 
+# The rankings of a run folder, as figures and side-by-side lists need them.
+
+
 SIDES = ("protected", "unprotected")
 HINT = "the command that began the run writes it anew"
 
@@ -873,6 +889,9 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
     )
 
 
+# The figures of listwise audits, of one and of several side by side.
+
+
 def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure, or preference where nothing is ranked; the headline and its band, ranks, exposure curve."""
     cells, design, words = results.by_condition(), results.design, asdict(results.words)
@@ -972,6 +991,9 @@ def _boxes(rows: Mapping[str, Mapping[str, AuditedRun]], name: str) -> Iterator[
         yield rank_boxes(boxes, {}, name)
 
 
+# Queries whose lists are far from parity, both rankings side by side.
+
+
 SIDES_ALONE = Attribute("side", protected=("protected",), unprotected=("unprotected",), words={})
 """The attribute of documents of which the side alone is known."""
 DRAWN_AGAIN: tuple[Literal["random", "given", "mirrored", "deltr"], ...] = (
@@ -1042,6 +1064,9 @@ def _order(design: ListwiseFacts, run: tuple[int, int]) -> str:
     return said + (f", repeat {run[1] + 1} of {repeats}" if repeats > 1 else "")
 
 
+# Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
+
+
 UTILITY, ODDS = "nDCG@20", "PreferenceOdds"
 
 
@@ -1094,6 +1119,9 @@ def _seconds(manifest: Manifest) -> float:
         if one.ended is not None
     ]
     return sum(max(0.0, one.total_seconds()) for one in taken)  # clocks were set back between them once
+
+
+# What the report of a listwise audit has of its own.
 
 
 def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits) -> Section:

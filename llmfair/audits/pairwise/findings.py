@@ -137,6 +137,9 @@ def useless(counted: PairContributions) -> str | None:
     return None if kappa.low is not None and kappa.low > 0 else "chance_answers"
 
 
+# What a sequential pairwise audit sees of the pairs so far: who won, and where the interval of the odds lies.
+
+
 GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
 
 

@@ -67,6 +67,9 @@ from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
+# `verdicts.csv`, written and read back: every figure of a pairwise audit follows from it.
+
+
 COLUMNS = (
     "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
     "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
@@ -389,6 +392,9 @@ def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) ->
         mass=sum(masses) / len(masses) if masses else None,
         unformed=unformed or None,
     )
+
+
+# What changed from one pairwise run to another, over the pairs that both were asked.
 
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")

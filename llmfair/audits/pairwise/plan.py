@@ -212,6 +212,11 @@ def _items_recur(by_query: Mapping[str, PairProbes]) -> bool:
     return len(set(items)) < len(items)
 
 
+# Simulated answers on the pairs of an audit, and the truth that they are drawn from. P(protected wins | order) = σ(β
+# + b_q + b_k ± γ): β injected, b_q of the query, b_k of the pair, +γ where the protected item is shown first; calls
+# are independent given these (`pairwise.md` 12). Whole audits are drawn as arrays, query by query.
+
+
 Audit = Mapping[str, Tally]
 """What one simulated audit measured, by query_id."""
 Pairs = Mapping[str, tuple[PairVerdict, ...]]

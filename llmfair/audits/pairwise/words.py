@@ -375,6 +375,9 @@ def before_text(planned: Mapping[str, Any]) -> str:
     return text + on_disk(planned)
 
 
+# The verdict of a pairwise audit: whose items lose pairs, and how many.
+
+
 class PairWords(VerdictWords):
     """In pairs won for every hundred that the other group wins, with the position taken out."""
 
@@ -425,6 +428,9 @@ class PairWords(VerdictWords):
 
 def _in_a_hundred(*odds: float) -> list[str]:
     return numbers([100 * one for one in odds], (100,), 0)
+
+
+# A planned pairwise audit in words, before anything is asked: what it takes and what it can find.
 
 
 Found = Mapping[str, Any]
@@ -602,6 +608,9 @@ def _number(pairs: float) -> str:
     return f"{pairs:,.1f}".removesuffix(".0")
 
 
+# A pairwise calibration in a table and sentences: what simulated audits of injected odds found.
+
+
 NO_TEST = "too few queries or items for a test"
 
 
@@ -656,6 +665,9 @@ def _smallest_odds(smallest: Record) -> str:
     return f"{told}: {' or '.join(odds)} (between injected ones)"
 
 
+# The figures of pairwise audits, of one and of several side by side.
+
+
 def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
     """Answers on pairs, every ratio against parity, position bias."""
     cells, strata = results.by_condition(), results.design.conditions
@@ -705,6 +717,9 @@ def _found(audited: AuditedRun) -> PairwiseResults:
     return audited.results
 
 
+# Queries whose pairs are far from parity, with both answers on each pair.
+
+
 SHOWN_PAIRS = 60
 WON = (PairOutcome.PROTECTED, PairOutcome.UNPROTECTED)
 
@@ -748,6 +763,9 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
 def _answered(answer: PairAnswer) -> str:
     """Which group's item won, or why none did."""
     return answer.winner.value if answer.winner else answer.problem or ""
+
+
+# What the report of a pairwise audit has of its own.
 
 
 WORDS = (

@@ -39,6 +39,9 @@ from llmfair.rankers.plackett_luce import deterministic
 from llmfair.rankers.reader import Asked, Fitting, Judged, Judging, Pair, Read, Ruler, Shown
 from llmfair.settings.asking import Asking
 
+# Attribution by a model that judges: the second stage of an audit of a generator, asked about its outputs.
+
+
 STAGE = "attribution"
 NLI = "nli"
 MODELS = {NLI: "nli:FacebookAI/roberta-large-mnli"}
@@ -109,6 +112,9 @@ def supporting(judged: Judged | None, pairs: Sequence[Pair]) -> frozenset[str] |
     return frozenset(pair[0] for pair in pairs if judged.supported[pair])
 
 
+# Which of the items shown an answer is credited to, where that can be told without asking.
+
+
 MARKER = r"\[\d+(?:\s*,\s*\d+)*\]"
 """What names items in an output: [2], or several as [1, 3]."""
 _MARKERS = re.compile(rf"\s*{MARKER}(?:[\s,;]*{MARKER})*")
@@ -157,6 +163,9 @@ def _holds(label: str, text: str, said: str) -> bool:
 
 def _plain(text: str | Sequence[str]) -> str:
     return " ".join(str(text).casefold().split())
+
+
+# What lists a condition shows of a query, and how much exposure each item gets by it.
 
 
 Floats = NDArray[np.float64]
@@ -444,6 +453,9 @@ class RagDesign(Design[Read | Judged]):
         if isinstance(result, Judged):
             return result.unparseable
         return sum(output.unparseable for output in (*result.alone.values(), *result.lists.values()))
+
+
+# Scores of every item of a query, by a retriever that asks nobody.
 
 
 class Retrieved(ScoringRanker):

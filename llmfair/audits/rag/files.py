@@ -47,6 +47,8 @@ from llmfair.rankers.reader import Judged, Read, Shown
 from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings import ScoreSettings
 
+# What measures read of a query, from its lists and outputs: of an audit, or of its run folder.
+
 
 @dataclass(frozen=True, slots=True)
 class Credited:
@@ -377,6 +379,14 @@ def _read_output(row: dict[str, str]) -> tuple[str, Shown, Credited]:
     if stray := {*(credited or ()), *(supported or ())} - {*shown}:
         raise ValueError(f"'{min(stray)}' is credited, but was not shown")
     return row["query_id"], shown, Credited(row["output"], number(row["utility"]), credited, supported)
+
+
+# Figures of traffic that exists: a log of what a generator was shown and said, one request a line. No model is asked.
+# {"query_id": "q1", "shown": ["d1", "d2"], "items": ["d1", …], "useful": ["d2"], "output": "…", "gold": "…", "cited":
+# ["d2"]} `shown` is what matters: how often items are shown is their exposure, which is estimated without the bias of
+# few requests. All else may be absent: `items` (what could have been shown; else what ever was), `useful`, an
+# `output` with its `gold` (one text or several; compared as --utility exact-match does, unless the line says its
+# `utility`, from 0 to the 4 of ratings), and the items that an output is credited to (`cited`).
 
 
 SHOWN = "EE-D,EE-D(of=samples)"

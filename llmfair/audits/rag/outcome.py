@@ -45,6 +45,12 @@ from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import keeping, most_changed
 
+# What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
+# Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2 and Figures 4 and 5. An observation is a query under one alpha;
+# the one list by score is the baseline and no observation. Of several measures of one name the run's first counts, so
+# that a run with the norms of the paper has tables with those.
+
+
 AXES = ("EE-D", "EE-R", "EU")
 RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
 """The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
@@ -380,6 +386,9 @@ def _collected(design: RagDesign, results: Mapping[str, Read]) -> Collected:
     )
 
 
+# Between what figures of an audit of a generator lie, where more is known than their measures know by themselves.
+
+
 NORMED = ("EE-D", "EE-R", "EE-L")
 
 
@@ -397,6 +406,9 @@ def _bounded(measure: Measure, greatest: float | None) -> Measure:
     else:
         return measure
     return replace(measure, definition=replace(measure.definition, bounds=bounds))
+
+
+# What changed from one generator to another, as far as it does not hang on which items each of them finds useful.
 
 
 BOUND = "EE-R, EE-L, EU(norm=ceiling)"

@@ -36,6 +36,9 @@ from llmfair.stats import tradeoff
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
 
+# How an audit of a generator is made and concluded, in the report's words.
+
+
 WORDS = (
     "A retriever scores every item of a query. Instead of always showing the same best k, lists are drawn from a "
     "Plackett-Luce model of its scores: alpha 0 shows every item alike often, a large alpha nearly always the best k. "
@@ -50,6 +53,9 @@ WORDS = (
     "An answer is credited to shown items that hold it, or that it cites: EAR is their share of the slots, EAE-D how "
     "unequally credit is spread over items.",
 )
+
+
+# What an audit of a generator found as a table: a line a setting, from one list by score to lists by usefulness.
 
 
 SAID = {
@@ -114,6 +120,9 @@ def notes(results: RagResults) -> Iterator[str]:
                 + ", ".join(f"{name} {n}" for name, n in counted.classes.items())
                 + "); they are measured as they are"
             )
+
+
+# Tables of what fairer lists cost, in the layout of Kim & Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2.
 
 
 Named = tuple[str, ...]
@@ -287,6 +296,9 @@ def _tests(found: IntervalCell) -> tuple[float | None, ...]:
     return (*own, found.p_welch, found.p_student)
 
 
+# The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs.
+
+
 LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = "lost", "not assessable", "inconclusive", "kept"
 STATUSES = (LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT)
 ADDED = {
@@ -384,6 +396,11 @@ def _next(status: str, case: Case, cases: list[Case]) -> str:
     if status == INCONCLUSIVE:
         return found.by_way("more queries narrow the interval; larger --alpha costs less", "alpha")
     return found.by_way("larger --alpha, which follow the scores more closely, cost less utility", "alpha")
+
+
+# The figures of audits of generators: disparity by alpha, what fairer lists cost, and where credit goes. Kim & Diaz,
+# "Towards Fair RAG", ICTIR 2025, Figures 3 to 5: one colour a retriever, or a generator where several are side by
+# side.
 
 
 Curves = Mapping[str, Sequence[Curve]]
@@ -499,6 +516,9 @@ def _slots_of(results: RagResults) -> list[int]:
     return list(range(1, results.design.k + 1))
 
 
+# What the report of an audit of a generator has of its own.
+
+
 def rag_section(results: RagResults, folder: Path, title: str, called: str) -> Section:
     """Every setting, the queries, utility by interval of disparity, slope and area; and the figures."""
     design = results.design
@@ -517,6 +537,9 @@ def rag_section(results: RagResults, folder: Path, title: str, called: str) -> S
             ("attribution", design.attribution),
         ],
     )
+
+
+# Several audits of generators side by side: the paper's tables, a row a generator, and curves averaged as there.
 
 
 OWN_LABELS = (

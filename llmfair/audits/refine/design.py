@@ -38,6 +38,10 @@ from llmfair.rankers.base import Ranker, ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
 from llmfair.retrieval.engine import Engine, Patience
 
+# Methods that refinement is held against: rankers that order anew what the original query finds. Each is what
+# `llmfair rerank RUN/rankings/bm25.run --with SPEC` makes of the run's first stage.
+
+
 ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
 """The methods of the paper's Table 1 beside BM25, in its order."""
@@ -141,6 +145,9 @@ def made_baselines(
     return found, said
 
 
+# What simulated models may know of a collection: the words that distinguish a group's documents from the rest.
+
+
 HINTS, FEWEST = 3, 5
 """How many words are told, and in how many of the group's documents each stands at least."""
 _STOP_WORDS = """
@@ -176,6 +183,9 @@ def distinguishing(
 
     found = [term for term, held in within.items() if held >= FEWEST and term not in known]
     return sorted(found, key=lambda term: (-log_odds(term), term))[:HINTS]
+
+
+# What measures read of a page: of an audit while it runs, and of its run folder.
 
 
 @dataclass(frozen=True)

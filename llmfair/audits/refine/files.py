@@ -31,6 +31,9 @@ from llmfair.rankers.fair_qr import Refined, Round, refined_text
 from llmfair.results import Count
 from llmfair.rundir import RunDir
 
+# The trail: how each query was refined, round by round, as lines of JSON and as text.
+
+
 TRAIL = "trail.jsonl"
 WIDEST = 60
 """Characters of words that figures stand in line behind: those of longer queries, up to 200 words, follow them."""

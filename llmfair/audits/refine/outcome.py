@@ -29,6 +29,12 @@ from llmfair.stats.paired import change_by_query, paired_t
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import STARRED
 
+# What is concluded of refinement: whether pages come nearer their target, and whether that costs relevance. Paired by
+# topic: fair-qr less the original query, in every measure with a direction. Nearer: the whole intervals of the
+# objective and of AWRF lie on the better side of 0; no nearer: one of them lies on the other side, or nothing
+# changed. p by flipped signs; adjusted (Holm) over the methods that fair-qr is held against.
+
+
 SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
 """The signs of the paper's table, of the methods that it holds refinement against."""
 CONCLUDED = {
@@ -325,6 +331,9 @@ def _rounds(trail: Sequence[TrailLine], queries: Sequence[str], aimed: str) -> l
 def _mean(values: Sequence[float | None]) -> float | None:
     held = [value for value in values if value is not None]
     return fsum(held) / len(held) if held else None
+
+
+# fair-qr less every method that it is held against, in words and as a table.
 
 
 def changes_told(results: RefineResults) -> Iterator[str]:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# How an audit of query refinement is made and concluded, in the report's words.
+
+
 WORDS = (
     "Each topic's query finds a first page by BM25. The shares of the groups on it are held against a target; a model "
     "is asked for keywords about the group that is furthest below, the query with these words finds the next page, and "
@@ -63,6 +66,9 @@ WORDS = (
     "their intervals, at a loss where the whole interval of nDCG's change lies below 0. p-values flip the signs of the "
     "queries' changes, adjusted (Holm) over the methods that fair-qr is held against.",
 )
+
+
+# The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
 
 
 NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE = "no nearer", "not assessable", "inconclusive"
@@ -148,6 +154,11 @@ def _next(status: str, found: Conclusions) -> str:
     if status == INCONCLUSIVE:
         return f"more topics narrow the intervals · {trail}"
     return trail
+
+
+# The layout of the paper's Table 1: relevance, then fairness and its products with relevance, attribute by attribute.
+# Chen & Fang, "FAIR-QR", arXiv 2503.21092, Table 1: best of a column in bold, and behind refinement's figures a sign
+# for each method that they are better than, by a t test paired by query, p < 0.05.
 
 
 PRESET = "paper"
@@ -286,6 +297,9 @@ def group_tables(group: Group) -> Iterator[Table]:
             yield from filter(None, [contrasts_table(of, f" · {about}, {attribute}")])
 
 
+# What an audit of query refinement found as a table: the original query, the refined one, and its page in order.
+
+
 KNOWN, FACTOR = "target known", "target_known"
 OF_JUDGEMENTS = (
     ": a target from elsewhere (--target trec2022, or a file), -m fake:name, a model that knows nothing, and "
@@ -419,6 +433,10 @@ def _why_not(results: RefineResults) -> str:
     )
     whose = "all" if stops[reason] == total else f"{stops[reason]} of"
     return f"of {whose} {total} original queries{at} {STOPS[reason]}"
+
+
+# The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round. Chen
+# & Fang, "FAIR-QR", arXiv 2503.21092, Figure 2: each topic before refinement, after it, and in its last order.
 
 
 STEPS = {BASELINE: "original query", REFINED: "refined", FAIR_QR: "refined, in the original query's order"}
@@ -592,6 +610,9 @@ def round_plots(results: RefineResults, name: str = "mean", ending: str = "") ->
                 f"rounds-{kind}{ending}",
                 ticks,
             )
+
+
+# What the report of an audit of query refinement has of its own.
 
 
 SHOWN = 200

@@ -310,6 +310,10 @@ def clipped(text: str, most: int) -> str:
     return f"{text[: most - 1 - half]}…{text[-half:]}"
 
 
+# How conditions and models are told apart: by colour, and by a mark or a dash beside it. Blue and orange are the two
+# groups on the whole page, grey is what figures are held against; nothing here has them.
+
+
 DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 2)),

@@ -294,6 +294,9 @@ def _window_ratio(settings: Sequence[Window], name: str, axes: Axes) -> None:
     axes.set_xlabel(name)
 
 
+# Answers on pairs: what they came to, and how much the position decides.
+
+
 Shares = Mapping[str, float]
 """The share of each cell (PP, UU, FF, SS, T, M1, M2), summing to 1."""
 PARTS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
@@ -401,6 +404,9 @@ def _position(rows: Sequence[tuple[str, Value]], axes: Axes) -> None:
     axes.set_xlabel("won by the item shown first")
 
 
+# The front of remedies: preference odds against relevance, joined where no other remedy is better in both.
+
+
 @dataclass(frozen=True)
 class Remedied:
     """A remedy's place: its utility, its preference odds, and whether it is on the front."""
@@ -458,6 +464,9 @@ def _front(
     axes.set_ylabel("preference odds of rankings")
     axes.tick_params(colors=INK)
     below(axes, [one.title for one in points])
+
+
+# What a ranking did to a list: a line for each item from its initial rank to its final one.
 
 
 LEFT, RIGHT, TOP = 34, 306, 24
@@ -537,6 +546,9 @@ def mean_text(items: Sequence[RankChange]) -> str:
     signs = {"protected": "● protected", "unprotected": "○ unprotected"}
     told = (f"{signs[group]} {initial:.1f} → {final:.1f}" for group, initial, final in mean_ranks(items))
     return f"Mean rank: {', '.join(told)}"
+
+
+# Where protected items stand: boxes of ranks, and their share among the first.
 
 
 MARKED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -657,6 +669,9 @@ def _curve(
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("first r items")
     below(axes, [*curves])
+
+
+# One figure over another as lines with intervals, and single values by what they were had under.
 
 
 MOST = 200
