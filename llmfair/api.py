@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.arguments import defaults_of, make_settings, plain, takes
 from llmfair.audits.kind import Kind, kind_of, studies
-from llmfair.audits.studies.study import Study
+from llmfair.audits.study import Study
 from llmfair.config import typed
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
@@ -100,7 +100,7 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
     def call(
         dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **others: Any
     ) -> Result:
-        from llmfair.audits.studies.sweep import sweep, told
+        from llmfair.audits.sweep import sweep, told
         from llmfair.rundir import RunDir
 
         made = make_settings(study.settings, {"dataset": dataset, **others}, preset)
@@ -146,9 +146,9 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     with `output`.
     """
     from llmfair.audits.junit import suites_of_score, write_junit
-    from llmfair.audits.scoring.score import score as measured
-    from llmfair.audits.scoring.score_gates import failing, require_all
-    from llmfair.rundir import COLUMNS, RunDir
+    from llmfair.audits.scoring import failing, require_all
+    from llmfair.audits.scoring import score as measured
+    from llmfair.rundir import RunDir
 
     made = make_settings(ScoreSettings, settings, preset)
     paths = [run.folder if isinstance(run, Result) else Path(run) for run in _each(runs)]
@@ -158,10 +158,9 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     if made.output is not None and made.report:
         _report(RunDir(made.output))
     if made.junit is not None:
-        write_junit(made.junit, suites_of_score(scored.results), failing(made, scored.results["runs"]))
+        write_junit(made.junit, suites_of_score(scored.results), failing(made, scored.results.runs))
     require_all(scored.results, made)
-    of_queries = [dict(zip(COLUMNS, row, strict=True)) for row in scored.per_query]
-    return Result("score", scored.results, made.output, of_queries)
+    return Result("score", scored.results, made.output, scored.per_query)
 
 
 @takes(RerankSettings)
@@ -200,12 +199,12 @@ def mitigate(
         _report(RunDir(done.folder))
     if done.error is not None:
         raise _readable(done.error, done.folder)
-    return Result("mitigate", done.document, done.folder)
+    return Result("mitigate", done.results, done.folder)
 
 
 def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Result:
     """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
-    from llmfair.audits.comparing.compare import compare as compared_of
+    from llmfair.audits.comparing import compare as compared_of
 
     wanted = None if measures is None else typed("measures", plain(measures), str)
     return Result("compare", compared_of([_found(run, runs_dir) for run in _each(runs)], wanted))
@@ -221,7 +220,7 @@ def open_run(run: Name, runs_dir: Name = "runs") -> Result:
     source = read_source(_found(run, runs_dir))
     if source.results is None:
         raise UsageError(f"{unfinished(source)}.", "the call or command that began the run completes it")
-    return Result(source.results["task"], source.results, source.run.path)
+    return Result(source.results.task, source.results, source.run.path)
 
 
 def write_report(
@@ -269,7 +268,7 @@ def finetune_lora(
         raise _readable(RequirementFailed(str(done.results.training.why), REJECTED), done.folder.path)
     if missed := missed_on_test(done.results):
         warnings.warn(missed, stacklevel=2)
-    return Result("finetune-lora", done.document, done.folder.path)
+    return Result("finetune-lora", done.results, done.folder.path)
 
 
 def parse_model(spec: str, **settings: Any) -> Backend:
@@ -325,7 +324,7 @@ def _audit(
     for line in written.skipped:
         warnings.warn(line, stacklevel=3)
     if made.junit is not None:
-        suite = suite_of(subject.label, written.results, written.error)
+        suite = suite_of(subject.label, kind.name, written.results, written.error)
         write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.failures))
     if written.error is not None:
         raise _readable(written.error, written.folder.path)

@@ -331,7 +331,7 @@ class Conclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One tidy row: a measure of one query, or of all (`query_id == "all"`).
+    """A measure of one query, or of all (`query_id == "all"`), under one condition, of one stratum and group.
 
     `value` is None when undefined, and `reason` says why. `n` counts the queries an aggregate speaks of.
     """
@@ -348,6 +348,7 @@ class Measurement:
     p_adjusted: float | None = None
     conclusion: str | None = None
     reason: str | None = None
+    stratum: str = "all"
 
 
 # Documents that are too many to be looked at one by one, and what is asked of documents however many they are.

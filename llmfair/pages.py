@@ -36,7 +36,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     exhibits = Exhibits(measures=measures)
     if source.study is not None:
         return study_page(source.study, source.results, exhibits)
-    return general[source.results["task"]].page(source, exhibits)
+    return general[source.results.task].page(source, exhibits)
 
 
 def _measures(sources: Sequence[Source]) -> list[str]:
@@ -45,10 +45,10 @@ def _measures(sources: Sequence[Source]) -> list[str]:
     for source in sources:
         if source.results is None:
             continue
-        if source.results["task"] in ("finetune-lora", "mitigate"):
-            named = [row["measure"] for row in source.results["rows"]]
+        if source.results.task in ("finetune-lora", "mitigate"):
+            named = [row.measure for row in source.results.rows]
         else:
-            named = source.found.shown if source.study else source.found.measures
+            named = source.results.shown if source.study else source.results.measures
         found |= dict.fromkeys(named)
     return list(found)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from llmfair import registry
 from llmfair.audits.gates import as_shown
-from llmfair.audits.kind import kind_of, study_of
+from llmfair.audits.kind import GENERAL, kind_of, study_of
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
-from llmfair.io.files import number, read_figures
+from llmfair.io.files import number, plain, read_figures
 from llmfair.metrics.names import parse_measure
-from llmfair.nouns import Measurement
+from llmfair.nouns import Conclusion
+from llmfair.results import Row, lines_of
 from llmfair.rundir import COLUMNS, with_factors
 
 if TYPE_CHECKING:
@@ -26,29 +29,33 @@ if TYPE_CHECKING:
 
 TABLES = {
     "score": "report.compare:score_table",
-    "finetune-lora": "tuning.words:table_of",
+    "finetune-lora": "tuning.words:headed_table",
     "compare": "report.compare:compare_table",
-    "mitigate": "mitigation.words:table_of",
+    "mitigate": "mitigation.words:headed_table",
 }
 """The table of each general command; kinds of audits and studies have those of their own."""
-GENERAL = ("score", "finetune-lora", "mitigate")
-"""What is no audit, and has rows of measurements."""
 FLOATS = ("value", "low", "high", "p", "p_adjusted")
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
     """What was found; `print` shows the command's table, and a notebook the same.
 
-    `kind` is the command's name, `results` what its `--json` prints. `result[measure, condition]`, or with a third
-    text `result[measure, condition, group]`, is one Measurement of all queries, by the name that the table gives it.
+    `kind` is the command's name, `found` its results, typed, and `results` the same as `--json` prints them.
+    `result[measure, condition]`, or with a third text `result[measure, condition, group]`, is one row of all queries,
+    by the name that the table gives it.
     """
 
     kind: str
-    results: Mapping[str, Any]
+    found: Any
     path: Path | None = None
-    of_queries: Sequence[Record] | None = None
+    of_queries: Sequence[Row] | None = None
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        """The results as `--json` prints them."""
+        document: Mapping[str, Any] = plain(self.found)
+        return document
 
     @property
     def folder(self) -> Path:
@@ -60,44 +67,43 @@ class Result:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes an audit's figures doubtful as a whole: answers of other runs, queries a model was trained on."""
-        return tuple(self.results.get("warnings", ()))
+        return tuple(getattr(self.found, "warnings", ()))
 
-    @cached_property
+    @property
     def verdict(self) -> RunVerdict:
         """What the run comes to: `status`, `sentence`, `next`, and the figure that it speaks of.
 
-        Raises UsageError of what has none: plans, calibrations, studies, comparisons.
+        Raises UsageError of what has none: plans, calibrations, studies.
         """
-        from llmfair.audits.kind import found_of
-        from llmfair.io.files import typed
-        from llmfair.results import RunVerdict
-
-        if written := self.results.get("verdict"):
-            read: RunVerdict = typed(written, RunVerdict)
-            return read
-        found = found_of(self.results) if self.kind == "score" or registry.has("audit", self.kind) else None
-        if found is None or found.verdict is None:
-            raise UsageError(f"{self.kind} has no verdict.", "audits and score have one")
-        verdict: RunVerdict = found.verdict
+        verdict: RunVerdict | None = getattr(self.found, "verdict", None)
+        if verdict is None:
+            raise UsageError(f"{self.kind} has no verdict.", "audits, comparisons and score have one")
         return verdict
 
-    @cached_property
-    def rows(self) -> list[Measurement]:
+    @property
+    def rows(self) -> list[Row]:
         """The figures of all queries together, as metrics.csv has them; none of a plan, calibration or comparison."""
-        return [_measurement(row) for row in self.results["rows"]] if self._measured else []
+        return list(self.found.rows) if self._measured else []
 
-    @cached_property
-    def per_query(self) -> list[Measurement]:
+    @property
+    def per_query(self) -> list[Row]:
         """The figures of each query, as per_query.csv has them. Raises UsageError where none are kept."""
-        return [_measurement(row) for row in self._records_of_queries()]
+        if self.of_queries is not None:
+            return list(self.of_queries)
+        path = None if self.path is None else self.path / "per_query.csv"
+        if path is None or not path.is_file():
+            raise UsageError(
+                f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
+            )
+        return read_figures(path, _row)
 
-    def __getitem__(self, key: tuple[str, ...]) -> Measurement:
+    def __getitem__(self, key: tuple[str, ...]) -> Row:
         measure, condition, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
         if not condition or len(key) > 3:
             raise UsageError(
                 f"{key!r} names no figure.", 'a measure and a condition: result["ExpRatio", "female"]'
             )
-        measure = as_shown(measure, self.results.get("shown", ()))
+        measure = as_shown(measure, getattr(self.found, "shown", ()))
         found = [
             row for row in self.rows if (row.measure, row.condition, row.group) == (measure, condition, group)
         ]
@@ -109,14 +115,13 @@ class Result:
             )
         raise UsageError(f"no {measure} of {condition}{f' ({group})' if group else ''}.", self._nearest(*key))
 
-    def _concluded(self, row: Measurement) -> Measurement:
+    def _concluded(self, row: Row) -> Row:
         """The figure with what is concluded of its condition, where that is what says whether it can be assessed."""
-        known = self.results.get("findings", {}).get(row.condition)
-        if known is None or row.conclusion is not None:
+        finding = getattr(self.found, "findings", {}).get(row.condition)
+        if finding is None or row.conclusion is not None:
             return row
-        names = (parse_measure(name) for name in (row.measure, known["measure"]))
-        assessed, headline = (measure.definition for measure in names)
-        return replace(row, conclusion=known["conclusion"]) if assessed.assessed_by == headline.name else row
+        assessed, headline = (parse_measure(name).definition for name in (row.measure, finding.measure))
+        return replace(row, conclusion=finding.conclusion) if assessed.assessed_by == headline.name else row
 
     def _nearest(self, measure: str, condition: str, group: str = "") -> str:
         """What there is instead of a figure that is not there."""
@@ -141,30 +146,18 @@ class Result:
         except ImportError:
             raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
         if self._measured:
-            records = self._records_of_queries() if per_query else self.results["rows"]
-            header, tidied = with_factors(
-                ([row.get(column) for column in COLUMNS] for row in records),
-                self.results.get("design", {}).get("factors", {}),
-            )
-            frame = pandas.DataFrame(tidied, columns=list(header))
+            rows, design = self.per_query if per_query else self.rows, getattr(self.found, "design", None)
+            factors = getattr(design, "factors", None) or {}
+            header, lines = with_factors(lines_of(rows), factors)
+            frame = pandas.DataFrame(lines, columns=list(header))
             return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
         if study := study_of(self.kind):
-            columns, lines = study.lines(self.results)
-            return pandas.DataFrame(lines, columns=list(columns))
-        records = self.results.get("rows", self.results.get("injected"))
-        if records is None:
+            columns, records = study.lines(self.found)
+            return pandas.DataFrame(records, columns=list(columns))
+        rows = self.results.get("rows", self.results.get("injected"))
+        if rows is None:
             raise UsageError(f"{self.kind} has no rows.", "result.results has its figures")
-        return pandas.DataFrame(list(records))
-
-    def _records_of_queries(self) -> Sequence[Record]:
-        if self.of_queries is not None:
-            return self.of_queries
-        path = None if self.path is None else self.path / "per_query.csv"
-        if path is None or not path.is_file():
-            raise UsageError(
-                f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
-            )
-        return read_figures(path, _typed)
+        return pandas.DataFrame(list(rows))
 
     @property
     def _measured(self) -> bool:
@@ -172,25 +165,22 @@ class Result:
         return self.kind in GENERAL or registry.has("audit", self.kind)
 
     def _table(self) -> Table:
-        from llmfair.audits.kind import found_of
         from llmfair.report.tables import Table, headed
 
         if study := study_of(self.kind):
-            table = study.headed_table(found_of(self.results))
+            table = study.headed_table(self.found)
             return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
         command, _, name = self.kind.partition(" ")
         if command == "plan":
             kind = kind_of(name)
-            plain = Table(kind.plan_text(self.results).strip(), (), (), ())
-            return kind.plan_table(self.results) or plain
+            return kind.plan_table(self.found) or Table(kind.plan_text(self.found).strip(), (), (), ())
         if command == "calibrate":
-            return kind_of(name).calibration_table(self.results)
+            return kind_of(name).calibration_table(self.found)
         if self.kind not in TABLES:
-            found = found_of(self.results)
-            return headed(kind_of(self.kind).table(found), found.verdict)
+            return headed(kind_of(self.kind).table(self.found), self.found.verdict)
         module, _, function = TABLES[self.kind].partition(":")
         table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
-        return table_of(found_of(self.results) if self.kind == "score" else self.results)
+        return table_of(self.found)
 
     def __str__(self) -> str:
         from llmfair.report.tables import text_of
@@ -205,15 +195,10 @@ class Result:
         return html_of(self._table())
 
 
-def _measurement(row: Record) -> Measurement:
-    return Measurement(**{item.name: row[item.name] for item in fields(Measurement)})
-
-
-def _typed(row: dict[str, str]) -> dict[str, Any]:
-    """A line of a CSV file with its numbers; empty is None where a text may not be. Raises KeyError, ValueError."""
-    typed: dict[str, Any] = row | {name: row[name] for name in COLUMNS}
-    for name in (*FLOATS, "n"):
-        typed[name] = None if row[name] == "" else int(row[name]) if name == "n" else number(row[name])
-    for name in ("conclusion", "reason"):
-        typed[name] = row[name] or None
-    return typed
+def _row(line: dict[str, str]) -> Row:
+    """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
+    numbers = {name: number(line[name]) if line[name] else None for name in FLOATS}
+    of = {name: line[name] for name in COLUMNS if name not in numbers}
+    conclusion = Conclusion(line["conclusion"]) if line["conclusion"] else None
+    n = int(line["n"]) if line["n"] else None
+    return Row(**(of | numbers | {"n": n, "conclusion": conclusion, "reason": line["reason"] or None}))

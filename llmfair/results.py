@@ -6,19 +6,18 @@ general parts rely on the shared part alone. What a file has besides is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
-from llmfair.io.files import json_text
+from llmfair import registry
 from llmfair.manifest import named_model
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, Measurement
 from llmfair.rundir import COLUMNS
 
-T = TypeVar("T")
 Version = Annotated[
     Literal[1], Meta(description="The version of these documents; another number is another format.")
 ]
@@ -27,6 +26,12 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Level = Annotated[float, Meta(gt=0, lt=1)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Counts = Mapping[str, Count]
+ALL = "all"
+"""All queries together, and all strata."""
+MEASURED = (
+    "condition", "stratum", "query_id", "measure", "group", "value", "low", "high", "n", "p", "p_adjusted", "reason",
+)  # fmt: skip
+"""What a row has of its measurement as it is."""
 Undefined = Mapping[str, Mapping[str, Counts]]
 """Queries without a value, by measure, condition and reason."""
 Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on preference odds.")]
@@ -39,18 +44,27 @@ ExitCode = Annotated[
 ]
 
 
-def left_out_without(name: str) -> Any:
-    """A field that JSON lacks where the field `name`, often itself, is None or empty; absent reads as None."""
-    return field(default=None, metadata={"needs": name})
+class JsonObject(Struct, frozen=True, omit_defaults=True):
+    """An object of a JSON document, which lacks the fields that are as by default."""
 
 
-def after(name: str, **default: Any) -> Any:
-    """A field that JSON has behind the field `name`, wherever its class comes among others."""
-    return field(metadata={"after": name}, **default)
+class ErrorDocument(JsonObject, kw_only=True):
+    """One sentence and the way out. `class` is a name of the error tree: UsageError, Incomplete, …"""
+
+    kind: str = field(name="class")
+    message: str
+    hint: str
 
 
-@dataclass(frozen=True)
-class Figure:
+class JsonDocument(JsonObject, kw_only=True):
+    """What a command prints or writes as a whole; `exit_code` and `error` where it did not end well."""
+
+    schema: Version
+    exit_code: ExitCode | None = None
+    error: ErrorDocument | None = None
+
+
+class Figure(JsonObject):
     """A number with its interval; `value` None is undefined, and `reason` says why."""
 
     value: float | None
@@ -63,9 +77,8 @@ class Figure:
     reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
 
 
-@dataclass(frozen=True)
-class _Named:
-    """Whose figure: of which run, condition, query ("all": of all queries together), measure and group."""
+class Row(Figure, kw_only=True):
+    """A line of metrics.csv: whose figure it is, and the figure; `query_id` "all" is of all queries together."""
 
     run: str
     dataset: str
@@ -74,18 +87,16 @@ class _Named:
     condition: Annotated[
         str, Meta(description="The condition: a prompt, a relevance stratum of pairs, or a file.")
     ]
+    stratum: Annotated[str, Meta(description='Of which items: "all", or those of one relevance.')]
+    contrast: Annotated[
+        str, Meta(description='The groups that are compared, PROTECTED:REFERENCE; "" where none are.')
+    ]
     query_id: str
     measure: str
     group: Annotated[str, Meta(description='"" where the measure has no groups.')]
 
 
-@dataclass(frozen=True)
-class Row(Figure, _Named):
-    """A line of metrics.csv."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(JsonObject, kw_only=True):
     """What is concluded of a condition's headline figure; each kind adds what stands behind it."""
 
     measure: str
@@ -102,8 +113,7 @@ class Finding:
         return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunVerdict:
+class RunVerdict(JsonObject, kw_only=True):
     """What an audit comes to: one status in its kind's words, one sentence, one next step.
 
     The figure is that of the condition that the sentence speaks of; `group` is the one at a disadvantage.
@@ -121,9 +131,8 @@ class RunVerdict:
     n: Count | None = None
 
 
-@dataclass(frozen=True)
-class Requirement:
-    """One --require of one condition; `reason`: why it does not hold."""
+class Requirement(JsonObject):
+    """One --require of one condition, and of one `run` of several; `reason`: why it does not hold."""
 
     require: str
     measure: str
@@ -132,62 +141,53 @@ class Requirement:
     value: float | None
     holds: bool
     reason: str | None
+    run: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
+class Reach(JsonObject, kw_only=True):
     """What a measure can read on these lists; `indifferent`: read by a ranker without any preference."""
 
-    low: float | None = left_out_without("low")
-    high: float | None = left_out_without("high")
-    indifferent: float | None = left_out_without("indifferent")
+    low: float | None = None
+    high: float | None = None
+    indifferent: float | None = None
 
 
-@dataclass(frozen=True)
-class ProbeCounts:
+class ProbeCounts(JsonObject):
     """Probes, and those that came to an end."""
 
     asked: Count
     ranked: Count
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(JsonObject):
     """How many p-values were adjusted together, and the measure that conditions were contrasted in."""
 
     size: Count
     contrasted: str | None
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(JsonObject):
     """The word of each side in prompts."""
 
     protected: str
     unprotected: str
 
 
-@dataclass(frozen=True)
-class HowDrawn:
+class HowDrawn(JsonObject):
     """By which rule and seed lists were drawn."""
 
     buckets: str
     seed: int
 
 
-ErrorSaid = TypedDict("ErrorSaid", {"class": str, "message": str, "hint": str})
-"""One sentence and the way out. `class` is a name of the error tree: UsageError, Incomplete, …"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerCounts:
+class AnswerCounts(JsonObject, kw_only=True):
     """Answers of one condition, counted.
 
     `unformed`: of a model that was to be held to the form of its answers those of another form.
     """
 
     unparseable: Count
-    unformed: Count | None = left_out_without("unformed")
+    unformed: Count | None = None
 
     @property
     def asked(self) -> int:
@@ -204,8 +204,7 @@ class AnswerCounts:
         return limit is not None and self.unparseable > limit * self.asked
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeAnswers(AnswerCounts):
+class ProbeAnswers(AnswerCounts, kw_only=True):
     """Probes of a kind that does not count single answers; `unparseable` ones have no result that could be read."""
 
     probes: Count
@@ -215,18 +214,17 @@ class ProbeAnswers(AnswerCounts):
         return self.probes
 
 
-@dataclass(frozen=True, kw_only=True)
-class DesignFacts:
+class DesignFacts(JsonObject, kw_only=True):
     """What was asked; `conditions` are prompts, relevance strata of pairs, or what else is compared."""
 
     preset: str | None
     queries: Count
-    drawn: HowDrawn | None = left_out_without("drawn")
+    drawn: HowDrawn | None = None
     conditions: Annotated[Sequence[str], Meta(min_length=1)]
     factors: Annotated[
         Mapping[str, Mapping[str, Any]] | None,
         Meta(description="What varies between conditions, by condition."),
-    ] = left_out_without("factors")
+    ] = None
     calls: Count
     seed: Count
 
@@ -241,16 +239,14 @@ def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str
     return {of: "; ".join(says[of] for says in (notes, limits) if of in says) for of in {**notes, **limits}}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
+class Results(JsonDocument, kw_only=True):
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
 
     Raises ValueError where a field lacks a condition that it has to have.
     """
 
-    schema: Version = 1
     status: Literal["complete", "incomplete", "failed"]
-    verdict: RunVerdict | None = field(default=None, metadata={"needs": "verdict", "after": "status"})
+    verdict: RunVerdict | None = None
     task: str
     run: str
     dataset: str
@@ -259,7 +255,7 @@ class Results:
     words: Words
     level: Level
     band: Band
-    max_invalid: Share | None = field(default=None, metadata={"needs": "max_invalid", "after": "band"})
+    max_invalid: Share | None = None
     measures: Annotated[Sequence[str], Meta(min_length=1)]
     shown: Annotated[Sequence[str], Meta(description="The measures of the table.")]
     labels: Mapping[str, str]
@@ -274,19 +270,13 @@ class Results:
     family: Family
     rows: Sequence[Row]
     requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and condition.")]
-    warnings: Sequence[str] = field(default=(), metadata={"needs": "warnings"})
-    server: Annotated[str, Meta(description="Which server answered, of several that may have the model.")] = (
-        field(default="", metadata={"needs": "server"})
-    )
-    label: Annotated[str, Meta(description="What the user calls the run.")] = field(
-        default="", metadata={"needs": "label"}
-    )
-    sees: Annotated[str, Meta(description="The prompt, and what the model was shown of an item.")] = field(
-        default="", metadata={"needs": "sees"}
-    )
+    warnings: Sequence[str] = ()
+    server: Annotated[str, Meta(description="Which server answered, of several that have the model.")] = ""
+    label: Annotated[str, Meta(description="What the user calls the run.")] = ""
+    sees: Annotated[str, Meta(description="The prompt, and what the model was shown of an item.")] = ""
     limits: Annotated[
         Mapping[str, str], Meta(description="What no order of the lists passes, by measure, and why.")
-    ] = field(default_factory=dict, metadata={"needs": "limits"})
+    ] = {}
 
     def __post_init__(self) -> None:
         conditions = self.design.conditions
@@ -301,11 +291,12 @@ class Results:
         ]
         if lacking:
             raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
-        known = set[tuple[str, ...]]()
+        keys = set[tuple[str, ...]]()
         for row in self.rows:
-            if (named := (row.run, row.query_id, row.measure, row.condition, row.group)) in known:
+            key = (row.run, row.query_id, row.measure, row.condition, row.stratum, row.contrast, row.group)
+            if key in keys:
                 raise ValueError(f"{row.measure} of '{row.condition}' is there twice in `rows`")
-            known.add(named)
+            keys.add(key)
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         """The conditions of each field that has to have all of them."""
@@ -345,8 +336,7 @@ class Results:
         return {(row.measure, row.condition): row for row in self.of_all() if not row.group}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlainResults(Results):
+class PlainResults(Results, kw_only=True):
     """What an audit found whose kind tells no more."""
 
     answers: Mapping[str, ProbeAnswers]
@@ -357,52 +347,96 @@ class PlainResults(Results):
         return self.design.calls
 
 
+class UnfinishedSetting(JsonObject, kw_only=True):
+    """A setting without results, and why."""
+
+    setting: str
+    kind: str = field(name="class")
+    message: str
+
+
+class StudyResults(JsonDocument, kw_only=True):
+    """What audits under several settings found; study.json. What they share is empty until one of them has results."""
+
+    status: Literal["complete", "incomplete", "failed"]
+    verdict: RunVerdict | None = None
+    task: str
+    dataset: str = ""
+    attribute: str = ""
+    words: Words | None = None
+    model: str = ""
+    level: Share = 0.95
+    band: Band = (0.8, 1.25)
+    shown: Sequence[str] = ()
+    labels: Mapping[str, str] = {}
+    queries: Count = 0
+    conditions: Sequence[str] = ()
+    seed: Count = 0
+    drawn: HowDrawn | None = None
+    rows: Sequence[Any]
+    runs: Sequence[str]
+    failed: Sequence[UnfinishedSetting]
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """What was asked about and of whom, for a title."""
+        protected = self.words.protected if self.words else ""
+        simulated = ", a simulated model" * self.model.startswith("fake:")
+        return self.dataset, f"{self.attribute} (protected: {protected})", self.model + simulated
+
+    @property
+    def missing(self) -> list[str]:
+        """Settings without results, and why."""
+        return [f"{one.setting}: {one.message}" for one in self.failed]
+
+
+class SettingRow(Row, kw_only=True):
+    """A line of one setting's metrics.csv."""
+
+    setting: str
+
+
+class PlainStudyResults(StudyResults, kw_only=True):
+    """A study that tells no more."""
+
+    rows: Sequence[SettingRow]
+
+
 def absent_row(measure: str, condition: str) -> Row:
     """The row of what was not measured."""
-    figure = dict.fromkeys(("value", "low", "high", "n", "p", "p_adjusted", "conclusion"))
-    named = dict.fromkeys(("run", "dataset", "attribute", "model", "query_id", "group"), "")
-    return Row(**named, **figure, measure=measure, condition=condition, reason="not_measured")  # type: ignore[arg-type]
+    named = dict.fromkeys(("run", "dataset", "attribute", "model", "contrast", "query_id", "group"), "")
+    missing = (None, None, None, None, None, None, None, "not_measured")
+    return Row(*missing, **named, condition=condition, stratum=ALL, measure=measure)
 
 
-def rows_of(tidy: Iterable[Sequence[Any]]) -> tuple[Row, ...]:
-    """Tidy lines, in the order of COLUMNS, as rows."""
-    return tuple(Row(**dict(zip(COLUMNS, line, strict=True))) for line in tidy)
+def rows_of(
+    measured: Iterable[Measurement], named: Mapping[str, str], words: Words | None = None
+) -> tuple[Row, ...]:
+    """Measurements as rows, sorted by query, measure, condition and group.
 
-
-# To JSON and back
-
-
-def plain(value: Any) -> Any:
-    """A value of these classes as JSON has it: objects, lists, texts and numbers."""
-    if is_dataclass(value):
-        return {
-            name: plain(getattr(value, name))
-            for name, needs in in_order(value.__class__)
-            if not needs or not _lacking(getattr(value, needs))
-        }
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return str(value) if isinstance(value, str) else value
-
-
-def _lacking(value: Any) -> bool:
-    return value is None or (isinstance(value, Sequence | Mapping) and not value)
+    `named` says of which run, dataset, attribute and model they are; `words` are the two groups that measures of
+    parity compare, where there are two.
+    """
+    contrast = f"{words.protected}:{words.unprotected}" if words and words.protected else ""
+    ordered = sorted(measured, key=lambda row: (row.query_id, row.measure, row.condition, row.group))
+    return tuple(
+        Row(
+            **named,
+            **{name: getattr(row, name) for name in MEASURED},
+            contrast=contrast if compares_groups(row.measure) else "",
+            conclusion=None if row.conclusion is None else Conclusion(row.conclusion),
+        )
+        for row in ordered
+    )
 
 
 @cache
-def in_order(of: type) -> tuple[tuple[str, str | None], ...]:
-    """A class's fields in the order that JSON has them, each with the field that it needs, if any."""
-    found = {one.name: one for one in fields(of)}
-    names = list(found)
-    for one in found.values():
-        if "after" in one.metadata:
-            names.remove(one.name)
-            names.insert(names.index(one.metadata["after"]) + 1, one.name)
-    return tuple((name, found[name].metadata.get("needs")) for name in names)
+def compares_groups(measure: str) -> bool:
+    """Whether a measure, by its name as written, is of parity between two groups."""
+    name = measure.partition("(")[0].partition("@")[0]
+    return registry.has("measure", name) and registry.lookup("measure", name).better == "parity"
 
 
-def write(results: Results) -> str:
-    """The text of results.json."""
-    return json_text(plain(results))
+def lines_of(rows: Iterable[Row]) -> Iterator[list[Any]]:
+    """Rows as lines of a CSV file, in the order of COLUMNS."""
+    return ([getattr(row, column) for column in COLUMNS] for row in rows)

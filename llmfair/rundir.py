@@ -27,7 +27,6 @@ from llmfair.io import files
 from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_json, write_whole
 from llmfair.io.text import in_csv
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
-from llmfair.nouns import Measurement
 
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
@@ -39,8 +38,8 @@ MITIGATION = "mitigation"
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 """How the name of a single order's and repeat's ranking ends; what stands before it is its condition."""
 COLUMNS = (
-    "run", "dataset", "attribute", "model", "condition", "query_id", "measure", "group", "value", "low", "high",
-    "n", "p", "p_adjusted", "conclusion", "reason",
+    "run", "dataset", "attribute", "model", "condition", "stratum", "contrast", "query_id", "measure", "group", "value",
+    "low", "high", "n", "p", "p_adjusted", "conclusion", "reason",
 )  # fmt: skip
 
 
@@ -296,12 +295,6 @@ def csv_lines(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[
         yield line.getvalue()
         line.seek(0)
         line.truncate()
-
-
-def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]:
-    """Measurements as CSV rows in the order of COLUMNS, sorted by query, measure, condition, group."""
-    ordered = sorted(rows, key=lambda row: (row.query_id, row.measure, row.condition, row.group))
-    return [[run.get(column, getattr(row, column, None)) for column in COLUMNS] for row in ordered]
 
 
 def with_factors(

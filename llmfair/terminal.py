@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from llmfair.errors import LlmfairError, UsageError, shortened
 from llmfair.io import secrets
+from llmfair.io.files import json_text
 from llmfair.io.text import in_json, visible, wrapped
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
 
 
 def print_json(content: Any) -> None:
-    print(in_json(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str)))
+    print(in_json(json_text(content)), end="")
 
 
 def draw(text: str = "") -> None:

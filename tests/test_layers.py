@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": {"errors"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits.kind", "audits.studies.study", "results", "rundir", "stats", "metrics.base"},
+    "report": {"audits.kind", "audits.study", "results", "rundir", "stats", "metrics.base"},
     "results": {"rundir"},
     "documents": {"audits", "mitigation", "results", "tuning"},
     "pages": {"audits", "mitigation", "report", "tuning"},

@@ -13,8 +13,8 @@ from llmfair.audits.design import read_texts
 from llmfair.audits.kind import found_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.errors import UsageError
-from llmfair.io.files import read
-from llmfair.results import Reach, Results, absent_row, plain, write
+from llmfair.io.files import plain, read
+from llmfair.results import Reach, Results, absent_row, write
 from tests.cli.command import ran, refuses
 
 LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--passes", "1", "--require", "P@20>=0.1")

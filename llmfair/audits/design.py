@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from msgspec import structs
+
 import llmfair
 from llmfair import registry
 from llmfair.asking.dispatch import Program
@@ -27,7 +29,7 @@ from llmfair.audits.verdict import judged
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError
-from llmfair.io.files import read_lines
+from llmfair.io.files import SCHEMA, json_text, plain, read_lines
 from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
@@ -41,11 +43,10 @@ from llmfair.results import (
     ProbeCounts,
     Results,
     Words,
-    plain,
+    lines_of,
     rows_of,
-    write,
 )
-from llmfair.rundir import COLUMNS, JOURNAL, Contents, csv_lines, tidy, with_factors
+from llmfair.rundir import COLUMNS, JOURNAL, Contents, csv_lines, with_factors
 from llmfair.settings import AuditSettings, band_of
 
 # What is compared within an audit, whatever its kind.
@@ -158,8 +159,8 @@ class Outcome:
 
     def broken_off(self) -> Outcome:
         """The same of a run that lacks answers, whichever stage they are of."""
-        results = judged(replace(self.results, status="incomplete"))
-        return replace(self, results=results, files={**self.files, RESULTS: write(results)})
+        results = judged(structs.replace(self.results, status="incomplete"))
+        return replace(self, results=results, files={**self.files, RESULTS: json_text(results)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +336,6 @@ class Design(ABC, Generic[T]):
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
         found = PlainResults(
             **self.told(run, self._ended(results), failures, columns),
-            task=self.task,
             reach={},
             answers=answers,
             findings=as_readable(self.findings(columns), answers, settings.max_invalid),
@@ -389,6 +389,8 @@ class Design(ABC, Generic[T]):
         return {
             "status": "complete" if all(e.ranked == e.asked for e in chains.values()) and not failures
             else "incomplete",
+            "schema": SCHEMA,
+            "task": self.task,
             "run": run,
             "dataset": self.dataset.name,
             "attribute": self.attribute.name,
@@ -427,8 +429,9 @@ class Design(ABC, Generic[T]):
         """
         named = {"run": results.run, "dataset": results.dataset, "attribute": results.attribute}
         named["model"] = results.model
-        of_all = [row for row in rows if row.query_id == ALL]
-        results = replace(results, rows=rows_of(tidy(of_all, named)))
+        tidy = rows_of(rows, named, results.words if self.two_groups else None)
+        of_all = [row for row in tidy if row.query_id == ALL]
+        results = structs.replace(results, rows=of_all)
         kind = registry.lookup("audit", self.task)
         gated = GatedFigures(
             results.design.conditions, results.shown, results.rows, results.findings, results.reach,
@@ -437,7 +440,7 @@ class Design(ABC, Generic[T]):
         met = check_gates(self.gates, gated, self.settings.require_interval)
         texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
         results = judged(
-            replace(results, requirements=met),
+            structs.replace(results, requirements=met),
             plan_of(self.task, self.settings, self.subject.spec),
             training_of(self.task, self.settings, results.model),
             ways_of(self.task, self.settings, results.model, texts),
@@ -448,16 +451,16 @@ class Design(ABC, Generic[T]):
         if documents is None:
             documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
         factors = {one.name: one.factors for one in self.conditions if one.factors}
-        of_queries = [row for row in rows if row.query_id != ALL]
+        of_queries = lines_of(row for row in tidy if row.query_id != ALL)
         failed = sorted(
             (failure.probe_id, failure.failure, failure.message, failure.hint) for failure in failures
         )
         shared = {
             TEXTS: texts_lines(queries, documents),
-            "metrics.csv": csv_lines(*with_factors(tidy(of_all, named), factors)),
-            "per_query.csv": csv_lines(*with_factors(tidy(of_queries, named), factors)),
+            "metrics.csv": csv_lines(*with_factors(lines_of(of_all), factors)),
+            "per_query.csv": csv_lines(*with_factors(of_queries, factors)),
             "failures.csv": csv_lines(FAILURE_COLUMNS, failed),
-            RESULTS: write(results),
+            RESULTS: json_text(results),
         }
         return Outcome(results, rows, {**files, **shared})
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from llmfair.nouns import Conclusion
-from llmfair.results import Band, Count, Counts, Level, Reach, RunVerdict, Share, Version, Words
+from llmfair.results import (
+    Band,
+    Count,
+    Counts,
+    JsonDocument,
+    JsonObject,
+    Level,
+    Reach,
+    RunVerdict,
+    Share,
+    Words,
+)
 
 
-class ComparisonRun(TypedDict):
+class ComparisonRun(JsonObject, kw_only=True):
     """The base first; `differs` names settings in which a run differs from it: (base, run).
 
     `same_answers`: one of the two has no answer that the other has not. `reach`: what measures can read in a run.
@@ -21,14 +33,17 @@ class ComparisonRun(TypedDict):
     model: str
     differs: dict[str, tuple[Any, Any]]
     same_answers: bool
-    reach: dict[str, Reach]
+    reach: Mapping[str, Reach]
+    own: Annotated[Mapping[str, Any], Meta(description="What its kind of audit says besides.")] = {}
 
 
-class ComparisonRow(TypedDict):
-    """One measure and condition of both runs; `change`: a difference, on a logarithmic scale a ratio.
+class ChangeRow(JsonObject, omit_defaults=False):
+    """One measure under one condition, in the base and in another run.
 
-    `reason_of`: the runs whose reason it is. `base_low` to `other_high`: the intervals of either run, of figures that
-    speak of the sides. `useless`: why nothing says that the other run's ranker does its job.
+    `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
+    figure that speaks of the sides both runs' conclusions stand beside, with the intervals of either run. Where one
+    cannot be assessed, or the two cannot be compared, there is neither interval nor test, and the `reason`, which is
+    that of the runs named in `reason_of`. `useless`: why the other run's nearness to parity would say nothing.
     """
 
     run: str
@@ -39,24 +54,24 @@ class ComparisonRow(TypedDict):
     headline: bool
     base: float | None
     other: float | None
-    change: float | None
-    low: float | None
-    high: float | None
-    n: Count | None
-    p: Share | None
-    p_adjusted: Share | None
-    base_conclusion: Conclusion | None
-    other_conclusion: Conclusion | None
-    reason: str | None
-    reason_of: list[str]
-    base_low: float | None
-    base_high: float | None
-    other_low: float | None
-    other_high: float | None
-    useless: str | None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: Count = 0
+    p: Share | None = None
+    p_adjusted: Share | None = None
+    base_conclusion: Conclusion | None = None
+    other_conclusion: Conclusion | None = None
+    reason: str | None = None
+    reason_of: Sequence[str] = ()
+    base_low: float | None = None
+    base_high: float | None = None
+    other_low: float | None = None
+    other_high: float | None = None
+    useless: str | None = None
 
 
-class InjectedPreference(TypedDict):
+class InjectedPreference(JsonObject, kw_only=True):
     """What simulated audits found of one injected preference; shares with their Monte Carlo error."""
 
     injected: float
@@ -77,10 +92,9 @@ class InjectedPreference(TypedDict):
     undefined: Counts
 
 
-class CallPlan(TypedDict):
+class CallPlan(JsonDocument, kw_only=True):
     """What every plan tells, whatever the kind; a dry run has a cost only at given prices, and plans nothing more."""
 
-    schema: Version
     queries: Count
     sees: Annotated[str, Meta(description="The prompt, and what the model would be shown of an item.")]
     calls: Count
@@ -97,26 +111,25 @@ class CallPlan(TypedDict):
     remarks: Annotated[
         list[str], Meta(description="Why others, or all, cannot be assessed, or a gate says nothing.")
     ]
-    latency: NotRequired[float]
-    seconds: NotRequired[float]
-    price_in: NotRequired[float | None]
-    price_out: NotRequired[float | None]
-    cost: NotRequired[float | None]
+    latency: float | None = None
+    seconds: float | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+    cost: float | None = None
 
 
-class AuditPlan(CallPlan):
+class AuditPlan(CallPlan, kw_only=True):
     """llmfair plan, and --dry-run, of a kind of audit that tells no more."""
 
     task: str
     design: dict[str, Any]
-    at_most: NotRequired[Annotated[bool, Meta(description="Whether fewer calls may do.")]]
-    findable: NotRequired[Any]
+    at_most: Annotated[bool, Meta(description="Whether fewer calls may do.")] | None = None
+    findable: Any = None
 
 
-class Calibration(TypedDict):
+class Calibration(JsonDocument, kw_only=True):
     """What every calibration tells of itself."""
 
-    schema: Version
     dataset: str
     attribute: str
     words: Words
@@ -128,11 +141,10 @@ class Calibration(TypedDict):
     settings: dict[str, Any]
 
 
-class Comparison(TypedDict):
+class Comparison(JsonDocument, kw_only=True):
     """llmfair compare."""
 
-    verdict: NotRequired[RunVerdict]
-    schema: Version
+    verdict: RunVerdict | None = None
     status: Literal["complete"]
     task: str
     dataset: str
@@ -142,6 +154,6 @@ class Comparison(TypedDict):
     band: Band
     seed: Count
     queries: Count
-    runs: Annotated[list[ComparisonRun], Meta(min_length=2)]
+    runs: Annotated[Sequence[ComparisonRun], Meta(min_length=2)]
     family: Count
-    rows: list[ComparisonRow]
+    rows: Sequence[ChangeRow]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 from llmfair.audits.gates import refused
+from llmfair.audits.scoring import ScoreResults
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
-from llmfair.io.files import typed, write_whole
-from llmfair.results import Requirement, RunVerdict
+from llmfair.io.files import write_whole
+from llmfair.results import Requirement, Results, RunVerdict
 
 UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -28,30 +28,18 @@ class Suite:
     error: LlmfairError | None = None
 
 
-def suite_of(name: str, document: Mapping[str, Any], error: LlmfairError | None = None) -> Suite:
-    """An audit as its results.json has it, or what there is of one that failed."""
-    verdict = document.get("verdict")
-    return Suite(
-        name,
-        str(document.get("task", "")),
-        None if verdict is None else typed(verdict, RunVerdict),
-        typed(document.get("requirements", []), list[Requirement]),
-        error,
-    )
+def suite_of(name: str, task: str, results: Results | None, error: LlmfairError | None = None) -> Suite:
+    """An audit, or what there is of one that failed."""
+    if results is None:
+        return Suite(name, task, None, (), error)
+    return Suite(name, task, results.verdict, results.requirements, error)
 
 
-def suites_of_score(document: Mapping[str, Any]) -> list[Suite]:
+def suites_of_score(results: ScoreResults) -> list[Suite]:
     """Every RUN of measured runs."""
     return [
-        suite_of(
-            facts["run"],
-            {
-                **facts,
-                "task": document["task"],
-                "requirements": [one for one in document["requirements"] if one["run"] == facts["run"]],
-            },
-        )
-        for facts in document["runs"]
+        Suite(run.run, results.task, run.verdict, [one for one in results.requirements if one.run == run.run])
+        for run in results.runs
     ]
 
 

@@ -12,22 +12,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+
+from msgspec.structs import replace
 
 from llmfair import registry
-from llmfair.audits.studies.study import Study
+from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, CalibrationSettings, PlanningSettings
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing.changes import ChangeRow as Changed
-    from llmfair.audits.comparing.changes import ComparedRun
+    from llmfair.audits.comparing import ComparedRun
     from llmfair.audits.design import Design
-    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
-    from llmfair.audits.scoring.score_results import ScoredRun
+    from llmfair.audits.documents import ChangeRow, ComparisonRun
+    from llmfair.audits.scoring import Announce, RemeasuredRun, ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
+    from llmfair.manifest import Manifest
     from llmfair.metrics.base import Measure, Observation
     from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, Results, RunVerdict, Undefined, Words
+    from llmfair.results import Band, Figure, JsonDocument, Results, RunVerdict, Undefined, Words
     from llmfair.rundir import RunDir
     from llmfair.settings import ScoreSettings
 
@@ -65,6 +68,12 @@ DOCUMENTS = {
 }  # fmt: skip
 """What `--json` prints besides, as the schema names it: there a kind has its own name, and these with it behind."""
 PREFIXES = ("plan_", "calibrate_", "study_")
+GENERAL = {
+    "score": "audits.scoring:ScoreResults",
+    "finetune-lora": "tuning.results:FinetuneResults",
+    "mitigate": "mitigation.results:MitigationResults",
+}
+"""The classes of results that are neither an audit's nor a study's, by task."""
 
 
 class Kind(ABC):
@@ -295,7 +304,7 @@ class Kind(ABC):
 
         By default its observations, of which nothing is concluded.
         """
-        from llmfair.audits.scoring.remeasured import measured_again
+        from llmfair.audits.scoring import measured_again
 
         return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
@@ -313,8 +322,8 @@ class Kind(ABC):
         """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
         from llmfair.report.tables import in_words
 
-        said, reason = str(finding["conclusion"]).replace("_", " "), finding["reason"]
-        return f"{said}: {in_words(reason, finding['measure'])}" if reason else said
+        said = str(finding.conclusion).replace("_", " ")
+        return f"{said}: {in_words(finding.reason, finding.measure)}" if finding.reason else said
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
         """What has to be known to read a table of measured runs; a row is a run, a condition and its name there."""
@@ -333,12 +342,12 @@ class Kind(ABC):
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
-    ) -> Iterator[Changed]:
+    ) -> Iterator[ChangeRow]:
         """What changed from one run to another, in the chosen measures or those with a better direction.
 
         Raises UsageError where they have nothing in common.
         """
-        from llmfair.audits.comparing.changes import changes_by_query
+        from llmfair.audits.comparing import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition)
 
@@ -346,11 +355,11 @@ class Kind(ABC):
         """What a comparison says of a run, beside what it says of every kind."""
         return {}
 
-    def compared_on(self, base: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str] | None:
+    def compared_on(self, base: ComparisonRun, run: ComparisonRun) -> tuple[str, str] | None:
         """What two runs, as described, are compared on where that is not all they asked: in a word, and counted."""
         return None
 
-    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    def compared_notes(self, runs: Sequence[ComparisonRun]) -> list[str]:
         """What else has to be known to read a comparison of these runs, as described."""
         return []
 
@@ -385,24 +394,36 @@ def study_of(task: str) -> Study | None:
     return next((study for _, study in studies().values() if study.task == task), None)
 
 
+def class_of(task: str, where: str | Path = "results") -> type[JsonDocument]:
+    """The class of results of this task. Raises UsageError for an unknown one, which `where` names."""
+    if study := study_of(task):
+        return study.results()
+    if task not in GENERAL:
+        return kind_in(where, task).results()
+    module, _, name = GENERAL[task].partition(":")
+    of: type[JsonDocument] = getattr(import_module(f"llmfair.{module}"), name)
+    return of
+
+
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
-    from llmfair.audits.scoring.score_results import ScoreResults
-    from llmfair.audits.verdict import judged
     from llmfair.io.files import typed
 
-    task = document["task"]
-    if task == "score":
-        return typed(document, ScoreResults, where)
-    if study := study_of(task):
-        return typed(document, study.results(), where)
-    found = typed(document, kind_in(where, task).results(), where)
-    return found if found.verdict is not None else judged(found)
+    results: Any = typed(document, class_of(document["task"], where), where)
+    if document["task"] != "score":
+        return results
+    of = {run.task: get_type_hints(kind_in(where, run.task).results())["findings"] for run in results.runs}
+    runs = [replace(run, findings=typed(run.findings, of[run.task], where)) for run in results.runs]
+    return replace(results, runs=runs)
 
 
-def results_of(run: RunDir) -> Any:
-    """What a run found, as the class of its task. Raises UsageError naming the file and the field that is wrong."""
-    return found_of(run.read_results(), run.results)
+def results_of(run: RunDir, manifest: Manifest | None = None) -> Any:
+    """What a run found, as the class of its task, with what its manifest tells beside.
+
+    Raises UsageError naming the file and the field that is wrong.
+    """
+    results = found_of(run.read_results(), run.results)
+    return results if manifest is None else replace(results, **manifest.told())
 
 
 @registry.check("audit")

@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from llmfair import registry
 from llmfair.audits.lists import training_lists
-from llmfair.audits.scoring.run_files import check_queries, judged_by, own_scores, read_file, scored
+from llmfair.audits.run_files import check_queries, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.judgements import Judgements
 from llmfair.datasets.keywords import searched
@@ -29,13 +29,13 @@ from llmfair.io.trec import RunFile, run_lines
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
-from llmfair.results import Count, Version
+from llmfair.results import Count, JsonDocument, JsonObject
 from llmfair.settings import RERANK_FORMS, RerankSettings
 
 PACKED = ".gz"
 
 
-class RunReranked(TypedDict):
+class RunReranked(JsonObject, kw_only=True):
     """A run in its new order."""
 
     run: str
@@ -47,10 +47,9 @@ class RunReranked(TypedDict):
     warnings: list[str]
 
 
-class RerankResults(TypedDict):
+class RerankResults(JsonDocument, kw_only=True):
     """llmfair rerank."""
 
-    schema: Version
     status: Literal["complete"]
     task: Literal["rerank"]
     ranker: str

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from shlex import quote
 from types import MappingProxyType
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from llmfair import registry
 from llmfair.audits.readable import EQUAL_SCORES, UNPARSEABLE

@@ -15,16 +15,19 @@ from llmfair import terminal
 from llmfair.audits.kind import Kind
 from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
+from llmfair.io.files import plain
 from llmfair.io.text import visible
 from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
+    from llmfair.audits.documents import Comparison
     from llmfair.audits.junit import Suite
     from llmfair.audits.runs.spending import Spending
     from llmfair.audits.subject import Subject
     from llmfair.manifest import Manifest
     from llmfair.report.tables import Table
+    from llmfair.results import Results
     from llmfair.rundir import RunDir
 
 
@@ -64,9 +67,9 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     try:
         if len(asked) == 1:
             ((one, subject),) = asked
-            results, error, _ = _audit(kind, one, subject, style, Spending(), suites)
+            document, error, _ = _audit(kind, one, subject, style, Spending(), suites)
             if style == "json":
-                terminal.print_json(results)
+                terminal.print_json(document)
         else:
             error = _audit_all(kind, settings, asked, style, suites)
     finally:
@@ -123,12 +126,12 @@ def _audit_all(
     for one, subject in asked:
         name = one.called(subject.label, among=settings)
         try:
-            results, error, run = _audit(kind, one, subject, style, spending, suites, name)
+            document, error, run = _audit(kind, one, subject, style, spending, suites, name)
             if error is None or isinstance(error, RequirementFailed):
                 complete.append(run)
         except LlmfairError as failure:
-            results, error = {"model": name, **terminal.failure(failure)}, failure
-        runs.append(results)
+            document, error = {"model": name, **terminal.failure(failure)}, failure
+        runs.append(document)
         if error is not None:
             error.message = f"{name}: {error.message}"
             errors.append(error)
@@ -142,9 +145,9 @@ def _audit_all(
     return gravest
 
 
-def _compare(runs: Sequence[RunDir], style: str) -> dict[str, Any] | None:
+def _compare(runs: Sequence[RunDir], style: str) -> Comparison | None:
     """Runs side by side, the first as the base; None where there are not two."""
-    from llmfair.audits.comparing.compare import compare
+    from llmfair.audits.comparing import compare
     from llmfair.report.compare import compare_table
 
     if len(runs) < 2:
@@ -165,7 +168,7 @@ def _audit(
     suites: list[Suite],
     spender: str = "this command",
 ) -> tuple[dict[str, Any], LlmfairError | None, RunDir]:
-    """One model's audit, shown; returns its results, the error that left them incomplete or under a gate, its folder.
+    """One model's audit, shown; returns its results as JSON, what left them incomplete or under a gate, its folder.
 
     `spending`: what other runs of the command have used. `suites` gets what comes of it. `spender`: whose cost is told.
     Raises the errors after which there are no results.
@@ -200,7 +203,7 @@ def _audit(
         with shown:
             yield
 
-    def draw(run: RunDir, results: Mapping[str, Any]) -> bool:
+    def draw(run: RunDir, results: Results) -> bool:
         return not (settings.report and ranked(results)) or write_report(run) is not None
 
     def how_far() -> str:
@@ -223,16 +226,14 @@ def _audit(
         say_cost(seen["folder"], seen["progress"], spender)
         raise typer.Exit(code) from None
     except LlmfairError as failure:
-        suites.append(suite_of(name, {"task": kind.name}, failure))
+        suites.append(suite_of(name, kind.name, None, failure))
         raise
-    told = written.results
-    shown_as = named_model(name, told.get("server", ""), told.get("label", ""))
-    suites.append(suite_of(shown_as, told, written.error))
+    run, results, error = written.folder, written.results, written.error
+    suites.append(suite_of(named_model(name, results.server, results.label), kind.name, results, error))
     if cached := seen["progress"].cached:
         terminal.say(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
         )
-    run, results, error = written.folder, written.results, written.error
     if isinstance(error, Incomplete):
         error.message += before
     for line in written.skipped:
@@ -241,16 +242,14 @@ def _audit(
     if report and settings.open:
         show(report)
     _show(kind, results, seen["folder"], report, style)
-    if error is not None:
-        results |= terminal.failure(error)
-        if isinstance(error, Incomplete):
-            terminal.say(how_far())
-    elif results["status"] == "incomplete":
+    if isinstance(error, Incomplete):
+        terminal.say(how_far())
+    elif error is None and results.status == "incomplete":
         terminal.say(
             f"Stopped where it was asked to. Without --stop-after the same command goes on: {run.path}"
         )
     say_cost(seen["folder"], seen["progress"], spender)
-    return results, error, run
+    return {**plain(results), **(terminal.failure(error) if error is not None else {})}, error, run
 
 
 def answers_of(run: Path, progress: Progress, calls: int) -> str:
@@ -288,15 +287,14 @@ def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str
     return f"{spender}: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
 
 
-def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None, style: str) -> None:
+def _show(kind: Kind, results: Results, folder: Path, report: Path | None, style: str) -> None:
     """The table, and under it where the report is, or the run folder where there is none."""
-    from llmfair.audits.kind import found_of
     from llmfair.report.tables import markdown, tidy_tsv
 
     if style == "json":
         return
     if style == "tsv":
-        print(tidy_tsv(found_of(results).rows), end="")
+        print(tidy_tsv(results.rows), end="")
     elif not ranked(results):
         print(f"No result: none of the {kind.unit} has all its answers.")
     elif style == "md":
@@ -307,17 +305,15 @@ def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None
         print(report or folder)
 
 
-def _table(kind: Kind, results: Mapping[str, Any], folder: Path) -> Table:
+def _table(kind: Kind, results: Results, folder: Path) -> Table:
     """The table of a run below its verdict."""
     from llmfair.audits.commands import continuing
-    from llmfair.audits.kind import found_of
     from llmfair.report.tables import headed
     from llmfair.rundir import RunDir
 
-    found = found_of(results)
-    return headed(kind.table(found), found.verdict, folder, continuing(RunDir(folder)))
+    return headed(kind.table(results), results.verdict, folder, continuing(RunDir(folder)))
 
 
-def ranked(results: Mapping[str, Any]) -> int:
+def ranked(results: Results) -> int:
     """How many chains or pairs have all their answers; without one there is nothing to show."""
-    return sum(condition["ranked"] for condition in results["chains"].values())
+    return sum(condition.ranked for condition in results.chains.values())

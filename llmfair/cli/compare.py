@@ -43,7 +43,7 @@ def compare(
     config: Config = None,
 ) -> None:
     """Runs side by side, paired by query: what another model, adapter or setting changes."""
-    from llmfair.audits.comparing.compare import compare as compared_of
+    from llmfair.audits.comparing import compare as compared_of
     from llmfair.report.compare import compare_table, compare_tsv
     from llmfair.report.tables import markdown
     from llmfair.rundir import find_run

@@ -12,6 +12,7 @@ import typer
 from llmfair import terminal
 from llmfair.cli.options import WithFlags
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
+from llmfair.io.files import plain
 from llmfair.settings import FinetuneSettings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     elif failed := refused(done.results.verdict, fail_on):
         error = RequirementFailed(failed, "everything is written")
     if style == "json":
-        terminal.print_json({**done.document, **(terminal.failure(error) if error else {})})
+        terminal.print_json({**plain(done.results), **(terminal.failure(error) if error else {})})
     else:
         _show(done.results, done.folder.path, style)
     if missed := missed_on_test(done.results):
@@ -87,14 +88,14 @@ def _show(results: FinetuneResults, folder: Path, style: str) -> None:
 
 def _dry_run(settings: FinetuneSettings, style: str) -> None:
     """Says what a training would take; asks nothing."""
+
     from llmfair.io.text import visible
-    from llmfair.results import plain
     from llmfair.tuning.finetune import plan_finetune
     from llmfair.tuning.words import plan_text
 
     planned = plan_finetune(settings)
     if style == "json":
-        terminal.print_json(plain(planned))
+        terminal.print_json(planned)
     else:
         terminal.print_text("\n".join(map(visible, plan_text(planned).splitlines())))
     for warning in planned.warnings:
@@ -103,13 +104,13 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
 
 def _merge(settings: FinetuneSettings, style: str) -> None:
     """The base with an adapter merged into it, and what rounding makes of it."""
-    from llmfair.results import plain
+
     from llmfair.tuning.merging import merge_adapter
     from llmfair.tuning.words import merge_text
 
     merged = merge_adapter(settings)
     if style == "json":
-        terminal.print_json(plain(merged))
+        terminal.print_json(merged)
     else:
         print(merge_text(merged))
 

@@ -12,6 +12,7 @@ import typer
 from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import RunsDir, WithFlags
+from llmfair.io.files import plain
 from llmfair.io.text import visible
 from llmfair.settings import MitigateSettings
 
@@ -90,7 +91,7 @@ def _show(done: Mitigated, report: Path | None, style: str) -> None:
 
     found = done.results
     if style == "json":
-        terminal.print_json({**done.document, **(terminal.failure(done.error) if done.error else {})})
+        terminal.print_json({**plain(done.results), **(terminal.failure(done.error) if done.error else {})})
     elif style == "tsv":
         print(tidy_tsv(found.rows), end="")
     elif style == "md":

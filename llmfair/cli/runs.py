@@ -77,9 +77,10 @@ def show(
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.commands import continuing
-    from llmfair.audits.kind import found_of, kind_of
+    from llmfair.audits.kind import kind_of, results_of
     from llmfair.audits.runs.evidence import answers_of, failures_of
     from llmfair.cli.audits import cost_text
+    from llmfair.io.files import plain
     from llmfair.report.tables import Table, headed
     from llmfair.rundir import REPORT, find_run
 
@@ -94,13 +95,12 @@ def show(
         manifest, command = run.read_manifest(), continuing(run)
         if command and not run.results.is_file():
             raise UsageError(f"{run.path} has no results yet.", f"{command}    completes it")
-        results = {**run.read_results(), "warnings": [], **manifest.told()}
+        results = results_of(run, manifest)
         if as_json:
             calls = sum(one.calls or 0 for one in manifest.invocations)
-            terminal.print_json({**results, "calls": calls, "cost": manifest.cost})
+            terminal.print_json({**plain(results), "calls": calls, "cost": manifest.cost})
         else:
-            found = found_of(results, run.results)
-            table = headed(kind_of(found.task).table(found), found.verdict, run.path, command)
+            table = headed(kind_of(results.task).table(results), results.verdict, run.path, command)
             cost = cost_text(manifest)
             terminal.print_table(table, page if (page := run.path / REPORT).is_file() else None)
             if cost:

@@ -34,44 +34,42 @@ def score(
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.junit import suites_of_score, write_junit
-    from llmfair.audits.kind import found_of
-    from llmfair.audits.scoring.score import score as measure
-    from llmfair.audits.scoring.score_gates import failing, require_all
+    from llmfair.audits.scoring import failing, require_all
+    from llmfair.audits.scoring import score as measure
     from llmfair.cli.report import write_report
+    from llmfair.io.files import plain
     from llmfair.report.compare import score_table, score_warnings
     from llmfair.report.tables import markdown, tidy_tsv
+    from llmfair.results import lines_of
     from llmfair.rundir import COLUMNS, RunDir
 
     scored = measure(runs, settings, _tell)
-    found = found_of(scored.results)
+    results = scored.results
     written = None
     if settings.report and settings.output is not None:
         written = write_report(RunDir(settings.output), settings.open)
     if style in ("json", "tsv") or settings.per_query:
-        for warning in score_warnings(found):  # rows have no place for them
+        for warning in score_warnings(results):  # rows have no place for them
             terminal.warn(warning)
     if settings.junit is not None:
-        write_junit(
-            settings.junit, suites_of_score(scored.results), failing(settings, scored.results["runs"])
-        )
+        write_junit(settings.junit, suites_of_score(results), failing(settings, results.runs))
     failed: RequirementFailed | None = None
     try:
-        require_all(scored.results, settings)
+        require_all(results, settings)
     except RequirementFailed as error:
         failed = error
-    rows = [*(scored.per_query if settings.per_query else ()), *scored.rows]
+    rows = [*(scored.per_query if settings.per_query else ()), *results.rows]
     if style == "json":
-        named = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
         failure = terminal.failure(failed) if failed else {}
-        terminal.print_json({**scored.results, "rows": named, **failure})
+        terminal.print_json({**plain(results), "rows": rows, **failure})
     elif settings.per_query:
-        csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *rows])
+        csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *lines_of(rows)])
     elif style == "tsv":
-        print(tidy_tsv(found.rows), end="")
+        print(tidy_tsv(results.rows), end="")
     elif style == "md":
-        print(markdown(score_table(found)), end="")
+        print(markdown(score_table(results)), end="")
     else:
-        terminal.print_table(score_table(found), written)
+        terminal.print_table(score_table(results), written)
         if written is not None:
             print("", written, sep="\n")
     if failed is not None:

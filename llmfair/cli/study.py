@@ -13,16 +13,17 @@ import typer
 
 from llmfair import terminal
 from llmfair.audits.kind import Help, Kind, studies
-from llmfair.audits.studies.study import Study
+from llmfair.audits.study import Study
 from llmfair.cli.options import add_command
-from llmfair.errors import UsageError
+from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.text import visible
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
-    from llmfair.audits.studies.sweep import SettingRun
+    from llmfair.audits.sweep import SettingRun
+    from llmfair.results import StudyResults
 
 study = typer.Typer(name="study", help="The same model under several settings.")
 
@@ -31,7 +32,7 @@ def _of(kind: Kind, named: Study) -> Callable[..., None]:
     """The command of one study."""
 
     def run(settings: StudySettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.audits.studies.sweep import plan_study, told
+        from llmfair.audits.sweep import plan_study, told
         from llmfair.cli.report import write_report
         from llmfair.rundir import RunDir
 
@@ -50,7 +51,7 @@ def _of(kind: Kind, named: Study) -> Callable[..., None]:
         report = None
         if settings.output is not None and settings.report:
             report = write_report(RunDir(settings.output), settings.open)
-        _show(kind, named, found | (terminal.failure(gravest) if gravest else {}), tried, style, report)
+        _show(kind, named, found, gravest, tried, style, report)
         if gravest is not None:
             terminal.output.as_json = False  # said already
             raise typer.Exit(terminal.fail(gravest))
@@ -64,7 +65,7 @@ for kind, named in studies().values():
 
 def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     """Every setting's run, each with its progress shown."""
-    from llmfair.audits.studies.sweep import sweep
+    from llmfair.audits.sweep import sweep
     from llmfair.cli.audits import answers_of, say_cost
 
     seen: dict[str, Any] = {}
@@ -112,27 +113,28 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
 def _show(
     kind: Kind,
     named: Study,
-    found: dict[str, Any],
+    found: StudyResults,
+    gravest: LlmfairError | None,
     tried: Sequence[SettingRun],
     style: str,
     report: Path | None,
 ) -> None:
-    from llmfair.audits.kind import found_of
     from llmfair.cli.audits import ranked
+    from llmfair.io.files import plain
     from llmfair.report.tables import markdown
 
     if style == "json":
-        terminal.print_json(found)
+        terminal.print_json({**plain(found), **(terminal.failure(gravest) if gravest else {})})
     elif style == "tsv":
         columns, lines = named.lines(found)
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([columns, *lines])
     elif not any(ranked(one.results) for one in tried if one.results):
         print(f"No result: no setting has a {kind.unit.removesuffix('s')} with all its answers.")
     elif style == "md":
-        print(markdown(named.headed_table(found_of(found))), end="")
+        print(markdown(named.headed_table(found)), end="")
     else:
-        terminal.print_table(named.headed_table(found_of(found)), report)
-        print("", *found["runs"], *([report] if report else []), sep="\n")
+        terminal.print_table(named.headed_table(found), report)
+        print("", *found.runs, *([report] if report else []), sep="\n")
 
 
 def _show_plan(named: Study, planned: Mapping[str, Any], style: str) -> None:

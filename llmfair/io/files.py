@@ -429,9 +429,24 @@ SCHEMA = 1
 AGAIN = "the command that began the run writes it again"
 
 
-def json_text(content: Mapping[str, Any]) -> str:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: objects, lists, texts and numbers."""
+    from msgspec import to_builtins
+
+    return to_builtins(value, str_keys=True, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, float):
+        return float(value)
+    return int(value) if isinstance(value, int) else str(value)
+
+
+def json_text(content: Any) -> str:
     """A JSON document; NaN and infinity are refused (ValueError), since no reader agrees on them."""
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+    return json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def typed(document: Any, of: type[T], where: str | Path = "results", hint: str = AGAIN) -> T:
@@ -482,6 +497,10 @@ def read_lines(path: Path, of: type[T]) -> Iterator[T]:
                 yield typed(loaded(line.decode("utf-8")), of, f"{path}:{number}")
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
+
+
+KEY = ("run", "query_id", "measure", "condition", "stratum", "contrast", "group")
+"""What tells figures apart."""
 
 
 def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
@@ -535,7 +554,7 @@ def read_figures(path: Path, of: Callable[[dict[str, str]], T]) -> list[T]:
     known = set[tuple[str, ...]]()
 
     def once(row: dict[str, str]) -> T:
-        named = tuple(row[name] for name in ("run", "query_id", "measure", "condition", "group"))
+        named = tuple(row[name] for name in KEY)
         if named in known:
             raise ValueError("it is there twice")
         known.add(named)

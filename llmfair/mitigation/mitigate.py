@@ -14,7 +14,7 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.asking.limits import Progress
-from llmfair.audits.comparing.changes import ComparedRun
+from llmfair.audits.comparing import ComparedRun
 from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.score import of_folder
 from llmfair.audits.planning.plan import plan
@@ -22,6 +22,7 @@ from llmfair.audits.runs.run import Watch, perform
 from llmfair.audits.runs.spending import Spending
 from llmfair.errors import LlmfairError, UsageError, warn
 from llmfair.io import secrets
+from llmfair.io.files import SCHEMA
 from llmfair.metrics.base import Judged
 from llmfair.mitigation.outcome import (
     NOT_HERE,
@@ -40,7 +41,7 @@ from llmfair.mitigation.results import (
     RemedyPlanned,
 )
 from llmfair.mitigation.unmitigated import SECRET, Orders, Unmitigated, unmitigated
-from llmfair.results import plain
+from llmfair.results import ErrorDocument
 from llmfair.rundir import MITIGATION, RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
@@ -57,12 +58,6 @@ class Mitigated:
     results: MitigationResults
     folder: Path
     error: LlmfairError | None
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The results as results.json has them."""
-        found: dict[str, Any] = plain(self.results)
-        return found
 
 
 def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], Watch]) -> Mitigated:
@@ -92,13 +87,13 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
     """What each remedy would ask; nothing is asked or written. Raises UsageError as `mitigate` does."""
     base, remedies = _begun(run, settings)
     planned = [_planned(base, spec, remedy) for spec, remedy in remedies.items()]
-    return {
-        "schema": 1,
-        "task": "mitigate",
-        "run": str(run.path),
-        "calls": sum(one["calls"] or 0 for one in planned),
-        "remedies": planned,
-    }
+    return MitigationPlan(
+        schema=SCHEMA,
+        task="mitigate",
+        run=str(run.path),
+        calls=sum(one.calls or 0 for one in planned),
+        remedies=planned,
+    )
 
 
 def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
@@ -233,19 +228,22 @@ def _compared(run: RunDir) -> ComparedRun:
 
 
 def _planned(base: Unmitigated, spec: str, remedy: Remedy) -> RemedyPlanned:
-    planned: RemedyPlanned = {
-        "remedy": spec, "title": remedy.title, "calls": 0, "answered": 0, "folder": None, "error": None,
-    }  # fmt: skip
     try:
         if isinstance(remedy, Asking):
             audit = remedy.audit(base)
             of_it = plan(audit.kind, _settings_of(base, audit))
-            planned |= {key: of_it[key] for key in ("calls", "answered", "folder")}  # type: ignore[typeddict-item]
-            if of_it["unready"]:
-                planned["error"] = {"class": "MissingKey", "message": of_it["unready"][0], "hint": ""}
-        else:
-            assert isinstance(remedy, Reordering)
-            remedy.apply(base)
+            return RemedyPlanned(
+                remedy=spec,
+                title=remedy.title,
+                **{key: of_it[key] for key in ("calls", "answered", "folder")},
+                error=ErrorDocument(kind="MissingKey", message=of_it["unready"][0], hint="")
+                if of_it["unready"]
+                else None,
+            )
+        assert isinstance(remedy, Reordering)
+        remedy.apply(base)
     except NOT_HERE as error:
-        planned |= {"calls": None, "answered": None, "error": said(error)}
-    return planned
+        return RemedyPlanned(
+            remedy=spec, title=remedy.title, calls=None, answered=None, folder=None, error=said(error)
+        )
+    return RemedyPlanned(remedy=spec, title=remedy.title, calls=0, answered=0, folder=None, error=None)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
+from dataclasses import replace as measuring_replace
 from hashlib import sha256
 from math import log
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from msgspec import structs
+from msgspec.structs import replace
 
-from llmfair.audits.comparing.changes import ChangeRow, ComparedRun, with_figures
+from llmfair.audits.comparing import ComparedRun, with_figures
+from llmfair.audits.documents import ChangeRow
 from llmfair.audits.listwise.measure import paired
 from llmfair.audits.summary import ALL, Inference, summarise
 from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError
-from llmfair.io.files import json_text, make_inside, read_json, write_whole
+from llmfair.io.files import SCHEMA, json_text, make_inside, read_json, write_whole
 from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, Measure, Undefined, measure_all
@@ -36,9 +40,9 @@ from llmfair.mitigation.results import (
 from llmfair.mitigation.unmitigated import Orders, Unmitigated
 from llmfair.mitigation.words import verdict_of
 from llmfair.nouns import Measurement, Ranking
-from llmfair.results import ErrorSaid, Figure, Words, plain
+from llmfair.results import ErrorDocument, Figure, Row, Words, lines_of
 from llmfair.results import rows_of as as_rows
-from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
+from llmfair.rundir import COLUMNS, RunDir, csv_text
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
 
@@ -83,16 +87,20 @@ def measured(
     for measure in measures:
         column = found.get(str(measure), Column(measure, name, "", {}))
         if own_lists and str(measure) not in OF_A_PAGE:
-            column = replace(column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged})
+            column = measuring_replace(
+                column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged}
+            )
         elif halves is not None and str(measure) == CONSISTENCY:
-            column = replace(column, values={one.query_id: _of_halves(one, halves) for one in judged})
+            column = measuring_replace(
+                column, values={one.query_id: _of_halves(one, halves) for one in judged}
+            )
         found[str(measure)] = column
     return Measured(name, found, answers, OTHER_LISTS if own_lists else UNTOUCHED)
 
 
 def _of_halves(judged: Judged, halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]]) -> float | Undefined:
     pairs = halves.get(judged.query_id, ())
-    orders = replace(judged, rankings=tuple(one for pair in pairs for one in pair)).orders
+    orders = measuring_replace(judged, rankings=tuple(one for pair in pairs for one in pair)).orders
     found = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(judged.doc_ids))
     assert isinstance(found, float | Undefined)
     return found
@@ -136,7 +144,7 @@ def changes_of(
             one for one in paired(column.measure, column, before, alike, inference) if one.query_id == ALL
         )
         own_reason = figures[name][measure].reason if of_all.value is None else None
-        found[measure] = replace(
+        found[measure] = structs.replace(
             row, change=of_all.value, low=of_all.low, high=of_all.high, n=of_all.n or 0, p=of_all.p,
             reason=own_reason or of_all.reason,
         )  # fmt: skip
@@ -153,15 +161,15 @@ def _of_answers(
 ) -> ChangeRow:
     row = _figure_row(name, parse_measure(ANSWERS), figures)
     if other.answers is None or base.answers is None:
-        return replace(row, reason=other.without)
+        return structs.replace(row, reason=other.without)
     (_, before), (_, after) = base.answers, other.answers
     queries = sorted(before.keys() & after.keys())
     if not queries:
-        return replace(row, reason="no_finite_odds")
+        return structs.replace(row, reason="no_finite_odds")
     one, two = ([of[query] for query in queries] for of in (before, after))
     change = change_by_query(one, two, True, inference.level, np.random.default_rng(inference.seed))
     of_it = change.estimate
-    return replace(
+    return structs.replace(
         row, change=of_it.value, low=of_it.low, high=of_it.high, n=of_it.n, p=change.p, reason=of_it.reason
     )
 
@@ -223,20 +231,16 @@ def files_of(spec: str, orders: Orders) -> dict[str, str]:
 
 
 def write(
-    folder: Path, results: MitigationResults, rows: Sequence[Measurement], orders: Mapping[str, Orders]
+    folder: Path, results: MitigationResults, rows: Sequence[Row], orders: Mapping[str, Orders]
 ) -> MitigationResults:
     """Writes the folder, and returns the results with the digests of its files. Raises UsageError.
 
     Rankings of an earlier command that are none of these are removed.
     """
-    named = {
-        "run": Path(results.run).name,
-        **{key: getattr(results, key) for key in ("dataset", "attribute", "model")},
-    }
     texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
     for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
         kept = [row for row in rows if (row.query_id != "all") is of_queries]
-        texts[name] = csv_text(COLUMNS, tidy(kept, named))
+        texts[name] = csv_text(COLUMNS, lines_of(kept))
     digests = {
         name: sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for name, text in texts.items()
     }
@@ -247,7 +251,7 @@ def write(
         RunDir(folder).drop_report()
         for name in _earlier(folder) - texts.keys():
             (folder / name).unlink(missing_ok=True)
-        for name, text in {**texts, "results.json": json_text(plain(results))}.items():
+        for name, text in {**texts, "results.json": json_text(results)}.items():
             write_whole(folder / name, [text])
     except OSError as error:
         raise UsageError(
@@ -291,27 +295,28 @@ class Tried:
         return f"{self.remedy.title} ({parameters})" if parameters else self.remedy.title
 
 
-def said(error: LlmfairError) -> ErrorSaid:
-    return {"class": type(error).__name__, "message": error.message, "hint": error.hint}
+def said(error: LlmfairError) -> ErrorDocument:
+    return ErrorDocument(kind=type(error).__name__, message=error.message, hint=error.hint)
 
 
 def told(
     base: Unmitigated, tried: Sequence[Tried], answers: Answers, folder: Path
-) -> tuple[MitigationResults, Sequence[Measurement]]:
+) -> tuple[MitigationResults, Sequence[Row]]:
     """All that was found, as results.json has it, and the rows of single queries too; `answers` are the run's own."""
     inference, run = inference_of(base), base.results
     before = measured(NONE, judged_of(base, base.orders), answers=answers)
     found = {NONE: before, **{one.spec: one.found for one in tried if one.found is not None}}
-    rows = [row for of_it in found.values() for row in rows_of(of_it, inference)]
     named = {
         "run": base.run.path.name,
         **{key: getattr(run, key) for key in ("dataset", "attribute", "model")},
     }
-    of_all = as_rows(tidy([row for row in rows if row.query_id == ALL], named))
+    measurements = [row for of_it in found.values() for row in rows_of(of_it, inference)]
+    rows = as_rows(measurements, named, run.words)
+    of_all = [row for row in rows if row.query_id == ALL]
     figures: dict[str, dict[str, Figure]] = {}
     for row in of_all:
         figures.setdefault(row.condition, {})[row.measure] = Figure(
-            **{item.name: getattr(row, item.name) for item in fields(Figure)}
+            **{name: getattr(row, name) for name in Figure.__struct_fields__}
         )
     remedies = [_row(one, figures.get(one.spec, {}), before, figures, inference) for one in tried]
     remedies = _adjusted(remedies)
@@ -322,6 +327,8 @@ def told(
     every = _with_front([unmitigated_row, *remedies])
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     results = MitigationResults(
+        schema=SCHEMA,
+        task="mitigate",
         status="complete"
         if all(one.error is None or isinstance(one.error, NOT_HERE) for one in tried)
         else "incomplete",

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from llmfair.audits.comparing.changes import ChangeRow
+from llmfair.audits.documents import ChangeRow
 from llmfair.nouns import Conclusion
 from llmfair.results import (
     Band,
     Count,
-    ErrorSaid,
+    ErrorDocument,
     Figure,
+    JsonDocument,
+    JsonObject,
     Level,
     Row,
     RunVerdict,
     Sha256,
     Share,
-    Version,
     Words,
 )
 
@@ -33,8 +33,7 @@ ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY = (
 MEASURED = (ODDS, RATIO, UTILITY, PAGE, CONSISTENCY)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemedyRow:
+class RemedyRow(JsonObject, kw_only=True):
     """One remedy, or the unmitigated rankings (`none`); `error` says why there are no figures, and the way out.
 
     `changes`: other/unmitigated on a log scale, else the difference, paired by query. `distance`: |ln| of the
@@ -46,26 +45,24 @@ class RemedyRow:
     title: str
     does: str
     available: bool
-    error: ErrorSaid | None = None
+    error: ErrorDocument | None = None
     calls: Annotated[int, Meta(ge=0, description="Beside those of the unmitigated rankings.")] | None = None
     cost: Annotated[float, Meta(ge=0, description="At the prices given; null without them.")] | None = None
     run: Annotated[str, Meta(description="The folder of what was asked.")] | None = None
     rankings: Annotated[Sequence[str], Meta(description="Run files below the output folder.")] = ()
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    changes: Mapping[str, ChangeRow] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = {}
+    changes: Mapping[str, ChangeRow] = {}
     distance: Annotated[float, Meta(ge=0)] | None = None
     front: bool = False
     remarks: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class MitigationResults:
+class MitigationResults(JsonDocument, kw_only=True):
     """llmfair mitigate; results.json of its folder."""
 
-    schema: Version = 1
     status: Literal["complete", "incomplete"]
     verdict: RunVerdict | None = None
-    task: Literal["mitigate"] = "mitigate"
+    task: Literal["mitigate"]
     run: Annotated[str, Meta(description="The folder that is mitigated.")]
     dataset: str
     attribute: str
@@ -86,9 +83,7 @@ class MitigationResults:
     family: Annotated[int, Meta(ge=0, description="Remedies over which p is adjusted (Holm), by measure.")]
     remedies: Sequence[RemedyRow]
     rows: Sequence[Row]
-    files: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of all that is written beside.")] = (
-        field(default_factory=dict)
-    )
+    files: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of all that is written beside.")] = {}
 
     @property
     def base(self) -> RemedyRow:
@@ -104,7 +99,7 @@ class MitigationResults:
         return [one for one in self.remedies[1:] if not one.available]
 
 
-class RemedyPlanned(TypedDict):
+class RemedyPlanned(JsonObject, kw_only=True):
     """What a remedy would ask; `error` where it cannot be had."""
 
     remedy: str
@@ -112,13 +107,12 @@ class RemedyPlanned(TypedDict):
     calls: Count | None
     answered: Annotated[Count | None, Meta(description="Answers that are on disk already.")]
     folder: str | None
-    error: ErrorSaid | None
+    error: ErrorDocument | None
 
 
-class MitigationPlan(TypedDict):
+class MitigationPlan(JsonDocument, kw_only=True):
     """llmfair mitigate --dry-run."""
 
-    schema: Version
     task: Literal["mitigate"]
     run: str
     calls: Count

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmfair.audits.comparing.changes import ChangeRow
-from llmfair.audits.comparing.compare_verdict import CLOSER, way_of
+from msgspec.structs import asdict
+
+from llmfair.audits.comparing import CLOSER, way_of
+from llmfair.audits.documents import ChangeRow
 from llmfair.audits.verdict import listed
-from llmfair.io.files import typed
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,
@@ -74,7 +75,7 @@ def closer(one: RemedyRow, found: MitigationResults) -> bool:
     if change is None or change.change is None or change.p_adjusted is None:
         return False
     beyond_chance = change.p_adjusted < 1 - found.level
-    return beyond_chance and way_of(asdict(change), found.band) == CLOSER
+    return beyond_chance and way_of(change, found.band) == CLOSER
 
 
 def kept(one: RemedyRow, found: MitigationResults) -> str | None:
@@ -309,8 +310,8 @@ def missing_lines(found: MitigationResults) -> list[str]:
     lines = []
     for one in found.missing:
         assert one.error is not None
-        hint = f": {one.error['hint']}" if one.error["hint"] else ""
-        lines.append(f"{one.title} is not here: {one.error['message'].rstrip('.')}{hint}")
+        hint = f": {one.error.hint}" if one.error.hint else ""
+        lines.append(f"{one.title} is not here: {one.error.message.rstrip('.')}{hint}")
     return lines
 
 
@@ -338,21 +339,15 @@ def headed_table(found: MitigationResults, folder: Path | None = None) -> Table:
     return headed(mitigation_table(found), found.verdict, folder)
 
 
-def table_of(document: Mapping[str, Any]) -> Table:
-    """The same of results as JSON has them."""
-    return headed_table(typed(document, MitigationResults))
-
-
 def plan_table(planned: MitigationPlan) -> Table:
     """What a dry run says: calls of each remedy, or why it cannot be had."""
     rows: list[Sequence[str]] = []
-    for one in planned["remedies"]:
-        error = one["error"]
-        why = "" if error is None else f"not here: {error['message']}"
-        calls, answered = (f"{one[key]:,}" if one[key] is not None else "" for key in ("calls", "answered"))
-        rows.append((one["remedy"], one["title"], calls, answered, why or one["folder"] or ""))
+    for one in planned.remedies:
+        why = "" if one.error is None else f"not here: {one.error.message}"
+        calls, answered = ("" if n is None else f"{n:,}" for n in (one.calls, one.answered))
+        rows.append((one.remedy, one.title, calls, answered, why or one.folder or ""))
     header = ("remedy", "", "calls", "answered already", "run folder")
-    title = f"Mitigation of {planned['run']} · {count(planned['calls'], 'call')}"
+    title = f"Mitigation of {planned.run} · {count(planned.calls, 'call')}"
     return Table(title, header, tuple(tuple(row) for row in rows), ("Nothing was asked.",))
 
 
@@ -379,11 +374,11 @@ WORDS = (
 
 def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of a folder that `llmfair mitigate` wrote."""
-    found = _found(source)
+    found: MitigationResults = source.results
     tables = [changes_table(found)] if found.tried else []
     section = Section(mitigation_table(found), [*_plots(found)], words=_words(found))
     page = plain_page(
-        source.document, exhibits, section, "Mitigation",
+        source.results, exhibits, section, "Mitigation",
         f"{found.model} on {found.dataset}, {found.attribute}", asdict(found.words), (), missing_lines(found),
     )  # fmt: skip
     page = replace(page, tables=[*page.tables, *tables])
@@ -417,14 +412,10 @@ def _plots(found: MitigationResults) -> Iterator[Plot]:
         )  # fmt: skip
 
 
-def _found(source: Source) -> MitigationResults:
-    return typed(source.results, MitigationResults, source.run.results)
-
-
 MITIGATION_PAGE = General(
     words=WORDS,
     page=mitigation_page,
-    table=lambda source: mitigation_table(_found(source)),
-    warnings=lambda source: missing_lines(_found(source)),
-    outcome=lambda source: [("", verdict)] if (verdict := _found(source).verdict) else [],
+    table=lambda source: mitigation_table(source.results),
+    warnings=lambda source: missing_lines(source.results),
+    outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
 )

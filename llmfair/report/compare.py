@@ -6,11 +6,13 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.comparing.compare_verdict import (
+from msgspec.structs import asdict
+
+from llmfair.audits.comparing import (
     NO_DIFFERENCE,
     distances,
     floor_of,
@@ -21,9 +23,10 @@ from llmfair.audits.comparing.compare_verdict import (
     way_of,
     why,
 )
+from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
-from llmfair.audits.scoring.score_results import ScoredRun, ScoreResults
+from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
 from llmfair.report.exhibits import Declaration, Declared, Exhibits
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, ratio_of, utility_of, value_of
@@ -47,7 +50,7 @@ from llmfair.report.tables import (
     uncut_notes,
     with_interval,
 )
-from llmfair.results import Row, RunVerdict
+from llmfair.results import Reach, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
@@ -55,44 +58,43 @@ COLUMNS = (
     "run", "condition", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
     "base_conclusion", "other_conclusion", "reason",
 )  # fmt: skip
-Record = Mapping[str, Any]
 
 
-def compare_table(compared: Mapping[str, Any]) -> Table:
+def compare_table(compared: Comparison) -> Table:
     """One row a measure and condition; below them what the changes come to."""
-    base, *others = compared["runs"]
-    kind, several = kind_of(compared["task"]), len(others) > 1
+    base, *others = compared.runs
+    kind, several = kind_of(compared.task), len(others) > 1
     common = {f", on {on[0]} in common" for one in others if (on := kind.compared_on(base, one))}
-    uneven = any(row["n"] != compared["queries"] for row in compared["rows"])
+    uneven = any(row.n != compared.queries for row in compared.rows)
     header = (
         "measure",
         kind.condition,
         *(("run",) * several),
-        f"base {base['name']}" + "".join(common),
-        "other" if several else others[0]["name"],
-        f"change [{compared['level'] * 100:g} %]",
+        f"base {base.name}" + "".join(common),
+        "other" if several else others[0].name,
+        f"change [{compared.level * 100:g} %]",
         *(("queries",) * uneven),
         "p (Holm)",
     )
     rows = tuple(
         (
             _label(row),
-            row["condition"],
-            *((row["run"],) * several),
-            _figure(row["base"]),
-            _figure(row["other"]),
+            row.condition,
+            *((row.run,) * several),
+            _figure(row.base),
+            _figure(row.other),
             _change(row),
-            *((f"{row['n']:,}",) * uneven),
-            "" if row["p_adjusted"] is None else p_text(row["p_adjusted"]),
+            *((f"{row.n:,}",) * uneven),
+            "" if row.p_adjusted is None else p_text(row.p_adjusted),
         )
-        for row in compared["rows"]
+        for row in compared.rows
     )
     title = " · ".join(
         [
-            f"Compare {compared['task']}",
-            compared["dataset"],
-            about(compared["attribute"], compared["words"]["protected"]),
-            count(compared["queries"], "query", "queries"),
+            f"Compare {compared.task}",
+            compared.dataset,
+            about(compared.attribute, compared.words.protected),
+            count(compared.queries, "query", "queries"),
         ]
     )
     worst = gravest(compared)
@@ -103,85 +105,83 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
     return filled(Table(title, header, rows, notes, lead=lead))
 
 
-def compare_tsv(compared: Mapping[str, Any]) -> str:
+def compare_tsv(compared: Comparison) -> str:
     """The rows for programs: figures as they are, undefined ones empty."""
     text = io.StringIO()
-    lines = ([row[column] for column in COLUMNS] for row in compared["rows"])
+    lines = ([getattr(row, column) for column in COLUMNS] for row in compared.rows)
     csv.writer(text, "excel-tab", lineterminator="\n").writerows([COLUMNS, *lines])
     return text.getvalue()
 
 
-def _shows(row: Record) -> str:
+def _shows(row: ChangeRow) -> str:
     says = _declared(row)
     return says.shows if says else ""
 
 
-def _declared(row: Record) -> Declaration | None:
+def _declared(row: ChangeRow) -> Declaration | None:
     """What the measure of a row declares of itself."""
-    return declared([row["measure"]]).get(row["measure"])
+    return declared([row.measure]).get(row.measure)
 
 
-def _label(row: Record) -> str:
+def _label(row: ChangeRow) -> str:
     says = _declared(row)
-    return str(says.label if says and says.worded else plain_name(row["measure"], POOLED))
+    return str(says.label if says and says.worded else plain_name(row.measure, POOLED))
 
 
 def _figure(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"
 
 
-def _change(row: Record) -> str:
-    if row["change"] is None:
+def _change(row: ChangeRow) -> str:
+    if row.change is None:
         return f"undefined ({_reason(row)})"
-    shown = "× {:.3f}" if row["scale"] == "log" else "{:+z.3f}"
-    text = shown.format(row["change"]).replace("+0.000", "0.000")
-    if row["low"] is None:
+    shown = "× {:.3f}" if row.scale == "log" else "{:+z.3f}"
+    text = shown.format(row.change).replace("+0.000", "0.000")
+    if row.low is None:
         return text
-    return f"{text} [{row['low']:z.3f}, {row['high']:z.3f}]"
+    return f"{text} [{row.low:z.3f}, {row.high:z.3f}]"
 
 
-def _differing(compared: Mapping[str, Any]) -> Iterator[str]:
+def _differing(compared: Comparison) -> Iterator[str]:
     """What else differs between each run and the base, so that a change may come of it."""
-    base, *others = compared["runs"]
+    base, *others = compared.runs
     for run in others:
-        if run["same_answers"]:
+        if run.same_answers:
             yield (
-                f"{base['name']} and {run['name']} hold the same answers: they differ in how these were measured, and "
+                f"{base.name} and {run.name} hold the same answers: they differ in how these were measured, and "
                 "nothing is tested"
             )
-        if differs := run["differs"]:
+        if differs := run.differs:
             told = (
                 f"{key}: {_value(key, before)} → {_value(key, after)}"
                 for key, (before, after) in differs.items()
             )
-            yield f"{run['name']} also differs in {'; '.join(told)}"
+            yield f"{run.name} also differs in {'; '.join(told)}"
 
 
-def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
+def _sentences(compared: Comparison) -> Iterator[str]:
     """What became of every headline, and of the answers that follow the order."""
-    alpha = 1 - compared["level"]
-    several = len(compared["runs"]) > 2
+    alpha = 1 - compared.level
+    several = len(compared.runs) > 2
     headlines = {
-        (row["run"], row["condition"]): row
-        for row in compared["rows"]
-        if row["better"] == "parity" and row["headline"]
+        (row.run, row.condition): row for row in compared.rows if row.better == "parity" and row.headline
     }
     untold: list[float] = []
-    same = [run["name"] for run in compared["runs"] if run["same_answers"]]
+    same = [run.name for run in compared.runs if run.same_answers]
     yield from _unbounded(compared)
-    for row in (row for row in compared["rows"] if row["run"] not in same):
-        about = f"{_label(row)}, {row['condition']}" + f", {row['run']}" * several
-        if row["reason"] in (OTHER_REACH, OTHER_DESIGN):
+    for row in (row for row in compared.rows if row.run not in same):
+        about = f"{_label(row)}, {row.condition}" + f", {row.run}" * several
+        if row.reason in (OTHER_REACH, OTHER_DESIGN):
             continue
-        if row["headline"] and (row["change"] is None or None not in (row["base"], row["other"])):
+        if row.headline and (row.change is None or None not in (row.base, row.other)):
             unassessed, floor = _unassessed(row), floor_of(compared, row)
-            if not unassessed and row["p_adjusted"] is not None and floor >= alpha:
+            if not unassessed and row.p_adjusted is not None and floor >= alpha:
                 untold.append(floor)
                 continue
             yield f"{about}: {unassessed or _became(row, compared)}"
-        elif _shows(row) == "order dependence" and row["low"] is not None and row["low"] > 0:
-            odds = headlines.get((row["run"], row["condition"]))
-            yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
+        elif _shows(row) == "order dependence" and row.low is not None and row.low > 0:
+            odds = headlines.get((row.run, row.condition))
+            yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared.band)
     if untold:
         yield (
             f"{count(len(untold), 'headline')}: too few queries for so many comparisons (p can be no less than "
@@ -189,60 +189,57 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _unassessed(row: Record) -> str:
+def _unassessed(row: ChangeRow) -> str:
     """That nothing can be said of a headline, and of which run; nothing where it can."""
-    barred = row["change"] is None or (row["low"] is None and row["reason_of"])
+    barred = row.change is None or (row.low is None and row.reason_of)
     return f"cannot be assessed: {why(row)}" if barred else ""
 
 
-def _unbounded(compared: Mapping[str, Any]) -> Iterator[str]:
+def _unbounded(compared: Comparison) -> Iterator[str]:
     """Which measures hang on what the settings let a run reach, where that differs from the base."""
-    base, *others = compared["runs"]
+    base, *others = compared.runs
     for run in others:
         bounded: dict[tuple[str, str], list[str]] = {}
-        for row in compared["rows"]:
+        for row in compared.rows:
             says = _declared(row)
-            if (
-                says is not None
-                and row["run"] == run["name"]
-                and row["reason"] in (OTHER_REACH, OTHER_DESIGN)
-            ):
-                bounded.setdefault((says.reach, row["reason"]), []).append(_label(row))
+            if says is not None and row.run == run.name and row.reason in (OTHER_REACH, OTHER_DESIGN):
+                bounded.setdefault((says.reach, row.reason), []).append(_label(row))
         for (bounding, reason), labels in bounded.items():
             why = in_words(reason)
             if reason == OTHER_REACH:
-                ranges = (f"{one['name']} {_range(one['reach'].get(bounding, {}))}" for one in (base, run))
+                ranges = (f"{one.name} {_range(one.reach.get(bounding, Reach()))}" for one in (base, run))
                 why = f"the attainable ranges of {bounding} differ ({', '.join(ranges)})"
-            beside = f" ({run['name']}; preference odds do)" * (reason == OTHER_DESIGN)
+            beside = f" ({run.name}; preference odds do)" * (reason == OTHER_DESIGN)
             yield f"{', '.join(dict.fromkeys(labels))}: closer to parity or not cannot be told, since {why}{beside}"
 
 
-def _range(reach: Mapping[str, float]) -> str:
-    return "–".join(f"{end:.2f}" for end in reach.values()) or "unknown"
+def _range(reach: Reach) -> str:
+    ends = (reach.low, reach.high, reach.indifferent)
+    return "–".join(f"{end:.2f}" for end in ends if end is not None) or "unknown"
 
 
-def _became(row: Record, compared: Mapping[str, Any]) -> str:
+def _became(row: ChangeRow, compared: Comparison) -> str:
     """The change of a headline in words, with its test."""
-    alpha, p = 1 - compared["level"], row["p_adjusted"]
-    tested = f"({count(row['n'], 'query', 'queries')}, paired)"
+    alpha, p = 1 - compared.level, row.p_adjusted
+    tested = f"({count(row.n, 'query', 'queries')}, paired)"
     test = f"{_p(p)} {tested}" if p is not None else f"no test: {_reason(row)}"
-    figures = f"{row['base']:.3f} → {row['other']:.3f}"
-    if row["better"] != "parity":
-        way = "higher" if row["other"] > row["base"] else "lower"
+    figures = f"{row.base:.3f} → {row.other:.3f}"
+    if row.better != "parity":
+        way = "higher" if row.other > row.base else "lower"
     else:
-        way = of_no_use(row, compared) or way_of(row, compared["band"])
+        way = of_no_use(row, compared) or way_of(row, compared.band)
         figures += " (parity is 1)"
     found = way if p is not None and p < alpha else NO_DIFFERENCE
     return f"{found}: {figures}, {test}"
 
 
-def _bought(odds: Record | None, alpha: float, band: tuple[float, float]) -> str:
+def _bought(odds: ChangeRow | None, alpha: float, band: tuple[float, float]) -> str:
     """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
-    if odds is None or odds["base"] is None or odds["other"] is None:
+    if odds is None or odds.base is None or odds.other is None:
         return ""
     before, after = distances(odds)
-    p, (low, high) = odds["p_adjusted"], band
-    near = p is None or (p < alpha and (not is_across(odds, band) or low <= odds["other"] <= high))
+    p, (low, high) = odds.p_adjusted, band
+    near = p is None or (p < alpha and (not is_across(odds, band) or low <= odds.other <= high))
     return ": parity may have been bought with indecision" if near and after < before else ""
 
 
@@ -250,37 +247,37 @@ def _p(p: float) -> str:
     return f"p {p_text(p)}"
 
 
-def _reason(row: Record) -> str:
-    return in_words(row["reason"] or "too_few_queries")
+def _reason(row: ChangeRow) -> str:
+    return in_words(row.reason or "too_few_queries")
 
 
-def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
+def _notes(compared: Comparison) -> Iterator[str]:
     """How changes were made, and on what."""
-    kind, (base, *others) = kind_of(compared["task"]), compared["runs"]
+    kind, (base, *others) = kind_of(compared.task), compared.runs
     if kind.how_changed:
         yield kind.how_changed
     else:
         yield (
             "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
-            f"geometric mean; sign flips (seed {compared['seed']})"
+            f"geometric mean; sign flips (seed {compared.seed})"
         )
         for measure in dict.fromkeys(
-            row["measure"] for row in compared["rows"] if (says := _declared(row)) and says.headline
+            row.measure for row in compared.rows if (says := _declared(row)) and says.headline
         ):
             if declared([f"{measure}{CONTROLLED}"]):
                 yield (
                     f"{measure} is the plain one, which every query has; a run's own table shows it with what random "
                     "initial orders explain taken out"
                 )
-    if any(POOLED in row["measure"] for row in compared["rows"]):
+    if any(POOLED in row.measure for row in compared.rows):
         yield "every pair weighs the same, not every query (--weights pooled)"
-    if compared["family"]:
-        yield f"p adjusted (Holm) over {count(compared['family'], 'headline comparison')}"
+    if compared.family:
+        yield f"p adjusted (Holm) over {count(compared.family, 'headline comparison')}"
     for run in others:
         if on := kind.compared_on(base, run):
-            yield f"{run['name']}: compared on {on[1]}"
-    yield from kind.compared_notes(compared["runs"])
-    yield from few_queries(compared["queries"])
+            yield f"{run.name}: compared on {on[1]}"
+    yield from kind.compared_notes(compared.runs)
+    yield from few_queries(compared.queries)
 
 
 def _value(key: str, value: Any) -> str:
@@ -355,7 +352,7 @@ def _conclusion(
     known = run.findings.get(condition)
     if known is None:
         return ""
-    row = figures.get((known["measure"], ""))
+    row = figures.get((known.measure, ""))
     return kind_of(run.task).concluded(known, row, results.level, results.band, run.words)
 
 
@@ -474,7 +471,7 @@ WORDS = (
 
 def score_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of measured runs."""
-    results: ScoreResults = source.found
+    results: ScoreResults = source.results
     table = score_table(results)
     datasets, attributes = (
         " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
@@ -482,7 +479,7 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
     )
     section = Section(table, list(score_plots(results, exhibits.measures)), words=WORDS)
     page = plain_page(
-        source.document, replace(exhibits, command=results.command), section, "Measured runs",
+        source.results, replace(exhibits, command=results.command), section, "Measured runs",
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
         lacking(results),
         warnings_of([row.model for row in results.rows], results.requirements),
@@ -520,7 +517,7 @@ def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
             if utility and ratio:
                 points.append((name, utility, ratio, looks[name], name))
         if finding := run.findings.get(condition):
-            odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
+            odds.append((name, None, on_log(value_of(of_it.get(finding.measure)))))
     if across and up and points:
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
     if any(value for _, _, value in odds):
@@ -537,7 +534,7 @@ def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
 SCORE = General(
     words=WORDS,
     page=score_page,
-    table=lambda source: score_table(source.found),
-    missing=lambda source: lacking(source.found),
-    outcome=lambda source: score_outcome(source.found),
+    table=lambda source: score_table(source.results),
+    missing=lambda source: lacking(source.results),
+    outcome=lambda source: score_outcome(source.results),
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.kind import kind_of, kinds
+from llmfair.io.files import plain as as_json
 from llmfair.manifest import AskedWith, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
@@ -26,7 +27,6 @@ from llmfair.report.tables import (
     with_interval,
 )
 from llmfair.results import Results, Row, RunVerdict
-from llmfair.results import plain as as_json
 
 
 def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[str, General]) -> Page:
@@ -37,7 +37,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
         [*(tuple(kind_of(group.task).words()) for group in groups), *(_words(one, general) for one in others)]
     )
     attributes = dict.fromkeys(name for source in sources for name in _attributes(source))
-    simulated = any(str(one.results.get("model", "")).startswith("fake:") for one in sources if one.results)
+    simulated = any(getattr(one.results, "model", "").startswith("fake:") for one in sources)
     outcome = list(_outcome(sources, general))
     return Page(
         kind="Report",
@@ -97,10 +97,8 @@ def _following(verdicts: Sequence[RunVerdict]) -> str:
 def _outcome(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[tuple[str, RunVerdict]]:
     """The verdict of every run, by its name; of measured runs those of each."""
     for source in sources:
-        if source.is_audit and source.audit.verdict is not None:
-            yield source.name, source.audit.verdict
-        elif source.study is not None and source.found.verdict is not None:
-            yield source.name, source.found.verdict
+        if (source.is_audit or source.study is not None) and source.results.verdict is not None:
+            yield source.name, source.results.verdict
         elif _task(source) in general:
             for name, verdict in general[_task(source)].outcome(source):
                 yield f"{source.name} {name}".strip(), verdict
@@ -110,7 +108,7 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
     audited = [(source, source.manifest) for source in sources if source.manifest and source.is_audit]
     prompts = prompt_names(manifest.prompt for _, manifest in audited)
     audits = [
-        AuditedRun(source.run.path, _with_prompt(manifest, prompts), manifest.flags, source.audit)
+        AuditedRun(source.run.path, _with_prompt(manifest, prompts), manifest.flags, source.results)
         for source, manifest in audited
     ]
     return groups_of(audits, {kind.name: kind for kind in kinds()})
@@ -135,20 +133,22 @@ def _words(source: Source, general: Mapping[str, General]) -> tuple[str, ...]:
 
 def _attributes(source: Source) -> list[str]:
     """What a run was about; several of measured runs."""
-    results = source.results or {}
-    return [run["attribute"] for run in results.get("runs", [results]) if "attribute" in run]
+    if source.results is None:
+        return []
+    runs = source.results.runs if _task(source) == "score" else [source.results]
+    return [run.attribute for run in runs]
 
 
 def _warnings(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[str]:
     """What has to be known of single runs before their figures are read, and where there are few queries."""
     for source in sources:
-        warnings = (source.results or {}).get("warnings", ())
+        warnings = getattr(source.results, "warnings", ())
         if _task(source) in general:
             warnings = general[_task(source)].warnings(source)
         yield from (f"{source.name}: {warning}" for warning in warnings)
     audits, few = [source for source in sources if source.is_audit], dict[str, list[str]]()
     for source in audits:
-        for warning in few_queries(source.audit.design.queries):
+        for warning in few_queries(source.results.design.queries):
             few.setdefault(capitalised(warning), []).append(source.name)
     for warning, names in few.items():
         yield f"{warning}." if len(names) == len(audits) else f"{', '.join(names)}: {warning}."
@@ -182,18 +182,18 @@ def _all_tables(
         for table in (*_tables(group), *kind_of(group.task).group_tables(group))
     ]
     return tables + [
-        _other_table(one, general) for one in sources if not one.is_audit and (one.results or {}).get("rows")
+        _other_table(one, general) for one in sources if not one.is_audit and getattr(one.results, "rows", ())
     ]
 
 
 def _task(source: Source) -> str:
-    return "" if source.results is None else str(source.results["task"])
+    return "" if source.results is None else str(source.results.task)
 
 
 def _other_table(source: Source, general: Mapping[str, General]) -> Table:
     """What is no audit, in its own table."""
     if source.study is not None:
-        return source.study.table(source.found)
+        return source.study.table(source.results)
     return general[_task(source)].table(source)
 
 
@@ -212,11 +212,11 @@ def _missing(sources: Sequence[Source], general: Mapping[str, General]) -> list[
             said += [
                 f"{source.name}: {line}"
                 for line in missing_of(
-                    source.manifest.status, source.audit, kind_of(source.audit.task).titles
+                    source.manifest.status, source.results, kind_of(source.results.task).titles
                 )[:-1]
             ]
         elif source.study is not None:
-            said += [f"{source.name}: {line}" for line in source.found.missing]
+            said += [f"{source.name}: {line}" for line in source.results.missing]
         else:
             said += [f"{source.name}: {line}" for line in general[_task(source)].missing(source)]
     return said
@@ -293,7 +293,7 @@ def _told(source: Source) -> str:
     if source.results is None:
         return "no results yet"
     if source.is_audit:
-        table, results = _own_table(source.audit), source.audit
+        table, results = _own_table(source.results), source.results
         cost = f" · cost {told}" if (told := cost_of(source.manifest)) else ""
         return f"{table.title}{cost} · seed {results.design.seed} · {results.status}"
     return _task(source)

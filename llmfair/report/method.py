@@ -38,16 +38,16 @@ class Method:
 
 
 def method_of(
-    results: Mapping[str, Any],
+    results: Any,
     manifest: Manifest | None,
     exhibits: Exhibits,
     words: Sequence[str],
     facts: Sequence[tuple[str, str]] = (),
 ) -> Method:
     """The method of a run: `words` and `facts` of its own among those of every run."""
-    settings, design = {} if manifest is None else manifest.used(), results.get("design", {})
+    settings = {} if manifest is None else manifest.used()
     limits = limits_of([results])
-    model = str(results.get("model", ""))
+    model = getattr(results, "model", "")
     # a ranker that asks nothing reads titles and texts, whatever a model would be shown
     if settings.get("input") == "title" and not registry.has("ranker", model.partition(":")[0]):
         limits.append(TITLES_ONLY)
@@ -56,27 +56,25 @@ def method_of(
     return Method(
         words=[*words, *lopsided([results])],
         formulas=formulas_of(exhibits.measures),
-        facts=[
-            (name, str(value)) for name, value in _facts(results, design, manifest, settings, facts) if value
-        ],
+        facts=[(name, str(value)) for name, value in _facts(results, manifest, settings, facts) if value],
         prompt=manifest.prompt.text if manifest and manifest.prompt else "",
         command=exhibits.command or "",
         limits=limits,
     )
 
 
-def limits_of(found: Iterable[Mapping[str, Any]]) -> list[str]:
+def limits_of(found: Iterable[Any]) -> list[str]:
     """What figures of these results cannot say; those of studies, adapters and rankings are of lists and pairs."""
-    tasks = [results["task"] for results in found]
+    tasks = [results.task for results in found]
     kinds = [kind_of(task) if registry.has("audit", task) else Kind for task in tasks]
     return [*dict.fromkeys(said for kind in kinds for said in kind.limits)]
 
 
-def lopsided(found: Iterable[Mapping[str, Any]]) -> list[str]:
+def lopsided(found: Iterable[Any]) -> list[str]:
     """Why some intervals of these results reach further on one side of the figure, where some may."""
     return [LOPSIDED] * any(
-        "boot-t" in results.get("intervals", {}).values()
-        or any(kind_of(run["task"]).lopsided for run in _measured_runs(results))
+        "boot-t" in getattr(results, "intervals", {}).values()
+        or (results.task == "score" and any(kind_of(run.task).lopsided for run in results.runs))
         for results in found
     )
 
@@ -103,36 +101,32 @@ def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
 
 
 def _facts(
-    results: Mapping[str, Any],
-    design: Mapping[str, Any],
-    manifest: Manifest | None,
-    settings: Mapping[str, Any],
-    own: Sequence[tuple[str, str]],
+    results: Any, manifest: Manifest | None, settings: Mapping[str, Any], own: Sequence[tuple[str, str]]
 ) -> list[tuple[str, Any]]:
-    words, versions = results.get("words", {}), manifest.versions if manifest else results.get("versions", {})
-    sides = f"{words['protected']} (protected), {words['unprotected']}" if words.get("protected") else ""
+    def of(name: str) -> Any:
+        """A field of the results, or of their design, where they have it."""
+        return getattr(results, name, getattr(getattr(results, "design", None), name, ""))
+
+    words, versions = of("words"), manifest.versions if manifest else of("versions") or {}
+    sides = f"{words.protected} (protected), {words.unprotected}" if words and words.protected else ""
     facts: list[tuple[str, Any]] = [
-        ("run", results.get("run")),
-        *(_measured(results) if results["task"] == "score" else ()),
-        ("data set", results.get("dataset")),
-        ("attribute", ": ".join(filter(None, (results.get("attribute"), sides)))),
-        ("label", results.get("label")),
-        ("model", results.get("model")),
-        ("server", results.get("server")),
+        *((("run", of("run")),) if results.task != "score" else _measured(results)),
+        ("data set", of("dataset")),
+        ("attribute", ": ".join(filter(None, (of("attribute"), sides)))),
+        ("label", of("label")),
+        ("model", of("model")),
+        ("server", of("server")),
         ("reported as", ", ".join(manifest.models_reported) if manifest else ""),
-        ("queries", design.get("queries", results.get("queries"))),
+        ("queries", of("queries")),
     ]
     prompt = manifest.prompt if manifest else None
     facts += [
         *own,
         ("cost", cost_of(manifest)),
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
-        ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),
-        ("interval level", f"{100 * results['level']:g} %" if "level" in results else ""),
-        (
-            "band of conclusions",
-            "{:g} to {:g}".format(*results["band"]) if sides and "band" in results else "",
-        ),
+        ("seed", str(of("seed"))),
+        ("interval level", f"{100 * results.level:g} %"),
+        ("band of conclusions", "{:g} to {:g}".format(*results.band) if sides else ""),
         ("the model sees", manifest.sees if manifest else ""),
         ("prompt", f"{prompt.file}, SHA-256 {prompt.sha256}" if prompt else ""),
         ("lists, SHA-256", settings.get("lists_sha256")),
@@ -141,23 +135,14 @@ def _facts(
     return facts
 
 
-def _measured_runs(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The runs of measured runs; a study names its own by their folders alone."""
-    runs: Sequence[Mapping[str, Any]] = results["runs"] if results.get("task") == "score" else ()
-    return runs
-
-
-def _measured(results: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _measured(results: Any) -> list[tuple[str, Any]]:
     """Of rankings that exist: which ones, and what they were measured against, as the user named them."""
-    named, runs = results.get("settings", {}), results["runs"]
-    whom = (
-        f"{run['attribute']}: {run['words']['protected']} (protected), {run['words']['unprotected']}"
-        for run in runs
-    )
+    named, runs = results.settings, results.runs
+    whom = (f"{run.attribute}: {run.words.protected} (protected), {run.words.unprotected}" for run in runs)
     return [
         ("runs", ", ".join(named.get("runs", ()))),
-        ("data set", "" if "qrels" in named else ", ".join(dict.fromkeys(run["dataset"] for run in runs))),
+        ("data set", "" if "qrels" in named else ", ".join(dict.fromkeys(run.dataset for run in runs))),
         *((name, named.get(name, "")) for name in ("qrels", "groups", "attributes")),
         ("attribute", ", ".join(dict.fromkeys(whom))),
-        ("model", ", ".join(dict.fromkeys(run["model"] for run in runs))),
+        ("model", ", ".join(dict.fromkeys(run.model for run in runs))),
     ]

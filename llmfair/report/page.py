@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from math import inf, log
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec.structs import asdict
+from msgspec.structs import replace as source_replace
+
 from llmfair import registry
-from llmfair.audits.kind import found_of, kind_of, kinds, studies, study_of
-from llmfair.audits.studies.study import Study
+from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
+from llmfair.audits.study import Study
 from llmfair.errors import UsageError
-from llmfair.io.files import SCHEMA, QueryFigure, query_figures, read, read_json
+from llmfair.io.files import AGAIN, SCHEMA, QueryFigure, plain, query_figures, read, read_json
 from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Evidence, Exhibits
@@ -34,7 +36,7 @@ from llmfair.report.tables import (
     headings,
     lead_of,
 )
-from llmfair.results import ProbeCounts, Reach, Requirement, Results, RunVerdict
+from llmfair.results import ProbeCounts, Reach, Requirement, Results, RunVerdict, StudyResults
 from llmfair.rundir import RunDir
 
 # Every query in a table: a row for each condition it was asked under, with its own values of the measures shown.
@@ -100,17 +102,18 @@ def _distance(value: float | None) -> float:
 
 TRAINING = "split.json"
 """What a training leaves from its first moment on (`tuning/folder.py`)."""
-GENERAL = ("score", "finetune-lora", "mitigate")
-"""What is neither an audit nor a study of one."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A folder with results: `manifest` None where no model was asked, `results` None where there are none yet."""
+    """A folder with results: `manifest` None where no model was asked, `results` None where there are none yet.
+
+    The results are of the class of their task.
+    """
 
     run: RunDir
     manifest: Manifest | None
-    results: Mapping[str, Any] | None
+    results: Any
 
     @property
     def name(self) -> str:
@@ -118,75 +121,43 @@ class Source:
 
     @property
     def is_audit(self) -> bool:
-        return self.results is not None and registry.has("audit", self.results["task"])
+        return self.results is not None and registry.has("audit", self.results.task)
 
     @property
     def study(self) -> Study | None:
         """The study that these are results of, if they are of one."""
-        return None if self.results is None else study_of(self.results["task"])
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        """The results as JSON has them, of a folder that is known to have some."""
-        assert self.results is not None
-        return self.results
-
-    @cached_property
-    def found(self) -> Any:
-        """The results as the class of their task. Raises UsageError naming the file and the field that is wrong."""
-        return found_of(self.document, self.run.results)
-
-    @property
-    def audit(self) -> Results:
-        """Those of an audit, as far as every kind has them."""
-        found: Results = self.found
-        return found
+        return None if self.results is None else study_of(self.results.task)
 
 
 def read_source(run: RunDir) -> Source:
     """A run folder, also a half-finished one; a folder of a study, of `score`, of an adapter. Raises UsageError."""
     study = run.path / "study.json"
     if study.is_file():
-        return Source(run, None, _read(study))
+        return Source(run, None, _read(study, "the study's command writes it anew"))
     if not run.manifest.is_file():
-        if not (run.path / "results.json").is_file():
+        if not run.results.is_file():
             if (run.path / TRAINING).is_file():
                 return Source(run, None, None)
             raise UsageError(
                 f"{run.path} holds neither a run nor a study: no manifest.json, results.json or study.json.",
                 RUNS_HINT,
             )
-        found = Source(run, None, _known(run.results, run.read_results()))
-        if found.is_audit:
+        source = Source(run, None, _read(run.results))
+        if source.is_audit:
             run.read_manifest()  # without which nobody knows what was asked
-        return found
+        return source
     manifest = run.read_manifest()
-    if not (run.path / "results.json").is_file():
+    if not run.results.is_file():
         return Source(run, manifest, None)
-    results = _known(run.results, run.read_results())
-    return Source(run, manifest, {**results, **manifest.told()})
+    return Source(run, manifest, source_replace(_read(run.results), **manifest.told()))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return _known(path, read_json(path, "the study's command writes it anew"))
-
-
-def _known(path: Path, results: Any) -> dict[str, Any]:
-    tasks = known_tasks()
+def _read(path: Path, hint: str = AGAIN) -> Any:
+    results = read_json(path, hint)
+    tasks = [*(kind.name for kind in kinds()), *(study.task for _, study in studies().values()), *GENERAL]
     if not isinstance(results, dict) or results.get("schema") != SCHEMA or results.get("task") not in tasks:
         raise UsageError(f"{path}: no results of {', '.join(tasks)}.", RUNS_HINT)
-    return results
-
-
-def known_tasks() -> list[str]:
-    """Everything that there are reports of: audits, measured runs, studies, trainings."""
-    first, *others = GENERAL
-    return [
-        *(kind.name for kind in kinds()),
-        first,
-        *(study.task for _, study in studies().values()),
-        *others,
-    ]
+    return found_of(results, path)
 
 
 def unfinished(source: Source) -> str:
@@ -308,9 +279,8 @@ class General:
     outcome: Callable[[Source], Iterable[tuple[str, RunVerdict]]] = lambda source: ()
 
 
-def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhibits: Exhibits) -> Page:
+def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhibits) -> Page:
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
-    results: Results = found_of(document, folder / "results.json")
     kind = kind_of(results.task)
     section = kind.section(results, folder, exhibits)
     names = {condition: kind.titles.get(condition, condition) for condition in results.design.conditions}
@@ -331,21 +301,20 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
             folder, kind.condition, lambda row: names.get(row.condition), results, results.shown, exhibits
         ),
         evidence=exhibits.evidence,
-        method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
-        rows=document["rows"],
+        method=method_of(results, manifest, exhibits, section.words, [*section.facts, *calls]),
+        rows=plain(results.rows),
         outcome=[("", results.verdict)] if results.verdict is not None else [],
         following="" if results.verdict is None else results.verdict.next,
         sees=results.sees,
     )
 
 
-def study_page(study: Study, document: Mapping[str, Any], exhibits: Exhibits) -> Page:
+def study_page(study: Study, found: StudyResults, exhibits: Exhibits) -> Page:
     """The page of a study of several audits."""
-    found = found_of(document)
     plots = list(study.plots(found, exhibits.measures)) if found.rows else []
     title = f"{found.model} on {found.dataset}, {found.attribute}" if found.rows else "no results yet"
     page = plain_page(
-        document, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
+        found, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
         {} if found.words is None or not found.rows else asdict(found.words), found.missing,
         warnings_of([found.model] * bool(found.rows)),
     )  # fmt: skip
@@ -355,7 +324,7 @@ def study_page(study: Study, document: Mapping[str, Any], exhibits: Exhibits) ->
 
 
 def plain_page(
-    document: Mapping[str, Any],
+    results: Any,
     exhibits: Exhibits,
     section: Section,
     kind: str,
@@ -369,7 +338,8 @@ def plain_page(
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
-        queries=queries, evidence=(), method=method_of(document, None, exhibits, section.words), rows=document["rows"],
+        queries=queries, evidence=(), method=method_of(results, None, exhibits, section.words),
+        rows=plain(results.rows),
     )  # fmt: skip
 
 

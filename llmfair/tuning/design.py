@@ -14,11 +14,12 @@ from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
+from llmfair.io.files import SCHEMA, plain
 from llmfair.nouns import Attribute, PairStratum, Query, Side
 from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.results import Words, plain
+from llmfair.results import Words
 from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
@@ -94,6 +95,8 @@ class TuningDesign:
         """What results and plans say alike (`OfTraining`)."""
         settings, drawn = self.settings, self.drawn
         return {
+            "schema": SCHEMA,
+            "task": "finetune-lora",
             "run": run,
             "dataset": self.dataset.name,
             "attribute": self.attribute.name,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import log
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict, astuple, replace
 
 from llmfair.audits.aggregates.pairs import joined, tallied
 from llmfair.audits.pairwise.findings import judged_of
@@ -24,8 +25,8 @@ from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
 from llmfair.nouns import Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
-from llmfair.results import Row, rows_of
-from llmfair.rundir import COLUMNS, csv_text, tidy
+from llmfair.results import Row, Words, lines_of, rows_of
+from llmfair.rundir import COLUMNS, csv_text
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
@@ -352,17 +353,17 @@ BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
 
-def tidy_rows(figures: Mapping[str, Figures], named: Mapping[str, str]) -> tuple[Row, ...]:
+def tidy_rows(figures: Mapping[str, Figures], named: Mapping[str, str], words: Words) -> tuple[Row, ...]:
     """Every figure of all test queries, tidy; `model` says whose it is."""
     return tuple(
         row
         for model, of_it in figures.items()
-        for row in rows_of(tidy(of_it.rows, {**named, "model": model}))
+        for row in rows_of(of_it.rows, {**named, "model": model}, words)
     )
 
 
 def metrics_csv(rows: Iterable[Row]) -> str:
-    return csv_text(COLUMNS, map(astuple, rows))
+    return csv_text(COLUMNS, lines_of(rows))
 
 
 def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
@@ -379,7 +380,7 @@ def _answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
     return AnswersOnPairs(
         **{side.value: _interval(figures.row("WinShare", stratum, side)) for side in Side},
         flipped=_interval(figures.row("FlipRate", stratum)),
-        ratio=RatioOfPairs(**vars(ratio), protected=cells.PP, unprotected=cells.UU),
+        ratio=RatioOfPairs(**asdict(ratio), protected=cells.PP, unprotected=cells.UU),
         pairs=sum(astuple(cells)),
     )
 
@@ -407,7 +408,9 @@ def results_of(
     return FinetuneResults(
         **told,
         status="rejected" if training.rejected else "complete",
-        rows=tidy_rows(figures, {name: told[name] for name in ("run", "dataset", "attribute")}),
+        rows=tidy_rows(
+            figures, {name: told[name] for name in ("run", "dataset", "attribute")}, told["words"]
+        ),
         findings={model: of_it.findings for model, of_it in figures.items()},
         cells={model: of_it.cells for model, of_it in figures.items()},
         objective={model: of_it.objective for model, of_it in figures.items()},

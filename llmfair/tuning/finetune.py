@@ -13,20 +13,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from errno import ENOSPC
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from msgspec import structs
 
 from llmfair.audits.summary import Inference
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint, require_local, tokenizer_of
 from llmfair.errors import LlmfairError
-from llmfair.io.files import FULL, json_text, typed
+from llmfair.io.files import FULL, json_text, plain, read
 from llmfair.report.tables import count
-from llmfair.results import plain
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import lora
@@ -138,15 +137,11 @@ class SilentWatch:
 
 @dataclass(frozen=True)
 class Done:
-    """An adapter folder and its results as JSON has them; `before` says that an earlier command finished it."""
+    """An adapter folder and its results; `before` says that an earlier command finished it."""
 
     folder: AdapterDir
-    document: Mapping[str, Any]
+    results: FinetuneResults
     before: bool
-
-    @cached_property
-    def results(self) -> FinetuneResults:
-        return typed(self.document, FinetuneResults, self.folder.results)
 
 
 def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None = None) -> Done:
@@ -174,7 +169,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
             watch.begin(folder.path, design)
             with room_wanted(folder.path):
                 _train_and_measure(design, folder, card, watch)
-    return Done(folder, folder.read_results(), done)
+    return Done(folder, read(folder.results, FinetuneResults), done)
 
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
@@ -249,9 +244,9 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     answered = {BASE: base, AFTER: after, BASELINE: base.shifted_by(offset)}
     figures = {name: measure(answers, base, inference, band) for name, answers in answered.items()}
     training = TrainingFacts(
-        **vars(trained),
+        **structs.asdict(trained),
         prompts_per_second=trained.prompts / trained.seconds if trained.seconds else None,
-        validation=replace(validated, gates=with_text(validated.gates)),
+        validation=structs.replace(validated, gates=with_text(validated.gates)),
         why=f"{NONE_KEPT}: {missed(validated.gates)}." if trained.rejected else None,
         offset=offset,
         processes=lora.world(),
@@ -268,7 +263,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     )
     seconds = time.monotonic() - started
     manifest = manifest_of(design, model, [*labelled.values()], sha256(pairs), results, seconds)
-    files = {"metrics.csv": metrics_csv(results.rows), "results.json": json_text(plain(results))}
+    files = {"metrics.csv": metrics_csv(results.rows), "results.json": json_text(results)}
     lora.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
 
 

@@ -27,8 +27,7 @@ import numpy as np
 from llmfair.beginning import STOPPING
 from llmfair.checkpoints import INSTALL, Place
 from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
-from llmfair.io.files import itself, write_whole
-from llmfair.results import plain
+from llmfair.io.files import itself, plain, write_whole
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
 from llmfair.tuning.effects import REJECTED
 from llmfair.tuning.head import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import llmfair
 from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
-from llmfair.results import plain
+from llmfair.io.files import plain
 from llmfair.rundir import now
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.design import TuningDesign

@@ -17,7 +17,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
 from llmfair.errors import BackendError, UsageError
-from llmfair.io.files import read_lines
+from llmfair.io.files import SCHEMA, read_lines
 from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
@@ -80,7 +80,9 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     examples = render([_spread(_test_pairs(settings.merge))], ranker, model.template, checkpoint.context)
     cost = merge(model, settings.output, examples, engine["batch_tokens"])
     return MergeResults(
+        schema=SCHEMA,
         status="complete",
+        task="merge",
         adapter=str(settings.merge),
         base=checkpoint.name,
         dtype=base["dtype"],

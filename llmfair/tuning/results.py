@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,22 +22,21 @@ from llmfair.results import (
     Band,
     Count,
     Counts,
+    JsonDocument,
+    JsonObject,
     Level,
     Row,
     RunVerdict,
     Sha256,
     Share,
-    Version,
     Words,
-    left_out_without,
 )
 from llmfair.rundir import RunDir
 
 # Known before anything is asked
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuningFacts:
+class TuningFacts(JsonObject, kw_only=True):
     """What an adapter is trained on, and how; `split` counts queries, those `unused` that lack items of a side."""
 
     preset: str | None
@@ -66,16 +65,14 @@ class TuningFacts:
         return max(1, self.max_prompts // self.prompts_per_step) * self.prompts_per_step
 
 
-@dataclass(frozen=True)
-class PairCounts:
+class PairCounts(JsonObject):
     """Pairs of a stratum in a part of the split, and their queries."""
 
     queries: Count
     pairs: Count
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(JsonObject):
     """Items and pairs that are trained on and stand in measured pairs, too; `dropped_items` were left out for that."""
 
     items: Count
@@ -85,13 +82,11 @@ class Overlap:
     strict: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfTraining:
+class OfTraining(JsonDocument, kw_only=True):
     """What a training is of; `counts` by part of the split and stratum."""
 
-    schema: Version = 1
     status: str
-    task: Literal["finetune-lora"] = "finetune-lora"
+    task: Literal["finetune-lora"]
     run: str
     dataset: str
     attribute: str
@@ -105,8 +100,7 @@ class OfTraining:
     groups: Count
 
 
-@dataclass(frozen=True)
-class PromptTokens:
+class PromptTokens(JsonObject):
     """Tokens of a prompt: on average, at most, and shared by a query."""
 
     mean: float
@@ -115,8 +109,7 @@ class PromptTokens:
     prompts: Count
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(JsonObject):
     """Memory in GiB, operations, and by device the seconds: `plain`, and with beginnings of prompts `shared`."""
 
     weights: Count
@@ -126,8 +119,7 @@ class Needs:
     seconds: Mapping[str, Mapping[str, float]]
 
 
-@dataclass(frozen=True)
-class PromptAsAsked:
+class PromptAsAsked(JsonObject):
     """A prompt of the training, as the model reads it; `answers` are the token ids between which it chooses."""
 
     pair_id: str
@@ -135,8 +127,7 @@ class PromptAsAsked:
     answers: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetunePlan(OfTraining):
+class FinetunePlan(OfTraining, kw_only=True):
     """llmfair finetune-lora --dry-run."""
 
     status: Literal["planned"]
@@ -150,31 +141,28 @@ class FinetunePlan(OfTraining):
 # TrainingRecord and measured
 
 
-@dataclass(frozen=True)
-class Safeguard:
+class Safeguard(JsonObject):
     """A figure that parity must not be bought with: its `value`, the `limit` by the base's, and whether it is kept."""
 
     value: float | None
     limit: float | None
     met: bool
-    text: str | None = left_out_without("text")
+    text: str | None = None
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(JsonObject):
     """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
 
     objective: float
     gates: Mapping[str, Safeguard]
-    figures: Mapping[str, float | None] = field(default_factory=dict)
+    figures: Mapping[str, float | None] = {}
 
     @property
     def passed(self) -> bool:
         return all(gate.met for gate in self.gates.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingRecord:
+class TrainingRecord(JsonObject, kw_only=True):
     """What a training came to. `trace`: its validations; `seconds`: of training alone, over all its parts."""
 
     best_step: Count
@@ -189,8 +177,7 @@ class TrainingRecord:
     trace: Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingFacts(TrainingRecord):
+class TrainingFacts(TrainingRecord, kw_only=True):
     """The same with the last validation, why it was rejected, if it was, and the free baseline's `offset`."""
 
     prompts_per_second: float | None
@@ -200,8 +187,7 @@ class TrainingFacts(TrainingRecord):
     processes: Count
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(JsonObject):
     """A figure of the test queries with its interval."""
 
     value: float | None
@@ -211,7 +197,6 @@ class Interval:
     reason: str | None
 
 
-@dataclass(frozen=True)
 class RatioOfPairs(Interval):
     """The ratio of pairs that either side's item wins in both orders, and these pairs."""
 
@@ -219,8 +204,7 @@ class RatioOfPairs(Interval):
     unprotected: Count
 
 
-@dataclass(frozen=True)
-class AnswersOnPairs:
+class AnswersOnPairs(JsonObject):
     """Shares of pairs, and their ratio."""
 
     protected: Interval
@@ -230,8 +214,7 @@ class AnswersOnPairs:
     pairs: Count
 
 
-@dataclass(frozen=True)
-class OddsChange:
+class OddsChange(JsonObject):
     """The position-adjusted odds after over those before, paired; `p` is of no change."""
 
     measure: str
@@ -243,15 +226,14 @@ class OddsChange:
     p: Share | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetuneResults(OfTraining):
+class FinetuneResults(OfTraining, kw_only=True):
     """llmfair finetune-lora; results.json of the adapter's folder."""
 
     status: Annotated[
         Literal["complete", "rejected", "failed"],
         Meta(description="rejected (failed on stdout): no checkpoint kept the gates."),
     ]
-    verdict: RunVerdict | None = field(default=None, metadata={"needs": "verdict", "after": "status"})
+    verdict: RunVerdict | None = None
     rows: Annotated[
         Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, logit offset.")
     ]
@@ -271,13 +253,11 @@ class FinetuneResults(OfTraining):
 # MergeResults
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergeResults:
+class MergeResults(JsonDocument, kw_only=True):
     """llmfair finetune-lora --merge; what its figures are: `merge.py`."""
 
-    schema: Version = 1
     status: Literal["complete"]
-    task: Literal["merge"] = "merge"
+    task: Literal["merge"]
     adapter: str
     base: str
     dtype: str

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace as page_replace
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
 
 from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.audits.verdict import Case, Conclusions, VerdictWords, listed
-from llmfair.io.files import typed
+from llmfair.io.files import plain
 from llmfair.nouns import Conclusion
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
@@ -34,7 +36,7 @@ from llmfair.report.tables import (
     plural,
     tsv,
 )
-from llmfair.results import Figure, Row, RunVerdict, absent_row, plain
+from llmfair.results import Figure, Row, RunVerdict, absent_row
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
 from llmfair.tuning.results import (
@@ -55,11 +57,6 @@ MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"
 NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 TSV = ("run", "model", "condition", "measure", "group", "value", "low", "high", "n", "reason")
-
-
-def table_of(document: Mapping[str, Any]) -> Table:
-    """The table of results as JSON has them. Raises UsageError naming the field that is wrong."""
-    return headed_table(typed(document, FinetuneResults))
 
 
 def headed_table(results: FinetuneResults) -> Table:
@@ -495,16 +492,16 @@ WORDS = (
 
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
-    results = _found(source)
+    results: FinetuneResults = source.results
     verdicts = [*_verdicts(results)]
     section = Section(finetune_table(results), [*_plots(results)], verdicts, words=WORDS)
     page = plain_page(
-        source.document, exhibits, section, "LoRA adapter",
+        source.results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         [*adapter_warnings(results)],
     )  # fmt: skip
     outcome = _outcome(results)
-    return replace(page, outcome=outcome, following=outcome[0][1].next if outcome else "")
+    return page_replace(page, outcome=outcome, following=outcome[0][1].next if outcome else "")
 
 
 def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
@@ -569,10 +566,6 @@ def _shares(figures: AnswersOnPairs) -> dict[str, float]:
     return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}
 
 
-def _found(source: Source) -> FinetuneResults:
-    return typed(source.results, FinetuneResults, source.run.results)
-
-
 def _outcome(results: FinetuneResults) -> list[tuple[str, RunVerdict]]:
     return [] if results.verdict is None else [("", results.verdict)]
 
@@ -580,7 +573,7 @@ def _outcome(results: FinetuneResults) -> list[tuple[str, RunVerdict]]:
 ADAPTER_PAGE = General(
     words=WORDS,
     page=adapter_page,
-    table=lambda source: finetune_table(_found(source)),
-    warnings=lambda source: adapter_warnings(_found(source)),
-    outcome=lambda source: _outcome(_found(source)),
+    table=lambda source: finetune_table(source.results),
+    warnings=lambda source: adapter_warnings(source.results),
+    outcome=lambda source: _outcome(source.results),
 )

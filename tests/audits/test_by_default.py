@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from llmfair import registry
-from llmfair.audits.comparing.compare import compare
+from llmfair.audits.comparing import compare
 from llmfair.audits.kind import Kind, found_of
-from llmfair.audits.scoring.score import score
+from llmfair.audits.scoring import score
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition
 from llmfair.report.compare import compare_table, score_table

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.comparing.compare import compare
+from llmfair.audits.comparing import compare
 from llmfair.audits.pairwise.outcome import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE

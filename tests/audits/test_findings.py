@@ -12,7 +12,7 @@ import pytest
 
 import llmfair as api
 from llmfair.audits.aggregates.preference import Preference
-from llmfair.audits.comparing.changes import USELESS
+from llmfair.audits.comparing import USELESS
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.measure import (
     HowRanked,
@@ -37,10 +37,10 @@ from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed
+from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
-from llmfair.results import plain
 from llmfair.stats.intervals import Estimate
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.folders import write_folder

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import audit
-from llmfair.audits.scoring.score import ScoreOutcome, score
-from llmfair.audits.scoring.score_gates import gravest
+from llmfair.audits.scoring import ScoreOutcome, gravest, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ScoreSettings
@@ -197,7 +196,7 @@ def test_the_rankings_of_an_audit_score_as_the_audit_did(orders: int, mixed: str
 def test_without_a_kind_that_reads_run_files_there_is_a_sentence(
     files: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmfair.audits.scoring.score.kinds", list)
+    monkeypatch.setattr("llmfair.audits.scoring.kinds", list)
     with pytest.raises(UsageError, match="no audit here reads TREC run files"):
         scored()
 

@@ -13,8 +13,8 @@ from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.runs.run import no_watch
-from llmfair.audits.studies.sweep import SettingRun, sweep, told
 from llmfair.audits.subject import Subject
+from llmfair.audits.sweep import SettingRun, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.io.files import typed
 from llmfair.rundir import RunDir

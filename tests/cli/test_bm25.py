@@ -16,7 +16,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import warn
-from llmfair.results import plain
+from llmfair.io.files import plain
 from llmfair.stats.power import attainable_ratio, by_windows
 from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
 from tests.folders import balanced, write, write_folder

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import llmfair as package
-from llmfair.audits.comparing.compare_verdict import verdicts_of
+from llmfair.audits.comparing import verdicts_of
 from llmfair.report.compare import compare_table
 from tests.cli.command import kept, llmfair, ran, refuses
 

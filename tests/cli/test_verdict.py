@@ -11,7 +11,8 @@ import pytest
 import llmfair
 from llmfair.audits.junit import Suite, write_junit
 from llmfair.errors import UsageError
-from llmfair.results import Requirement, RunVerdict, plain
+from llmfair.io.files import plain
+from llmfair.results import Requirement, RunVerdict
 from tests.cli.command import kept, ran, refuses, well
 from tests.cli.command import llmfair as command
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.comparing.changes import ChangeRow
+from llmfair.audits.documents import ChangeRow
 from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
 from llmfair.mitigation.words import STATUSES, verdict_of
 from llmfair.nouns import Conclusion

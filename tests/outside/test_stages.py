@@ -16,7 +16,7 @@ import pytest
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.ledger import read_sent
-from llmfair.audits.comparing.compare import compare
+from llmfair.audits.comparing import compare
 from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.planning.plan import plan
 from llmfair.audits.runs.evidence import answers_of

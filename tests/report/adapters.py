@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from llmfair.io.files import json_text
-from llmfair.results import Words, plain
+from llmfair.io.files import json_text, plain
+from llmfair.results import Words
 from llmfair.tuning.effects import changes, results_of, validate, with_text
 from llmfair.tuning.results import FinetuneResults, Overlap, PairCounts, TrainingFacts, TuningFacts
 from llmfair.tuning.words import judged

@@ -21,7 +21,7 @@ import typer
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
-from llmfair.results import plain
+from llmfair.io.files import plain
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
 from llmfair.tuning.design import recipe_of
@@ -441,7 +441,7 @@ REJECTED = """
 import sys
 from pathlib import Path
 from llmfair.cli.app import run
-from llmfair.results import plain
+from llmfair.io.files import plain
 from llmfair.tuning import finetune, lora
 from llmfair.tuning.results import AdapterDir
 from tests.report import adapters

@@ -15,12 +15,11 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing.changes import ChangeRow as Changed
-    from llmfair.audits.comparing.changes import ComparedRun
+    from llmfair.audits.comparing import ComparedRun
+    from llmfair.audits.documents import ChangeRow
     from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
-    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
-    from llmfair.audits.scoring.score_results import ScoredRun
+    from llmfair.audits.scoring import Announce, RemeasuredRun, ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure
@@ -217,11 +216,9 @@ class Listwise(Kind):
         return score_files(paths, settings, announce)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
-        from llmfair.audits.listwise.results import ListwiseFinding
         from llmfair.audits.listwise.words import conclusion
-        from llmfair.io.files import typed
 
-        return conclusion(typed(finding, ListwiseFinding), row, band, level)
+        return conclusion(finding, row, band, level)
 
     def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
         """A strategy as it is spelled, else windows as `20/10x3`; then others by name."""
@@ -239,8 +236,8 @@ class Listwise(Kind):
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
-    ) -> Iterator[Changed]:
-        from llmfair.audits.comparing.changes import changes_by_query
+    ) -> Iterator[ChangeRow]:
+        from llmfair.audits.comparing import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition, "run both with the same --conditions")
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.listwise.plan import ListwiseFindable
-from llmfair.results import Count, Reach
+from llmfair.results import Count, JsonObject, Reach
 
 
-class StrategyPlan(TypedDict):
+class StrategyPlan(JsonObject, kw_only=True):
     """One of several strategies: what it takes, the range of ExpRatio within reach, and what it can find."""
 
     strategy: str
@@ -23,17 +23,17 @@ class StrategyPlan(TypedDict):
     calls: Count
     prompt_tokens: Count
     completion_tokens: Count
-    cost: NotRequired[float | None]
+    cost: float | None = None
     longest_chain: Count
     folder: str
     reach: Reach
-    comparisons: NotRequired[float | None]
-    error: NotRequired[float | None]
-    power: NotRequired[float | None]
-    queries_needed: NotRequired[Count | None]
+    comparisons: float | None = None
+    error: float | None = None
+    power: float | None = None
+    queries_needed: Count | None = None
 
 
-class ListwisePlan(CallPlan):
+class ListwisePlan(CallPlan, kw_only=True):
     """llmfair plan listwise; llmfair listwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["listwise"]
@@ -50,11 +50,11 @@ class ListwisePlan(CallPlan):
     longest_chain: Count
     reach: Mapping[str, Reach]
     render: str
-    findable: NotRequired[ListwiseFindable]
-    strategies: NotRequired[list[StrategyPlan]]
+    findable: ListwiseFindable | None = None
+    strategies: list[StrategyPlan] | None = None
 
 
-class SmallestOdds(TypedDict):
+class SmallestOdds(JsonObject, kw_only=True):
     """The preference odds, one either way, that are found with this power; `error` is that of ln odds."""
 
     power: float
@@ -63,7 +63,7 @@ class SmallestOdds(TypedDict):
     odds: tuple[float | None, float | None]
 
 
-class ListwiseCalibration(Calibration):
+class ListwiseCalibration(Calibration, kw_only=True):
     """llmfair calibrate listwise."""
 
     task: Literal["calibrate listwise"]

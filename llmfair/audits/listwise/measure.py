@@ -16,6 +16,7 @@ from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from llmfair.audits.aggregates.preference import Preference, preference, preference_change
@@ -457,7 +458,7 @@ def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFind
     conclusion, reason = finding.conclusion, finding.reason
     if decision not in settles.get(conclusion, [decision]):
         conclusion, reason = Conclusion.INCONCLUSIVE, None
-    return replace(finding, conclusion=conclusion, reason=reason, sign_flip=None, power=None)
+    return structs.replace(finding, conclusion=conclusion, reason=reason, sign_flip=None, power=None)
 
 
 def unassessable(measure: str, reason: str | None) -> ListwiseFinding:

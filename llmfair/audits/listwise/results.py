@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from llmfair.audits.runs.settled import StoppingPoint
-from llmfair.audits.studies.study_results import StudyResults
 from llmfair.backends.python import SCORES
 from llmfair.results import (
     AnswerCounts,
@@ -18,51 +16,49 @@ from llmfair.results import (
     DesignFacts,
     Figure,
     Finding,
+    JsonObject,
     ProbeCounts,
     Reach,
     Results,
     Sha256,
     Share,
-    after,
-    left_out_without,
+    StudyResults,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListwiseFacts(DesignFacts):
+class ListwiseFacts(DesignFacts, kw_only=True):
     """What was asked; windows and prompt are None for a ranker that asks no model."""
 
-    left_out: Mapping[str, str] = after("queries")
-    shrunk: Mapping[str, Any] = after("left_out")
+    left_out: Mapping[str, str]
+    shrunk: Mapping[str, Any]
     candidates: Annotated[
         tuple[Count, Count], Meta(description="Items of the shortest and the longest list.")
-    ] = after("shrunk")
-    initial: str = after("conditions")
-    orders: Count = after("initial")
-    repeats: Count = after("orders")
-    design: str | None = field(default=None, metadata={"needs": "design", "after": "repeats"})
-    sequential: bool | None = field(default=None, metadata={"needs": "sequential", "after": "design"})
-    strategy: str | None = field(default=None, metadata={"needs": "strategy", "after": "repeats"})
-    answers: str | None = field(default=None, metadata={"needs": "answers", "after": "strategy"})
-    window: Count | None = after("answers")
-    step: Count | None = after("window")
-    passes: Count | None = after("step")
-    windows: str | None = after("passes")
-    prompt_sha256: Sha256 | None = after("windows")
-    constrained: bool | None = after("prompt_sha256")
-    at_most: bool | None = field(default=None, metadata={"needs": "at_most", "after": "constrained"})
-    chains: Count = after("at_most")
+    ]
+    initial: str
+    orders: Count
+    repeats: Count
+    design: str | None = None
+    sequential: bool | None = None
+    strategy: str | None = None
+    answers: str | None = None
+    window: Count | None
+    step: Count | None
+    passes: Count | None
+    windows: str | None
+    prompt_sha256: Sha256 | None
+    constrained: bool | None
+    at_most: bool | None = None
+    chains: Count
     never_ranked: Annotated[
         Sequence[Count], Meta(description="Positions (0 is the head) that no window holds in some list.")
-    ] = after("calls")
+    ]
 
     @property
     def prompted(self) -> bool:
         return self.prompt_sha256 is not None and self.strategy != SCORES
 
 
-@dataclass(frozen=True)
-class FirstPass:
+class FirstPass(JsonObject):
     """Answers of the first pass: those that left the window as it was, those in the commonest order of places."""
 
     windows: Count = 0
@@ -70,8 +66,7 @@ class FirstPass:
     same: Count = 0
 
 
-@dataclass(frozen=True)
-class OmittedItems:
+class OmittedItems(JsonObject):
     """Items left out of answers; `protected_expected`: how many protected ones, were sides left out alike."""
 
     items: Count = 0
@@ -79,29 +74,27 @@ class OmittedItems:
     protected_expected: float = 0.0
 
 
-@dataclass(frozen=True)
-class EqualScores:
+class EqualScores(JsonObject):
     """Of so many lists whose items were scored those in which all scores are equal, so that nothing is ranked."""
 
     lists: Count
     of: Count
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowAnswers(AnswerCounts):
+class WindowAnswers(AnswerCounts, kw_only=True):
     """Answers of one prompt: how many, and what was wrong with them."""
 
     windows: Count
     classes: Counts
     repaired: Count
-    unparseable: Count = after("repaired")
+    unparseable: Count
     identity: Count = 0
     first_pass: FirstPass = FirstPass()
     asked_again: Counts
     readers_differ: Count = 0
-    places: Mapping[str, Counts] = field(default_factory=dict)
+    places: Mapping[str, Counts] = {}
     omitted: OmittedItems = OmittedItems()
-    equal_scores: EqualScores | None = left_out_without("equal_scores")
+    equal_scores: EqualScores | None = None
 
     @property
     def asked(self) -> int:
@@ -114,8 +107,7 @@ class WindowAnswers(AnswerCounts):
         return max(classes, key=classes.__getitem__, default=None)
 
 
-@dataclass(frozen=True)
-class Excess:
+class Excess(JsonObject):
     """The exposure ratio beyond what relevance gives the sides."""
 
     value: float
@@ -130,8 +122,7 @@ class Excess:
         return self.high < 1 if below else self.low > 1
 
 
-@dataclass(frozen=True)
-class SignFlip:
+class SignFlip(JsonObject):
     """No mean preference over queries."""
 
     p: Share | None
@@ -139,30 +130,27 @@ class SignFlip:
     exact: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class PermutationResult:
+class PermutationResult(JsonObject, kw_only=True):
     """No preference in any query, by labels shuffled among equally relevant items; `reason`: why it has no p."""
 
-    statistic: float | None = left_out_without("draws")
-    z: float | None = left_out_without("draws")
-    p_z: Share | None = left_out_without("draws")
+    statistic: float | None = None
+    z: float | None = None
+    p_z: Share | None = None
     p: Share | None = None
-    ratio_low: float | None = left_out_without("draws")
-    ratio_high: float | None = left_out_without("draws")
-    draws: Count | None = left_out_without("draws")
-    reason: str | None = left_out_without("reason")
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    draws: Count | None = None
+    reason: str | None = None
 
 
-@dataclass(frozen=True)
-class OrderNoise:
+class OrderNoise(JsonObject):
     """Standard error of ln R over other initial orders of the same queries, with its degrees of freedom."""
 
     error: float
     df: int
 
 
-@dataclass(frozen=True)
-class Odds:
+class Odds(JsonObject):
     """Preference odds with their interval, over `n` queries with so many comparisons of two items.
 
     `bound`: outcomes are decided by groups or slots, so that the odds are at most, or at least, what stands here.
@@ -176,8 +164,7 @@ class Odds:
     bound: Literal["at most", "at least"] | None = None
 
 
-@dataclass(frozen=True)
-class Usefulness:
+class Usefulness(JsonObject):
     """How well the ranker tells relevant items from others: more than `chance`, of so many queries.
 
     Of rankings the change of nDCG@20 from the initial order, or from what a random order is expected to have; of
@@ -205,8 +192,7 @@ class Usefulness:
         )
 
 
-@dataclass(frozen=True)
-class OddsPower:
+class OddsPower(JsonObject):
     """With what power odds at the nearer edge of the band are found, and the queries for 80 %."""
 
     odds: float
@@ -214,18 +200,17 @@ class OddsPower:
     queries_needed: Count | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListwiseFinding(Finding):
+class ListwiseFinding(Finding, kw_only=True):
     """What is concluded of a prompt; without comparisons, or readable answers, nothing stands behind it."""
 
-    odds: Odds | None = left_out_without("odds")
-    useful: Usefulness | None = left_out_without("odds")
-    excess: Excess | None = left_out_without("excess")
-    sign_flip: SignFlip | None = left_out_without("sign_flip")
-    permutation: PermutationResult | None = left_out_without("sign_flip")
-    run_noise: OrderNoise | None = left_out_without("sign_flip")
-    slope: float | None = left_out_without("sign_flip")
-    power: OddsPower | None = left_out_without("sign_flip")
+    odds: Odds | None = None
+    useful: Usefulness | None = None
+    excess: Excess | None = None
+    sign_flip: SignFlip | None = None
+    permutation: PermutationResult | None = None
+    run_noise: OrderNoise | None = None
+    slope: float | None = None
+    power: OddsPower | None = None
 
     @property
     def useless(self) -> str | None:
@@ -234,19 +219,16 @@ class ListwiseFinding(Finding):
         return "not_judged" if self.useful is None else self.useful.unshown
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListwiseResults(Results):
+class ListwiseResults(Results, kw_only=True):
     """llmfair listwise; results.json of its run folder."""
 
-    task: Literal["listwise"] = "listwise"
-    intervals: Mapping[str, Literal["linear-t", "boot-t"]] = after("level")
-    controlled: bool = after("intervals")
+    task: Literal["listwise"]
+    intervals: Mapping[str, Literal["linear-t", "boot-t"]]
+    controlled: bool
     design: ListwiseFacts
     answers: Mapping[str, WindowAnswers]
     findings: Mapping[str, ListwiseFinding]
-    stopping: Mapping[str, StoppingPoint] = field(
-        default_factory=dict, metadata={"needs": "stopping", "after": "answers"}
-    )
+    stopping: Mapping[str, StoppingPoint] = {}
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         stopped = {"stopping": self.stopping} if self.design.sequential else {}
@@ -256,8 +238,7 @@ class ListwiseResults(Results):
 # The windows study
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(JsonObject):
     """Answers of one prompt under one setting."""
 
     windows: Count
@@ -265,8 +246,7 @@ class Read:
     repaired: Count
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowsRow:
+class WindowsRow(JsonObject, kw_only=True):
     """One setting and prompt, or the orders that all began with ("input")."""
 
     setting: str
@@ -284,14 +264,13 @@ class WindowsRow:
     figures: Mapping[str, Figure]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowsResults(StudyResults):
+class WindowsResults(StudyResults, kw_only=True):
     """llmfair study windows; study.json. What all settings share is empty until one of them has results."""
 
     task: Literal["study windows"]
-    intervals: Mapping[str, Literal["linear-t", "boot-t"]] = after("level", default_factory=dict)
-    candidates: tuple[Count, Count] = after("queries", default=(0, 0))
-    initial: str = after("conditions", default="")
-    orders: Count = after("initial", default=0)
-    repeats: Count = after("orders", default=0)
+    intervals: Mapping[str, Literal["linear-t", "boot-t"]] = {}
+    candidates: tuple[Count, Count] = (0, 0)
+    initial: str = ""
+    orders: Count = 0
+    repeats: Count = 0
     rows: Sequence[WindowsRow]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
+
+from msgspec import structs
 
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
@@ -28,8 +29,18 @@ from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.words import CandidatesLine
 from llmfair.audits.readable import as_readable
-from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, check_settings, incomplete, named
-from llmfair.audits.scoring.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
+from llmfair.audits.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
+from llmfair.audits.scoring import (
+    Announce,
+    DocumentCounts,
+    IncompleteRun,
+    RemeasuredRun,
+    ScoredRun,
+    ScoreFacts,
+    check_settings,
+    incomplete,
+    named,
+)
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
@@ -50,7 +61,7 @@ from llmfair.metrics.base import (
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
-from llmfair.results import plain
+from llmfair.results import Family, Words
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
 
@@ -113,7 +124,7 @@ class Rankings:
     seed: int = 0
     initial: str = "random"
     found: ListwiseResults | None = None
-    incomplete: Mapping[str, Any] = field(default_factory=dict)
+    incomplete: IncompleteRun | None = None
 
 
 def judgements_of(settings: ScoreSettings) -> Against:
@@ -228,26 +239,22 @@ def score_files(
     """TREC run files, one after the other, so that of many large ones one is in memory. Raises UsageError."""
     against = judgements_of(settings)
     for path in paths:
-        facts, rows, limits = _measured(of_file(path, against, announce), settings)
-        yield RemeasuredRun(facts, rows, list(facts["conditions"]), limits=limits)
+        yield _measured(of_file(path, against, announce), settings)
 
 
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
-    facts, rows, limits = _measured(rankings, settings)
-    conditions = [condition for condition in facts["conditions"] if not ONE_OF_SEVERAL.search(condition)]
-    measured = RemeasuredRun(facts, rows, conditions, limits=limits)
-    found = rankings.found
-    if found is None or found.attribute != facts["attribute"]:
+    measured = _measured(rankings, settings)
+    conditions = [condition for condition in measured.conditions if not ONE_OF_SEVERAL.search(condition)]
+    measured, found = replace(measured, conditions=conditions), rankings.found
+    if found is None or found.attribute != measured.facts.attribute:
         return measured
     return replace(measured, reach=found.reach, windows=windows_of(found.design))
 
 
-def _measured(
-    target: Rankings, settings: ScoreSettings
-) -> tuple[dict[str, Any], list[Measurement], dict[str, str]]:
-    """What results.json says of a run file or a folder of rankings, its rows, and what no order of its lists passes."""
+def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
+    """A run file or a folder of rankings, measured."""
     gates = [parse_gate(text, Judged) for text in settings.require]
     shown = parse_measures(",".join((settings.measures or SCORED, *(gate.measure for gate in gates))), Judged)
     measures = tuple(dict.fromkeys((*shown, parse_measure(OF_RANKINGS))))
@@ -257,16 +264,17 @@ def _measured(
     rows: list[Measurement] = []
     findings: dict[str, ListwiseFinding] = {}
     relevance: dict[str, float | None] = {}
-    conditions: dict[str, dict[str, Any]] = {}
+    conditions: dict[str, ScoreFacts] = {}
     limits: dict[str, str] = {}
     for condition, files in target.conditions.items():
         held = _columns(measures, condition, files, target)
         found, exposures = held.columns, held.exposures
         limits |= {str(m): note for m, of_it in held.limits.items() if (note := limit_note(m, of_it))}
-        conditions[condition] = _facts(files, target.against) | {
-            "missing": {"documents": sum(held.missing), "queries": len(held.missing)},
-            "longest": held.longest,
-        }
+        conditions[condition] = structs.replace(
+            _facts(files, target.against),
+            missing=DocumentCounts(documents=sum(held.missing), queries=len(held.missing)),
+            longest=held.longest,
+        )
         inference = Inference(
             level=settings.level,
             ci=settings.ci,
@@ -285,19 +293,19 @@ def _measured(
     if target.found is not None:
         findings = as_readable(findings, answered, target.found.max_invalid)
     rows, family = with_family(rows, findings, None)
-    facts = {
+    facts = ScoredRun(
         **target.columns,
-        "task": "listwise",
-        "measures": [str(measure) for measure in shown],
-        "words": {side.value: word for side, word in target.against.attribute.words.items()},
-        "conditions": conditions,
-        "undefined": undefined_counts([column for column in columns if column.measure in shown]),
-        "findings": plain(findings),
-        "relevance": relevance,
-        "family": {"size": family, "contrasted": None},
-        **target.incomplete,
-    }
-    return facts, rows, limits
+        task="listwise",
+        measures=[str(measure) for measure in shown],
+        words=Words(*(target.against.attribute.words.get(side, "") for side in Side)),
+        conditions=conditions,
+        undefined=undefined_counts([column for column in columns if column.measure in shown]),
+        findings=findings,
+        relevance=relevance,
+        family=Family(family, None),
+        incomplete=target.incomplete,
+    )
+    return RemeasuredRun(facts, rows, list(conditions), limits=limits)
 
 
 def _relevance(exposures: Column, inference: Inference) -> float | None:
@@ -374,23 +382,23 @@ def _instead(measure: Measure) -> str:
     return f"write {OF_RANKINGS} here" if measure.name == HEADLINE else "leave it out here"
 
 
-def _facts(files: Sequence[RunFile], against: Against) -> dict[str, Any]:
+def _facts(files: Sequence[RunFile], against: Against) -> ScoreFacts:
     """What has to be known to read the figures: sizes, ties, and where run and judgements do not meet."""
     rankings = [ranking for file in files for ranking in file.rankings.values()]
     ranked, judged = {ranking.query_id for ranking in rankings}, against.judgements.qrels.keys()
     listed = against.judgements.documents
     unlisted = [len(ranking.doc_ids) - sum(map(listed.__contains__, ranking.doc_ids)) for ranking in rankings]
     tied = [count for file in files for count in file.tied.values()]
-    return {
-        "queries": len(ranked),
-        "documents": sum(len(ranking.doc_ids) for ranking in rankings),
-        "tied": {"documents": sum(tied), "queries": len(tied)},
-        "upside_down": any(file.upside_down for file in files),
-        "unlisted": {"documents": sum(unlisted), "queries": sum(count > 0 for count in unlisted)},
-        "unjudged": _counted(ranked - judged),
-        "not_ranked": _counted(judged - ranked),
-    }
+    return ScoreFacts(
+        queries=len(ranked),
+        documents=sum(len(ranking.doc_ids) for ranking in rankings),
+        tied=DocumentCounts(documents=sum(tied), queries=len(tied)),
+        upside_down=any(file.upside_down for file in files),
+        unlisted=DocumentCounts(documents=sum(unlisted), queries=sum(count > 0 for count in unlisted)),
+        unjudged=_counted(ranked - judged),
+        not_ranked=_counted(judged - ranked),
+    )
 
 
-def _counted(query_ids: set[str]) -> dict[str, Any]:
-    return {"queries": len(query_ids), "first": sorted(query_ids)[:SHOWN_QUERIES]}
+def _counted(query_ids: set[str]) -> DocumentCounts:
+    return DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.studies.study import Study, settings_of
+from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
 from llmfair.report.exhibits import Declared
 from llmfair.settings import StudySettings, setting
 
 if TYPE_CHECKING:
-    from llmfair.audits.listwise.results import WindowsResults
+    from llmfair.audits.listwise.results import ListwiseResults, WindowsResults, WindowsRow
     from llmfair.audits.subject import Subject
     from llmfair.report.plots.base import Plot
     from llmfair.report.tables import Table
@@ -116,46 +116,51 @@ class WindowsStudy(Study):
 
         return WindowsResults
 
-    def rows(self, setting: str, results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def rows(self, setting: str, results: ListwiseResults) -> Iterator[WindowsRow]:
         """One for each prompt, and one for the orders that it began with."""
         from llmfair.audits.listwise.design import INITIAL
+        from llmfair.audits.listwise.results import Read, WindowsRow
+        from llmfair.results import Figure
 
-        design = results["design"]
-        for condition in (*design["conditions"], INITIAL):
-            asked = condition != INITIAL
-            answers = results["answers"].get(condition, {})
-            yield {
-                "setting": setting,
-                **{key: design[key] for key in ("window", "step", "passes")},
-                "run": results["run"],
-                "condition": condition,
-                "calls": design["calls"] // len(design["conditions"]) if asked else 0,
-                "chains": results["chains"].get(condition),
-                "answers": {key: answers.get(key, 0) for key in ("windows", "unparseable", "repaired")},
-                "never_ranked": design["never_ranked"] if asked else [],
-                "reach": results["reach"] if asked else {},
-                "finding": results["findings"].get(condition),
-                "figures": {
-                    row["measure"]: {key: row[key] for key in FIGURE}
-                    for row in results["rows"]
-                    if row["condition"] == condition and row["group"] == ""
+        design = results.design
+        for condition in (*design.conditions, INITIAL):
+            asked, answers = condition != INITIAL, results.answers.get(condition)
+            yield WindowsRow(
+                setting=setting,
+                window=design.window or 0,
+                step=design.step or 0,
+                passes=design.passes or 0,
+                run=results.run,
+                condition=condition,
+                calls=design.calls // len(design.conditions) if asked else 0,
+                chains=results.chains.get(condition),
+                answers=Read(answers.windows, answers.unparseable, answers.repaired)
+                if answers
+                else Read(0, 0, 0),
+                never_ranked=design.never_ranked if asked else [],
+                reach=results.reach if asked else {},
+                finding=results.findings.get(condition),
+                figures={
+                    row.measure: Figure(*(getattr(row, name) for name in FIGURE))
+                    for row in results.rows
+                    if row.condition == condition and row.group == ""
                 },
-            }
+            )
 
-    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def lines(self, found: WindowsResults) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """One figure a line; reach stands with the measures it bounds."""
         return LINE, [
             [
-                *(row[column] for column in LINE[:7]),
+                *(getattr(row, column) for column in LINE[:7]),
                 measure,
-                *figure.values(),
+                *(getattr(figure, name) for name in FIGURE),
                 *(
-                    row["reach"].get(measure.replace("(control=order)", ""), {}).get(end)
+                    getattr(row.reach.get(measure.replace("(control=order)", "")), end, None)
                     for end in ("low", "high")
                 ),
             ]
-            for row in document["rows"]
-            for measure, figure in row["figures"].items()
+            for row in found.rows
+            for measure, figure in row.figures.items()
         ]
 
     def table(self, found: WindowsResults) -> Table:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from math import fsum, log
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from llmfair.audits.listwise.results import (
@@ -537,7 +538,7 @@ def _undefined_notes(results: ListwiseResults) -> list[str]:
 
 def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
     """How lists are gone through: the strategy, unless it is windows, and the windows where it has any."""
-    known = design if isinstance(design, Mapping) else vars(design)
+    known = design if isinstance(design, Mapping) else asdict(design)
     if known.get("design") == "partition":
         return f"partition into random windows of {known['window']}"
     said = [f"strategy {known['strategy']}"] if known.get("strategy") else []

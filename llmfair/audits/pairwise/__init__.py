@@ -16,11 +16,11 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing.changes import ChangeRow as Changed
-    from llmfair.audits.comparing.changes import ComparedRun
+    from llmfair.audits.comparing import ComparedRun
+    from llmfair.audits.documents import ChangeRow, ComparisonRun
     from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure
@@ -193,11 +193,9 @@ class Pairwise(Kind):
         return score_pairs(run, settings, announce)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
-        from llmfair.audits.pairwise.results import PairFinding
         from llmfair.audits.pairwise.words import pair_conclusion
-        from llmfair.io.files import typed
 
-        return pair_conclusion(typed(finding, PairFinding), row, level, band, words)
+        return pair_conclusion(finding, row, level, band, words)
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
         """Single queries alone lack figures: those of all count their pairs."""
@@ -207,7 +205,7 @@ class Pairwise(Kind):
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
-    ) -> Iterator[Changed]:
+    ) -> Iterator[ChangeRow]:
         from llmfair.audits.pairwise.outcome import pair_changes
 
         return pair_changes(base, other, chosen)
@@ -217,17 +215,17 @@ class Pairwise(Kind):
 
         return described_pairs(run, base)
 
-    def compared_on(self, base: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str] | None:
+    def compared_on(self, base: ComparisonRun, run: ComparisonRun) -> tuple[str, str] | None:
         from llmfair.report.tables import count
 
-        common, pairs = run["pairs_in_common"], (base["pairs"], run["pairs"])
+        common, pairs = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
         if common == max(pairs):
             return None
         return "pairs", f"{count(common, 'answered pair')} in common, of {pairs[0]:,} and {pairs[1]:,}"
 
-    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    def compared_notes(self, runs: Sequence[ComparisonRun]) -> list[str]:
         stopped = "an audit that stopped when settled: its figures are not adjusted for stopping"
-        return [stopped] if any(run["sequential"] for run in runs) else []
+        return [stopped] if any(run.own["sequential"] for run in runs) else []
 
 
 PAIRWISE = register("audit", "pairwise")(Pairwise())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.pairwise.plan import PairwiseFindable
-from llmfair.results import Count, Counts, Share
+from llmfair.results import Count, Counts, JsonObject, Share
 
 
-class PairwisePlan(CallPlan):
+class PairwisePlan(CallPlan, kw_only=True):
     """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["pairwise"]
@@ -24,10 +24,10 @@ class PairwisePlan(CallPlan):
     sequential: bool
     models: Count
     design: dict[str, Any]
-    findable: NotRequired[dict[str, PairwiseFindable]]
+    findable: dict[str, PairwiseFindable] | None = None
 
 
-class InjectedPairs(InjectedPreference):
+class InjectedPairs(InjectedPreference, kw_only=True):
     """What simulated audits found of one relevance stratum and injected preference."""
 
     condition: Literal["relevant", "irrelevant"]
@@ -35,7 +35,7 @@ class InjectedPairs(InjectedPreference):
     consistent_share: Share | None
 
 
-class SmallestOdds(TypedDict):
+class SmallestOdds(JsonObject, kw_only=True):
     """The odds, one either way, that are found with this power."""
 
     power: float
@@ -43,7 +43,7 @@ class SmallestOdds(TypedDict):
     odds: tuple[float | None, float | None]
 
 
-class PairwiseCalibration(Calibration):
+class PairwiseCalibration(Calibration, kw_only=True):
     """llmfair calibrate pairwise."""
 
     task: Literal["calibrate pairwise"]

@@ -12,10 +12,10 @@ from sys import intern
 from typing import Any, get_args
 
 import numpy as np
+from msgspec import structs
 
 from llmfair.audits.aggregates.pairs import joined, tallied_p, weights_of
-from llmfair.audits.comparing.changes import (
-    ChangeRow,
+from llmfair.audits.comparing import (
     ComparedRun,
     assessed,
     because,
@@ -26,6 +26,7 @@ from llmfair.audits.comparing.changes import (
     with_figures,
 )
 from llmfair.audits.design import Outcome
+from llmfair.audits.documents import ChangeRow
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.findings import concluded, judged_of, settled, useless
 from llmfair.audits.pairwise.results import (
@@ -255,7 +256,9 @@ def measure_verdicts(
         if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
             findings[stratum] = finding.barred(EQUAL_SCORES)
     findings = as_readable(findings, answers, asked.max_invalid)
-    rows, family = _with_family(summarise(columns, asked.inference), findings)
+    rows, family = _with_family(
+        [replace(row, stratum=row.condition) for row in summarise(columns, asked.inference)], findings
+    )
     return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
 
 
@@ -427,7 +430,7 @@ def pair_changes(
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
         for stratum in strata:
-            row = replace(row_of(other, stratum, measure, headlines), useless=barred[stratum])
+            row = structs.replace(row_of(other, stratum, measure, headlines), useless=barred[stratum])
             values = before[measure, stratum], after[measure, stratum]
             yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
 

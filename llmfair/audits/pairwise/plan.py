@@ -19,12 +19,13 @@ from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.planning.calibrate import BLOCK, rng_of, simulated
 from llmfair.errors import UsageError
+from llmfair.io.files import plain
 from llmfair.metrics.base import Tally
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.nouns import PairAnswer, PairStratum, PairVerdict, Probe, Query
 from llmfair.probes import PairProbes, by_grade, pair_pools
 from llmfair.rankers.pairwise import PairForm
-from llmfair.results import Count, Share, plain
+from llmfair.results import Count, Share
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Pairing,

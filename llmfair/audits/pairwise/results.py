@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import Annotated, Literal, Self
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from llmfair.audits.runs.settled import StoppingPoint
 from llmfair.backends.python import SCORES
@@ -18,16 +18,14 @@ from llmfair.results import (
     DesignFacts,
     Finding,
     HowDrawn,
+    JsonObject,
     Results,
     Sha256,
     Share,
-    after,
-    left_out_without,
 )
 
 
-@dataclass(frozen=True)
-class PairGrades:
+class PairGrades(JsonObject):
     """Relevance grades of a relevance stratum that has several.
 
     `difference`: how much higher the protected item of a pair is graded, on average over queries.
@@ -39,42 +37,38 @@ class PairGrades:
     difference: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairwiseFacts(DesignFacts):
+class PairwiseFacts(DesignFacts, kw_only=True):
     """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled."""
 
-    pairs: Count | None = after("conditions")
-    form: Literal["order", "letter", "scores"] = after("pairs")
-    answers: Literal["text", "margin"] = after("form")
-    constrained: bool = after("answers")
-    noise_share: Share = after("constrained")
-    repeats: Count = after("noise_share")
-    weights: Literal["macro", "pooled"] = after("repeats")
-    sequential: bool = after("weights")
-    max_pairs: Count | None = after("sequential")
-    prompt_sha256: Sha256 = after("max_pairs")
-    probes: Counts = after("prompt_sha256", default_factory=dict)
-    pairs_asked: Counts = after("probes", default_factory=dict)
-    without_pairs: Mapping[str, Sequence[str]] = after("pairs_asked", default_factory=dict)
-    fewer_pairs: Counts = after("without_pairs", default_factory=dict)
-    passed_over: Counts = after("fewer_pairs", default_factory=dict)
-    left_out: Mapping[str, str] = after("passed_over", default_factory=dict)
-    grades: Mapping[str, PairGrades] | None = field(
-        default=None, metadata={"needs": "grades", "after": "left_out"}
-    )
-    drawn: HowDrawn | None = field(default=None, metadata={"needs": "drawn", "after": "grades"})
+    pairs: Count | None
+    form: Literal["order", "letter", "scores"]
+    answers: Literal["text", "margin"]
+    constrained: bool
+    noise_share: Share
+    repeats: Count
+    weights: Literal["macro", "pooled"]
+    sequential: bool
+    max_pairs: Count | None
+    prompt_sha256: Sha256
+    probes: Counts = {}
+    pairs_asked: Counts = {}
+    without_pairs: Mapping[str, Sequence[str]] = {}
+    fewer_pairs: Counts = {}
+    passed_over: Counts = {}
+    left_out: Mapping[str, str] = {}
+    grades: Mapping[str, PairGrades] | None = None
+    drawn: HowDrawn | None = None
 
     @property
     def prompted(self) -> bool:
         return self.form != SCORES
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairAnswers(AnswerCounts):
+class PairAnswers(AnswerCounts, kw_only=True):
     """Answers on one relevance stratum; `mass`: of the first token's probability, what both labels hold together."""
 
     answers: Count
-    unparseable: Count = after("answers")
+    unparseable: Count
     problems: Counts
     mass: Share | None = None
 
@@ -92,8 +86,7 @@ class PairAnswers(AnswerCounts):
         return max(problems, key=problems.__getitem__, default=None)
 
 
-@dataclass(frozen=True)
-class CellCounts:
+class CellCounts(JsonObject):
     """Pairs by what both answers came to (verdicts.Cell)."""
 
     PP: Count
@@ -105,8 +98,7 @@ class CellCounts:
     M2: Count
 
 
-@dataclass(frozen=True)
-class CellShares:
+class CellShares(JsonObject):
     """Of a query on average; they sum to 1."""
 
     PP: Share
@@ -122,8 +114,7 @@ class CellShares:
         return fsum(getattr(self, name) for name in names)
 
 
-@dataclass(frozen=True)
-class OddsPower:
+class OddsPower(JsonObject):
     """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
 
     odds: float
@@ -131,17 +122,15 @@ class OddsPower:
     queries_needed: Count | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ByOrder:
+class ByOrder(JsonObject, kw_only=True):
     """Shares of unparseable answers, the protected item first and second; the difference with its interval."""
 
-    first: Share | None = left_out_without("first")
-    second: Share | None = left_out_without("first")
-    difference: tuple[float | None, float | None, float | None] | None = left_out_without("first")
+    first: Share | None = None
+    second: Share | None = None
+    difference: tuple[float | None, float | None, float | None] | None = None
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(JsonObject):
     """All that is known of the size of odds whose answers nearly all follow the position, or favour one group."""
 
     side: Literal["at most", "at least"]
@@ -153,43 +142,39 @@ class Bound:
         return (None, self.odds) if self.side == "at most" else (self.odds, None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairFinding(Finding):
+class PairFinding(Finding, kw_only=True):
     """What is concluded of a relevance stratum; where no odds are defined, nothing stands behind it.
 
     `bound` stands in the place of an interval where the odds have no size; `reason` then says why.
     """
 
-    p: Share | None = left_out_without("test")
-    test: str | None = left_out_without("test")
-    queries: Count | None = left_out_without("test")
-    error: float | None = left_out_without("test")
-    power: OddsPower | None = left_out_without("test")
-    consistent_share: Share | None = left_out_without("test")
-    icc: float | None = left_out_without("test")
-    design_effect: float | None = left_out_without("test")
-    worst_case: tuple[Share, Share] | None = left_out_without("test")
-    unparseable_by_order: ByOrder | None = left_out_without("test")
-    bound: Bound | None = left_out_without("bound")
+    p: Share | None = None
+    test: str | None = None
+    queries: Count | None = None
+    error: float | None = None
+    power: OddsPower | None = None
+    consistent_share: Share | None = None
+    icc: float | None = None
+    design_effect: float | None = None
+    worst_case: tuple[Share, Share] | None = None
+    unparseable_by_order: ByOrder | None = None
+    bound: Bound | None = None
 
     def barred(self, reason: str) -> Self:
         return replace(super().barred(reason), bound=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairwiseResults(Results):
+class PairwiseResults(Results, kw_only=True):
     """llmfair pairwise; results.json of its run folder."""
 
-    task: Literal["pairwise"] = "pairwise"
-    measure_notes: Mapping[str, str] = after("measures")
+    task: Literal["pairwise"]
+    measure_notes: Mapping[str, str]
     design: PairwiseFacts
-    headline: Annotated[str | None, Meta(description="The measure that conclusions are drawn of.")] = after(
-        "failures"
-    )
-    cells: Mapping[str, CellCounts] = after("headline")
-    shares: Mapping[str, CellShares | None] = after("cells")
+    headline: Annotated[str | None, Meta(description="The measure that conclusions are drawn of.")]
+    cells: Mapping[str, CellCounts]
+    shares: Mapping[str, CellShares | None]
     answers: Mapping[str, PairAnswers]
-    stopping: Mapping[str, StoppingPoint] = after("answers")
+    stopping: Mapping[str, StoppingPoint]
     findings: Mapping[str, PairFinding]
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:

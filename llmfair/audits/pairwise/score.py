@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.making import concluded_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts, read_verdicts
-from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, check_settings, facts_of, measures_of
+from llmfair.audits.scoring import Announce, RemeasuredRun, ScoreFacts, check_settings, facts_of, measures_of
 from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
@@ -50,7 +50,7 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
     )
     measured = measure_verdicts(measures, by_stratum, how)
     conditions = {
-        stratum: {"queries": len({verdict.query_id for verdict in verdicts}), "pairs": len(verdicts)}
+        stratum: ScoreFacts(queries=len({verdict.query_id for verdict in verdicts}), pairs=len(verdicts))
         for stratum, verdicts in by_stratum.items()
     }
     facts = facts_of(run, results, shown, conditions, measured.columns, measured.findings, measured.family)

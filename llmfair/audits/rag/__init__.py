@@ -15,10 +15,11 @@ from llmfair.audits.rag.settings import RagSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
+    from llmfair.audits.comparing import ComparedRun
+    from llmfair.audits.documents import ChangeRow, ComparisonRun
     from llmfair.audits.rag.making import RagAudit
     from llmfair.audits.rag.results import RagResults
-    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation
@@ -165,7 +166,7 @@ class Rag(Kind):
 
         return described_labels(run, base)
 
-    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    def compared_notes(self, runs: Sequence[ComparisonRun]) -> list[str]:
         from llmfair.audits.rag.outcome import labels_notes
 
         return labels_notes(runs)
@@ -190,7 +191,7 @@ class Rag(Kind):
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.rag.words import SAID
 
-        return SAID.get(finding["conclusion"]) or super().concluded(finding, row, level, band, words)
+        return SAID.get(finding.conclusion) or super().concluded(finding, row, level, band, words)
 
 
 RAG = register("audit", "rag")(Rag())

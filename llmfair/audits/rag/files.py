@@ -13,7 +13,6 @@ from collections.abc import Set as Names
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from llmfair.audits.rag.design import (
 )
 from llmfair.audits.rag.results import RagFacts, RagResults
 from llmfair.audits.rag.settings import CITED
-from llmfair.audits.scoring.remeasured import RANKS_NOTHING, Announce, RemeasuredRun, check_settings
+from llmfair.audits.scoring import Announce, RemeasuredRun, ScoredRun, ScoreFacts, check_settings
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import ITEM
@@ -44,6 +43,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.nouns import Query
 from llmfair.rankers.reader import Judged, Read, Shown
+from llmfair.results import Family, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings import ScoreSettings
 
@@ -484,22 +484,18 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> Remeas
     measures = parse_measures(settings.measures or ",".join(known), Retrieved)
     condition = str(path)
     columns = measure_all(measures, {condition: observed})
-    facts: dict[str, Any] = {
-        "run": condition,
-        "dataset": path.stem,
-        "attribute": ITEM.name,
-        "model": "log",
-        "task": "rag",
-        "words": {"protected": "", "unprotected": ""},
-        "measures": [str(measure) for measure in measures],
-        "conditions": _conditions(condition, observed),
-        "undefined": undefined_counts(columns),
-        "findings": {},
-        "family": {"size": 0, "contrasted": None},
-    }
+    facts = ScoredRun(
+        run=condition,
+        dataset=path.stem,
+        attribute=ITEM.name,
+        model="log",
+        task="rag",
+        words=Words("", ""),
+        measures=[str(measure) for measure in measures],
+        conditions={condition: ScoreFacts(queries=len(observed))},
+        undefined=undefined_counts(columns),
+        findings={},
+        family=Family(0, None),
+    )
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
     return RemeasuredRun(facts, rows, [condition])
-
-
-def _conditions(condition: str, observed: Sequence[Retrieved]) -> Mapping[str, Mapping[str, Any]]:
-    return {condition: {"queries": len(observed), **RANKS_NOTHING}}

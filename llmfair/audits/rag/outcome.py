@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
-from llmfair.audits.comparing.changes import ChangeRow, ComparedRun, changes_by_query
+from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
+from llmfair.audits.documents import ChangeRow, ComparisonRun
 from llmfair.audits.rag.design import DETERMINISTIC, GOLD, RagDesign
 from llmfair.audits.rag.files import QRELS, files_of, kept_queries, observations_of
 from llmfair.audits.rag.results import (
@@ -277,7 +279,7 @@ def outcome_of(
     )
     if told.status == "complete":
         # the plan counted as many lists of `gold` as there can be, and those of queries that are dropped
-        told = replace(told, design=replace(told.design, calls=told.calls_made))
+        told = structs.replace(told, design=structs.replace(told.design, calls=told.calls_made))
     return design.laid_out(told, rows, files_of(design, results, judged), failures)
 
 
@@ -468,12 +470,12 @@ def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     return {"kept": run.results.collection.kept, "other_labels": other_labels(base, run)}
 
 
-def labels_notes(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def labels_notes(runs: Sequence[ComparisonRun]) -> list[str]:
     """What is left out of a comparison of these runs, as described."""
-    named = [run["name"] for run in runs[1:] if run["other_labels"]]
+    named = [run.name for run in runs[1:] if run.own["other_labels"]]
     if not named:
         return []
     return [
-        f"{', '.join(named)}: other items are useful than for {runs[0]['name']}, so what hangs on them is left out "
+        f"{', '.join(named)}: other items are useful than for {runs[0].name}, so what hangs on them is left out "
         f"({BOUND}, the setting {GOLD}); the rest is of the queries that both kept"
     ]

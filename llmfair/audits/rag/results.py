@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection as Names
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
@@ -18,10 +17,9 @@ from llmfair.results import (
     DesignFacts,
     Figure,
     Finding,
+    JsonObject,
     Results,
     Share,
-    after,
-    left_out_without,
 )
 from llmfair.settings import MOST_SEED
 
@@ -33,14 +31,13 @@ class RagFactors(TypedDict):
     alpha: Annotated[float, Meta(ge=0, le=LARGEST_ALPHA)] | Literal["deterministic"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RagFacts(DesignFacts):
+class RagFacts(DesignFacts, kw_only=True):
     """What was asked; numbers have the bounds of their flags. Raises ValueError for a condition of other factors."""
 
     factors: Annotated[
         Mapping[str, RagFactors] | None,
         Meta(description="What varies between conditions, by condition."),
-    ] = left_out_without("factors")
+    ] = None
     seed: Annotated[int, Meta(ge=0, le=MOST_SEED)]
     k: Annotated[int, Meta(ge=1, le=LARGEST_K, description="Items that the generator is shown.")]
     samples: Annotated[int, Meta(ge=1, le=MOST_SAMPLES, description="Lists drawn per query and condition.")]
@@ -49,7 +46,7 @@ class RagFacts(DesignFacts):
     attribution: str
     uncredited: Annotated[
         str | None, Meta(description="Why answers are credited to nothing, where that is so by design.")
-    ] = left_out_without("uncredited")
+    ] = None
     margin: float
 
     def __post_init__(self) -> None:
@@ -64,12 +61,11 @@ class RagFacts(DesignFacts):
                 raise ValueError(f"Condition '{name}' is not called after its `factors`")
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutputCounts(AnswerCounts):
+class OutputCounts(AnswerCounts, kw_only=True):
     """Distinct outputs of a condition; `classes`: how those ended that are no answers, though measured as they are."""
 
     outputs: Count
-    unparseable: Count = after("outputs")
+    unparseable: Count
     classes: Counts
 
     @property
@@ -77,8 +73,7 @@ class OutputCounts(AnswerCounts):
         return self.outputs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Collected:
+class Collected(JsonObject, kw_only=True):
     """The queries: how many were kept, and those dropped with fewer than two useful items; means of the kept ones."""
 
     kept: Count
@@ -90,8 +85,7 @@ class Collected:
     useful_share: Share | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint:
+class CurvePoint(JsonObject, kw_only=True):
     """The mean of `up` over the observations whose `across` is nearest to a place, with its interval over queries."""
 
     at: Share
@@ -99,8 +93,7 @@ class CurvePoint:
     mean: Figure
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+class Curve(JsonObject, kw_only=True):
     """One measure over another, of the lists that one retriever drew: an observation is a query under one alpha.
 
     `slope` of the least-squares line over observations, `slope_of_points` over the points. `area` below the points from
@@ -122,8 +115,7 @@ class Curve:
     points: Sequence[CurvePoint]
 
 
-@dataclass(frozen=True, kw_only=True)
-class IntervalCell:
+class IntervalCell(JsonObject, kw_only=True):
     """The observations of one interval of disparity beside the one list by score.
 
     `difference` of the pooled means, with the p of the unpaired tests; starred: Student's p below 0.05. `paired`: each
@@ -140,8 +132,7 @@ class IntervalCell:
     paired: Figure | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Intervals:
+class Intervals(JsonObject, kw_only=True):
     """Utility by interval of disparity; `baseline`: mean utility of the retriever's one list by score."""
 
     disparity: str
@@ -150,8 +141,7 @@ class Intervals:
     cells: Sequence[IntervalCell]
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedPairs:
+class JudgedPairs(JsonObject, kw_only=True):
     """What a model was asked of pairs of item and output, each once; `by` is what measures call it."""
 
     model: str
@@ -161,8 +151,7 @@ class JudgedPairs:
     unparseable: Count
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlphaTest:
+class AlphaTest(JsonObject, kw_only=True):
     """Whether two alphas of a retriever differ in disparity: the mean `difference` of the second from the first, paired
     by query, and the p of a t test."""
 
@@ -172,8 +161,7 @@ class AlphaTest:
     p: Share | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RagFinding(Finding):
+class RagFinding(Finding, kw_only=True):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
     `disparity`: its expected exposure disparity, in the norm of the run's table. `margin`: the loss of utility that
@@ -182,29 +170,28 @@ class RagFinding(Finding):
 
     disparity: float | None
     margin: float
-    p: Share | None = left_out_without("p")
-    p_adjusted: Share | None = left_out_without("p_adjusted")
+    p: Share | None = None
+    p_adjusted: Share | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RagResults(Results):
+class RagResults(Results, kw_only=True):
     """llmfair rag; results.json of its run folder."""
 
-    task: Literal["rag"] = "rag"
-    measure_notes: Mapping[str, str] = after("measures")
+    task: Literal["rag"]
+    measure_notes: Mapping[str, str]
     design: RagFacts
-    collection: Collected = after("failures")
+    collection: Collected
     intervals: Annotated[
         Mapping[str, Intervals], Meta(description="Utility by interval of disparity, by retriever.")
-    ] = after("collection", default_factory=dict)
+    ] = {}
     tradeoff: Annotated[
         Mapping[str, Sequence[Curve]], Meta(description="What fairer lists cost, by retriever.")
-    ] = after("intervals", default_factory=dict)
+    ] = {}
     alpha_tests: Annotated[
         Mapping[str, Sequence[AlphaTest]], Meta(description="Of every two alphas, by retriever.")
-    ] = after("tradeoff", default_factory=dict)
-    judged: JudgedPairs | None = left_out_without("judged")
-    calls_made: Count = after("alpha_tests")
+    ] = {}
+    judged: JudgedPairs | None = None
+    calls_made: Count
     answers: Mapping[str, OutputCounts]
     findings: Mapping[str, RagFinding]
 

@@ -7,7 +7,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag.design import GOLD
 from llmfair.audits.rag.files import read_observations
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, bounded, concluded
-from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.scoring import Announce, RemeasuredRun, ScoreFacts, facts_of, measures_of
 from llmfair.audits.summary import Inference, summarise
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import Retrieved
@@ -39,7 +39,7 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
         run,
         results,
         shown,
-        {name: {"queries": len(of)} for name, of in observations.items()},
+        {name: ScoreFacts(queries=len(of)) for name, of in observations.items()},
         columns,
         findings,
         sum(finding.p is not None for finding in findings.values()),

@@ -8,6 +8,8 @@ from math import fsum
 from pathlib import Path
 from shlex import quote
 
+from msgspec import structs
+
 from llmfair.audits.rag.design import DETERMINISTIC, GOLD
 from llmfair.audits.rag.outcome import OF_SLOTS
 from llmfair.audits.rag.results import AlphaTest, Curve, CurvePoint, IntervalCell, Intervals, RagResults
@@ -610,7 +612,7 @@ def _mean(found: Sequence[Curve]) -> Curve:
     means: Mapping[float, float] = {at: fsum(values[at]) / len(values[at]) for at in sorted(values)}
     whole = [one.deterministic for one in found if one.deterministic is not None]
     line, area = tradeoff.line([*means], [*means.values()]), tradeoff.area([*means], [*means.values()])
-    return replace(
+    return structs.replace(
         found[0],
         observations=sum(one.observations for one in found),
         slope=None,
@@ -635,10 +637,10 @@ def _adjusted(tables: Sequence[Intervals]) -> list[Intervals]:
         holm([cell.paired.p if cell.paired else None for table in tables for cell in table.cells])
     )
     return [
-        replace(
+        structs.replace(
             table,
             cells=[
-                replace(cell, paired=paired and replace(paired, p_adjusted=p))
+                structs.replace(cell, paired=paired and structs.replace(paired, p_adjusted=p))
                 for cell, paired, p in ((cell, cell.paired, next(p_values)) for cell in table.cells)
             ],
         )

@@ -15,10 +15,11 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
+    from llmfair.audits.comparing import ComparedRun
+    from llmfair.audits.documents import ChangeRow
     from llmfair.audits.refine.making import RefineAudit
     from llmfair.audits.refine.results import RefineResults
-    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure, Observation
@@ -155,19 +156,19 @@ class Refine(Kind):
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
     ) -> Iterator[ChangeRow]:
         """Of the refined pages alone: the original query's are the same. The objective is the headline."""
-        from dataclasses import replace
+        from msgspec.structs import replace
 
-        from llmfair.audits.comparing.changes import changes_by_query
+        from llmfair.audits.comparing import changes_by_query
 
         for row in changes_by_query(base, other, chosen, self.condition):
             if row.condition in self.gated:
                 yield replace(row, headline=row.measure == base.results.design.objective)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
-        said = {True: "nearer at a loss" if finding.get("loss") else "nearer", False: "no nearer"}
-        if finding["conclusion"] == "inconclusive":
+        said = {True: "nearer at a loss" if finding.loss else "nearer", False: "no nearer"}
+        if finding.conclusion == "inconclusive":
             return "inconclusive"
-        return said.get(finding["nearer"]) or super().concluded(finding, row, level, band, words)
+        return said.get(finding.nearer) or super().concluded(finding, row, level, band, words)
 
 
 REFINE = register("audit", "refine")(Refine())

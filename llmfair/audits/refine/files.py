@@ -18,7 +18,7 @@ from llmfair.audits.lists import ListsAsked, asked_of_lists
 from llmfair.audits.refine.design import FAIR_QR, REFINED, Pages, RefineDesign
 from llmfair.audits.refine.results import RefineFacts, RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.scoring.run_files import SCORES
+from llmfair.audits.run_files import SCORES
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.errors import UsageError

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import replace as concluding_replace
 from itertools import product
 from math import fsum
 
 import numpy as np
+from msgspec import structs
+from msgspec.structs import replace
 
 from llmfair.audits.design import Outcome
 from llmfair.audits.readable import as_readable
@@ -67,14 +69,14 @@ def concluded(
             place for place, row in enumerate(changes) if row.measure == measure and row.query_id == ALL
         ]
         for place, adjusted in zip(places, holm([changes[place].p for place in places]), strict=True):
-            changes[place] = replace(changes[place], p_adjusted=adjusted)
+            changes[place] = concluding_replace(changes[place], p_adjusted=adjusted)
     of_all = {
         row.measure: row for row in changes if row.query_id == ALL and row.condition == compared(BASELINE)
     }
     objective, aimed, utility = (of_all.get(name) for name in goals)
     finding = _finding(objective, aimed, utility, goals)
     told = [
-        replace(row, conclusion=finding.conclusion)
+        concluding_replace(row, conclusion=finding.conclusion)
         if (row.query_id, row.measure, row.condition) == (ALL, goals[0], compared(BASELINE))
         else row
         for row in (*rows, *changes)
@@ -126,7 +128,7 @@ def _paired(
     values = np.array([*pairs.values()])
     rng = np.random.default_rng(inference.seed)
     change = change_by_query(values[:, 0], values[:, 1], False, inference.level, rng)
-    return [*rows, replace(row_of(name, condition, change.estimate), p=change.p)]
+    return [*rows, concluding_replace(row_of(name, condition, change.estimate), p=change.p)]
 
 
 def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
@@ -167,10 +169,10 @@ def _finding(
     if objective is None:
         return nothing
     if objective.low is None:
-        return replace(nothing, reason=objective.reason)
+        return structs.replace(nothing, reason=objective.reason)
     said = [_better(row) for row in (objective, aimed) if row is not None]
     nearer = True if all(said) else False if False in said else None
-    return replace(
+    return structs.replace(
         nothing,
         conclusion=CONCLUDED[nearer],
         reason=None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -14,15 +13,13 @@ from llmfair.results import (
     Counts,
     DesignFacts,
     Finding,
+    JsonObject,
     Results,
     Share,
-    after,
-    left_out_without,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefineFacts(DesignFacts):
+class RefineFacts(DesignFacts, kw_only=True):
     """What was asked; `documents`: how many the collection has."""
 
     documents: Count
@@ -42,24 +39,23 @@ class RefineFacts(DesignFacts):
     analyzer: str
     query_text: Annotated[
         Counts | None, Meta(description="Topics by what is searched of them, where some have keywords.")
-    ] = left_out_without("query_text")
+    ] = None
     baselines: Annotated[
         Mapping[str, str] | None, Meta(description="Rankers that refinement is held against, by name.")
-    ] = left_out_without("baselines")
+    ] = None
     backgrounds: Annotated[
         Sequence[Mapping[str, float]] | None,
         Meta(
             description="The attribute's shares of the reference population, where they are the user's own."
         ),
-    ] = left_out_without("backgrounds")
+    ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplyCounts(AnswerCounts):
+class ReplyCounts(AnswerCounts, kw_only=True):
     """Replies of the model; `classes`: how each was read; `asked_again`: those asked after an unreadable one."""
 
     replies: Count
-    unparseable: Count = after("replies")
+    unparseable: Count
     classes: Counts
     asked_again: Count
 
@@ -68,8 +64,7 @@ class ReplyCounts(AnswerCounts):
         return self.replies
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundMeans:
+class RoundMeans(JsonObject, kw_only=True):
     """The mean figures of all topics after so many rounds; a topic whose loop has ended keeps its page."""
 
     iteration: Count
@@ -78,8 +73,7 @@ class RoundMeans:
     aimed: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperTest:
+class PaperTest(JsonObject, kw_only=True):
     """The paper's own test: a t test paired by query, unadjusted; `symbol` where p < 0.05 and the method is better."""
 
     method: str
@@ -91,8 +85,7 @@ class PaperTest:
     symbol: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefineFinding(Finding):
+class RefineFinding(Finding, kw_only=True):
     """Whether refinement brings the page nearer its target, and whether that costs relevance.
 
     `measure` is the objective; nearness is told by `aimed`, too, and the cost by `utility`. `nearer`, `loss`: None
@@ -103,28 +96,27 @@ class RefineFinding(Finding):
     utility: str
     nearer: bool | None
     loss: bool | None
-    p: Share | None = left_out_without("p")
-    p_adjusted: Share | None = left_out_without("p_adjusted")
+    p: Share | None = None
+    p_adjusted: Share | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefineResults(Results):
+class RefineResults(Results, kw_only=True):
     """llmfair refine; results.json of its run folder."""
 
-    task: Literal["refine"] = "refine"
-    measure_notes: Mapping[str, str] = after("measures")
+    task: Literal["refine"]
+    measure_notes: Mapping[str, str]
     design: RefineFacts
     left_out: Annotated[
         Mapping[str, Sequence[str]], Meta(description="Topics that nothing is measured of, by the reason.")
-    ] = after("failures", default_factory=dict)
-    stops: Annotated[Counts, Meta(description="Why the loops ended.")] = after("left_out")
-    iterations: Annotated[Counts, Meta(description="Topics by how many rounds were kept.")] = after("stops")
-    rounds: Sequence[RoundMeans] = after("iterations")
-    paper: Sequence[PaperTest] = after("rounds", default=())
+    ] = {}
+    stops: Annotated[Counts, Meta(description="Why the loops ended.")]
+    iterations: Annotated[Counts, Meta(description="Topics by how many rounds were kept.")]
+    rounds: Sequence[RoundMeans]
+    paper: Sequence[PaperTest] = ()
     remarks: Annotated[
         Sequence[str] | None, Meta(description="What has to be said of the orders of baselines.")
-    ] = field(default=None, metadata={"after": "paper", "needs": "remarks"})
-    calls_made: Count = after("paper")
+    ] = None
+    calls_made: Count
     answers: Mapping[str, ReplyCounts]
     findings: Mapping[str, RefineFinding]
 

@@ -6,7 +6,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.refine.files import read_observations
 from llmfair.audits.refine.outcome import concluded
 from llmfair.audits.refine.results import RefineResults
-from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.scoring import Announce, RemeasuredRun, ScoreFacts, facts_of, measures_of
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, measure_all
@@ -30,6 +30,6 @@ def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, seed=design.seed)
     rows, findings, family = concluded(columns, summarise(columns, inference), goals, inference)
-    conditions = {name: {"queries": len(of)} for name, of in observations.items()}
+    conditions = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
     facts = facts_of(run, results, shown, conditions, columns, findings, family)
     return RemeasuredRun(facts, rows, list(observations))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from llmfair.asking.batch import dispatch_batch
 from llmfair.asking.dispatch import Program, dispatch
@@ -34,8 +36,9 @@ from llmfair.errors import (
     UsageError,
     warn,
 )
+from llmfair.io.files import plain
 from llmfair.nouns import Failure, Measurement
-from llmfair.results import Results, plain
+from llmfair.results import Results
 from llmfair.rundir import RunDir, folder_name
 
 if TYPE_CHECKING:
@@ -189,13 +192,13 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
 
 @dataclass(frozen=True)
 class Written:
-    """What an audit left on disk: results as `results.json` has them, and why they are half or under a gate, if so.
+    """What an audit left on disk: its results, and why they are half or under a gate, if so.
 
     `skipped`: lines of the journal that could not be read, in words.
     """
 
     folder: RunDir
-    results: dict[str, Any]
+    results: Results
     error: LlmfairError | None
     skipped: Sequence[str]
 
@@ -203,7 +206,7 @@ class Written:
 def perform(
     design: Design[Any],
     watch: Watch = no_watch,
-    draw: Callable[[RunDir, Mapping[str, Any]], bool] | None = None,
+    draw: Callable[[RunDir, Results], bool] | None = None,
 ) -> Written:
     """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 
@@ -225,7 +228,7 @@ def perform(
     except (Incomplete, RequirementFailed) as failure:
         error = failure
     manifest = folder.read_manifest()
-    results = {**folder.read_results(), **manifest.told()}
+    results = results_of(folder, manifest)
     torn = {folder.journal: manifest.journal_lines_skipped}
     torn |= {folder.journal_of(stage): lines for stage, lines in manifest.stage_lines_skipped.items()}
     skipped = [

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import log
 from typing import Literal
 
 from llmfair.report.tables import count
-from llmfair.results import Band, Count, left_out_without
+from llmfair.results import Band, Count, JsonObject
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoppingPoint:
+class StoppingPoint(JsonObject, kw_only=True):
     """At which pair or window a sequential audit of one condition was settled, and what that spared."""
 
     decision: Literal["above", "below", "inside"] | None
-    pairs: Count | None = left_out_without("pairs")
-    windows: Count | None = left_out_without("windows")
+    pairs: Count | None = None
+    windows: Count | None = None
     cap: Count
     saved: float | None
     gap: bool

@@ -19,11 +19,11 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.planning.plan import plan
 from llmfair.audits.runs.run import Watch, Written, perform
 from llmfair.audits.runs.spending import Spending
-from llmfair.audits.studies.study import Study, verdict_of_all
+from llmfair.audits.study import Study, verdict_of_all
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import SCHEMA, json_text, typed
-from llmfair.results import RunVerdict, in_order, plain
+from llmfair.io.files import SCHEMA, json_text
+from llmfair.results import Results, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, StudySettings
 
@@ -39,7 +39,7 @@ class SettingRun:
     calls: int
 
     @property
-    def results(self) -> Mapping[str, Any] | None:
+    def results(self) -> Results | None:
         return None if self.written is None else self.written.results
 
 
@@ -72,14 +72,14 @@ def plan_study(kind: Kind, study: Study, settings: StudySettings) -> dict[str, A
 
 def told(
     kind: Kind, study: Study, tried: Sequence[SettingRun], settings: StudySettings
-) -> tuple[dict[str, Any], LlmfairError | None]:
+) -> tuple[StudyResults, LlmfairError | None]:
     """The study as `study.json` has it, written if there is a folder for it; and the error with the largest exit code.
 
     Every error is told with its setting, which is a test suite of `--junit`.
     """
     found, output = _gathered(kind, study, tried), settings.output
     if settings.junit is not None:
-        suites = [suite_of(one.setting, one.results or {"task": kind.name}, one.error) for one in tried]
+        suites = [suite_of(one.setting, kind.name, one.results, one.error) for one in tried]
         write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
     if output is not None:
         files = {"study.json": json_text(found), "study.csv": csv_text(*study.lines(found))}
@@ -136,24 +136,33 @@ def _try(
     return SettingRun(name, folder, written, error, spending.calls - before)
 
 
-def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> dict[str, Any]:
+def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyResults:
     """The rows of all settings, with what their results or designs share as far as the study's results name it."""
-    found = [(one.setting, one.results) for one in tried if one.results is not None]
-    shared: Mapping[str, Any] = {**found[0][1]["design"], **found[0][1]} if found else {}
-    complete = len(found) == len(tried) and all(results["status"] == "complete" for _, results in found)
-    verdicts = {setting: typed(results["verdict"], RunVerdict) for setting, results in found}
-    known = {
-        **shared,
-        "schema": SCHEMA,
-        "status": "complete" if complete else "incomplete",
-        "verdict": plain(verdict_of_all(verdicts, kind.statuses)),
-        "task": study.task,
-        "rows": [row for setting, results in found for row in study.rows(setting, results)],
-        "runs": [str(one.folder) for one in tried if one.folder is not None],
-        "failed": [
-            {"setting": one.setting, "class": type(one.error).__name__, "message": one.error.message}
-            for one in tried
-            if one.error is not None
-        ],
+    found = {one.setting: one.written.results for one in tried if one.written is not None}
+    of, first = study.results(), next(iter(found.values()), None)
+    shared = {
+        name: getattr(part, name)
+        for part in (() if first is None else (first.design, first))
+        for name in part.__struct_fields__
+        if name in of.__struct_fields__
     }
-    return {name: known[name] for name, _ in in_order(study.results()) if name in known}
+    complete = len(found) == len(tried) and all(results.status == "complete" for results in found.values())
+    verdicts = {setting: results.verdict for setting, results in found.items() if results.verdict is not None}
+    return of(
+        **shared
+        | {
+            "schema": SCHEMA,
+            "status": "complete" if complete else "incomplete",
+            "verdict": verdict_of_all(verdicts, kind.statuses),
+            "task": study.task,
+            "rows": [row for setting, results in found.items() for row in study.rows(setting, results)],
+            "runs": [str(one.folder) for one in tried if one.folder is not None],
+            "failed": [
+                UnfinishedSetting(
+                    setting=one.setting, kind=type(one.error).__name__, message=one.error.message
+                )
+                for one in tried
+                if one.error is not None
+            ],
+        }
+    )

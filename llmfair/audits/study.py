@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import asdict, replace
 
 from llmfair.settings import AuditSettings, StudySettings
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from llmfair.report.exhibits import Declared
     from llmfair.report.plots.base import Plot
     from llmfair.report.tables import Table
-    from llmfair.results import RunVerdict
+    from llmfair.results import RunVerdict, StudyResults
 
 S = TypeVar("S", bound=AuditSettings)
 
@@ -72,22 +74,24 @@ class Study(ABC):
 
     # What was found
 
-    def results(self) -> type:
+    def results(self) -> type[StudyResults]:
         """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
-        from llmfair.audits.studies.study_results import PlainStudyResults
+        from llmfair.results import PlainStudyResults
 
         return PlainStudyResults
 
-    def rows(self, setting: str, results: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    def rows(self, setting: str, results: Any) -> Iterator[Any]:
         """The rows that one audit's results come to."""
-        return ({"setting": setting, **row} for row in results["rows"])
+        from llmfair.results import SettingRow
 
-    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """The columns and lines of its CSV file, from its results as JSON has them."""
+        return (SettingRow(setting=setting, **asdict(row)) for row in results.rows)
+
+    def lines(self, found: Any) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """The columns and lines of its CSV file, from its results."""
         from llmfair.rundir import COLUMNS
 
         columns = ("setting", *COLUMNS)
-        return columns, [[row[column] for column in columns] for row in document["rows"]]
+        return columns, [[getattr(row, column) for column in columns] for row in found.rows]
 
     def table(self, found: Any) -> Table:
         """Its results, one row a setting and condition; also where no setting has any yet."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from llmfair.audits.scoring.remeasured import Announce
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
@@ -17,6 +16,8 @@ from llmfair.io.trec import Problems, RunFile, read_scores
 from llmfair.nouns import Attribute
 from llmfair.settings import JudgedSettings
 
+Announce = Callable[[Path], None]
+"""Told of every file before it is read."""
 SCORES = "scores.tsv"
 Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 """A ranker's own scores, by query_id and the documents best first."""

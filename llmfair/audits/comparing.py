@@ -1,0 +1,568 @@
+"""Runs side by side: what two rankers made of the very same questions, and what that comes to.
+
+The first run is the base and every other is compared with it, measure by measure, over what both were asked. Runs that
+asked about other lists, or in another form, are refused; other settings in which they differ are told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isclose, log
+from pathlib import Path
+from shlex import quote
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec.structs import replace
+
+from llmfair.asking.journal_lines import read_rows
+from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
+from llmfair.audits.kind import Kind, kind_of, kinds, results_of
+from llmfair.audits.lists import asked_of_lists
+from llmfair.audits.verdict import listed
+from llmfair.errors import UsageError
+from llmfair.io.files import SCHEMA, plain, query_figures
+from llmfair.manifest import RUNS_HINT, Manifest
+from llmfair.metrics.base import Measure
+from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.nouns import Conclusion
+from llmfair.report.tables import count, in_words, p_text
+from llmfair.results import Figure, Reach, Results, RunVerdict, absent_row
+from llmfair.rundir import RunDir
+from llmfair.settings import default_of
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.paired import Change, change_by_query
+from llmfair.stats.significance import holm
+
+USELESS = (
+    "chance_answers", "no_better_than_input", "no_better_than_random", "no_better_than_chance", "not_judged",
+)  # fmt: skip
+"""Why nothing says that a ranker does its job: its odds are odds, but nearness to parity is noise, or may be."""
+
+
+class Interval(Protocol):
+    """A figure with its interval."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRun:
+    """A complete run, `name` as the comparison calls it; `results` of the class of its kind."""
+
+    name: str
+    run: RunDir
+    manifest: Manifest
+    results: Any
+    aside: Collection[str] = ()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What names the run."""
+        return self.manifest.settings
+
+    def setting(self, name: str) -> Any:
+        """A setting that names the run, or else one of how its answers are counted; None where it has neither."""
+        return self.settings.get(name, getattr(self.results.design, name, None))
+
+    @property
+    def conditions(self) -> list[str]:
+        """The conditions, without those that only repeat another."""
+        return [condition for condition in self.results.design.conditions if condition not in self.aside]
+
+    @cached_property
+    def values(self) -> dict[tuple[str, str], dict[str, float]]:
+        """The queries' own values by measure and condition. Raises UsageError naming a line that cannot be read."""
+        found: dict[tuple[str, str], dict[str, float]] = {}
+        for row in query_figures(self.run.path, needed=True):
+            if row.value is not None and not row.group:
+                found.setdefault((row.measure, row.condition), {})[row.query_id] = row.value
+        return found
+
+    @cached_property
+    def answers(self) -> dict[str, tuple[Any, ...]]:
+        """What was answered, by the key of the question: whom it was put to, and how, among it."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for journal in filter(Path.is_file, self.run.journals(self.manifest)):
+            for row in read_rows(journal):
+                if "key" in row:
+                    found.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
+        return found
+
+    @property
+    def concluded(self) -> set[str]:
+        """The measures that something is concluded of."""
+        return {finding.measure for finding in self.results.findings.values()}
+
+    def figure(self, measure: str, condition: str) -> Figure:
+        """The figure of all queries, as the run's own table has it; one without a value where it has none."""
+        found: Figure | None = self.results.by_condition().get((measure, condition))
+        return found or absent_row(measure, condition)
+
+
+def headlines_of(measures: Sequence[Measure]) -> set[Measure]:
+    """The figure that speaks of the sides, and the first of utility, one of the headlines before others."""
+    ratios = [measure for measure in measures if measure.definition.better == "parity"]
+    useful = [measure for measure in measures if measure.definition.better == "higher"]
+    told = [measure for measure in ratios if measure.definition.headline]
+    return {*told[:1], *sorted(useful, key=lambda measure: not measure.definition.headline)[:1]}
+
+
+def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], otherwise: str = "") -> None:
+    """Raises UsageError for a measure that cannot be paired; where no other can, `otherwise` says what to try."""
+    missing = [str(measure) for measure in chosen or () if measure not in known]
+    if missing:
+        hint = f"both have: {', '.join(map(str, dict.fromkeys(known)))}" if known else otherwise
+        raise UsageError(f"{missing[0]} has no values that can be paired by query in these runs.", hint)
+
+
+def row_of(
+    other: ComparedRun,
+    condition: str,
+    measure: Measure,
+    headlines: Collection[Measure],
+    before: Interval | None = None,
+    after: Interval | None = None,
+) -> ChangeRow:
+    """The row of a measure; with both runs' own figures, where they are known."""
+    declared = measure.definition
+    headline = measure in headlines
+    row = ChangeRow(
+        other.name, condition, str(measure), declared.scale, declared.better, headline, None, None
+    )
+    return row if before is None or after is None else with_figures(row, before, after)
+
+
+def with_figures(row: ChangeRow, before: Interval, after: Interval) -> ChangeRow:
+    """The row with both runs' own figures, of those that speak of the sides with their intervals."""
+    row = replace(row, base=before.value, other=after.value)
+    if row.better != "parity":
+        return row
+    return replace(
+        row, base_low=before.low, base_high=before.high, other_low=after.low, other_high=after.high
+    )
+
+
+def changed(row: ChangeRow, change: Change) -> ChangeRow:
+    found = change.estimate
+    return replace(
+        row,
+        change=found.value,
+        low=found.low,
+        high=found.high,
+        n=found.n,
+        p=change.p,
+        reason=found.reason,
+    )
+
+
+def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: ComparedRun) -> ChangeRow:
+    """The row with both runs' conclusions; nothing is concluded from a run of which nothing can be said.
+
+    Nor from a headline that is but a bound; what is assessed by it stands. Figures of a ranker that is of no use are
+    figures; that it came closer to parity is another matter (`useless`).
+    """
+    if not measure.definition.assessed_by:
+        return row
+    findings = [run.results.findings.get(row.condition) for run in (base, other)]
+    before, after = (None if finding is None else str(finding.conclusion) for finding in findings)
+    useless = findings[1].useless if row.useless is None and findings[1] is not None else row.useless
+    row = replace(row, base_conclusion=before, other_conclusion=after, useless=useless)
+    barred = {
+        run.name: finding.reason
+        for run, finding in zip((base, other), findings, strict=True)
+        if finding is not None and finding.reason not in (None, *USELESS)
+        if finding.conclusion == Conclusion.NOT_ASSESSABLE
+        or (finding.conclusion != Conclusion.WITHIN and finding.measure == str(measure))
+    }
+    if not barred:
+        return row
+    row = replace(row, low=None, high=None, p=None)
+    return row if row.change is None and row.reason_of else because(row, barred)
+
+
+def because(row: ChangeRow, reasons: Mapping[str, str | None]) -> ChangeRow:
+    """The row with the first of the runs' reasons, and which runs have it."""
+    told = {name: reason for name, reason in reasons.items() if reason}
+    reason = next(iter(told.values()), None)
+    return replace(row, reason=reason, reason_of=tuple(name for name in told if told[name] == reason))
+
+
+def _lacking(row: ChangeRow, key: tuple[str, str], base: ComparedRun, other: ComparedRun) -> ChangeRow:
+    """The row with why queries have no values that could be paired, and of which run."""
+    lacking = [run for run in (base, other) if key not in run.values]
+    if not lacking:
+        return replace(row, reason="no_common_query")
+    return because(row, {run.name: run.figure(*key).reason or "no_finite_odds" for run in lacking})
+
+
+def changes_by_query(
+    base: ComparedRun,
+    other: ComparedRun,
+    chosen: Sequence[Measure] | None,
+    called: str,
+    hint: str = "",
+) -> Iterator[ChangeRow]:
+    """From the queries' own values, paired: every measure with a direction, or those chosen.
+
+    Raises UsageError where there is no condition, `called` so, in common.
+    """
+    conditions = [condition for condition in base.conditions if condition in other.conditions]
+    if not conditions:
+        raise UsageError(f"{base.name} and {other.name} have no {called} in common.", hint)
+    both = {name for name, condition in base.values.keys() & other.values.keys() if condition in conditions}
+    both |= {measure for run in (base, other) for measure in run.concluded} & {*other.results.measures}
+    listed = ",".join(name for name in base.results.measures if name in both)
+    known = parse_measures(listed) if listed else ()
+    check_paired(chosen, known)
+    # rank agreement is with the initial order, which is no figure of the ranker alone
+    directed = [m for m in known if m.definition.better and not m.definition.agreement]
+    measures = chosen or directed
+    headlines = headlines_of(measures)
+    level, seed = base.results.level, base.results.design.seed
+    for measure in measures:
+        for condition in conditions:
+            key, on_log_scale = (str(measure), condition), measure.definition.scale == "log"
+            before, after = base.values.get(key, {}), other.values.get(key, {})
+            queries = [
+                query
+                for query in sorted(before.keys() & after.keys())
+                if not on_log_scale or min(before[query], after[query]) > 0
+            ]
+            row = row_of(other, condition, measure, headlines, base.figure(*key), other.figure(*key))
+            if not queries:
+                yield assessed(_lacking(row, key, base, other), measure, base, other)
+                continue
+            one, two = ([of_it[query] for query in queries] for of_it in (before, after))
+            rng = np.random.default_rng(seed)
+            row = changed(row, change_by_query(one, two, on_log_scale, level, rng))
+            yield assessed(row, measure, base, other)
+
+
+# The comparison
+
+SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
+REFUSED = {
+    "attribute": ("audit different attributes", SAME_LISTS),
+    "lists_sha256": ("asked about different lists", SAME_LISTS),
+}
+"""Settings that must agree whatever the kind of audit, what it means where they do not, and the way out."""
+ALIKE = 0.01
+"""Ends of attainable ranges that differ by less are the same: they are simulated."""
+BUDGETS = ("--max-calls", "--max-cost")
+
+
+def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
+    """The comparison. Raises UsageError for runs that cannot be compared."""
+    if len(runs) < 2:
+        raise UsageError("a comparison needs two runs or more.", RUNS_HINT)
+    folders = [run.path.resolve() for run in runs]
+    if twice := [run for run in runs if folders.count(run.path.resolve()) > 1]:
+        raise UsageError(f"{twice[-1].path} is named twice: a run does not differ from itself.", RUNS_HINT)
+    opened = [_opened(run) for run in runs]
+    kind = kind_of(opened[0].results.task)
+    base, *others = _named(opened, kind)
+    for other in others:
+        _check(base, other, kind)
+    chosen = parse_measures(measures, kind.reads()) if measures else None
+    rows = [
+        _comparable(row, base, other, kind) for other in others for row in kind.changes(base, other, chosen)
+    ]
+    family = [place for place, row in enumerate(rows) if row.headline]
+    adjusted = holm([rows[place].p for place in family])
+    for place, p in zip(family, adjusted, strict=True):
+        rows[place] = replace(rows[place], p_adjusted=p)
+    compared = Comparison(
+        schema=SCHEMA,
+        status="complete",
+        **{
+            key: getattr(base.results, key)
+            for key in ("task", "dataset", "attribute", "words", "level", "band")
+        },
+        seed=base.results.design.seed,
+        queries=base.results.design.queries,
+        runs=[_described(one, base, kind) for one in (base, *others)],
+        family=sum(p is not None for p in adjusted),
+        rows=rows,
+    )
+    return replace(compared, verdict=gravest(compared))
+
+
+def _opened(run: RunDir) -> ComparedRun:
+    """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
+    manifest, known = run.read_manifest(), {kind.name: kind for kind in kinds()}
+    results: Results = results_of(run, manifest)
+    if results.task not in known:
+        raise UsageError(f"{run.path} is a run of {results.task}.", f"{' and '.join(known)} runs compare")
+    if results.status != "complete":
+        program, *words = manifest.invocations[-1].command
+        typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
+        began = f"llmfair {shlex.join(_unlimited(words))}   " if typed else "the call that began it"
+        raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
+    return ComparedRun("", run, manifest, results, known[results.task].aside)
+
+
+def _unlimited(words: Sequence[str]) -> Iterator[str]:
+    """A command without what would end it early again, ask nothing, or set aside the answers that are there."""
+    rest = iter(words)
+    for word in rest:
+        if word in BUDGETS:
+            next(rest, None)
+        elif word.partition("=")[0] not in (*BUDGETS, "--dry-run", "--fresh"):
+            yield word
+
+
+def _named(runs: Sequence[ComparedRun], kind: Kind) -> list[ComparedRun]:
+    """Called by their labels or models where these differ, else by both, by how they asked, or by their folders."""
+    models = [one.results.short_name for one in runs]
+    labelled = [one.results.named_model for one in runs]
+    folders = [one.run.path.resolve().name for one in runs]
+    paths = [str(one.run.path) for one in runs]
+    asked = [_and_how(one, model, kind) for one, model in zip(runs, models, strict=True)]
+    names = next((names for names in (models, labelled, asked, folders) if len({*names}) == len(runs)), paths)
+    return [dataclasses.replace(one, name=name) for one, name in zip(runs, names, strict=True)]
+
+
+def _and_how(run: ComparedRun, model: str, kind: Kind) -> str:
+    """A model with the strategy by which it was asked, where it is not the usual one."""
+    named = [
+        name for name in kind.asked_by if name in run.settings and name not in kind.settings().of_result()
+    ]
+    return " ".join([model, *(str(run.settings[name]) for name in named)])
+
+
+def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
+    """Raises UsageError for runs that did not ask the same, saying what differs."""
+    first, *rest = (one.name for one in kinds())
+    like = ", ".join([f"{first} goes with {first}", *(f"{name} with {name}" for name in rest)])
+    refused = {"task": ("are runs of different tasks", like), **REFUSED, **kind.agree}
+    for key, (found, hint) in refused.items():
+        if base.setting(key) != other.setting(key):
+            told = "; ".join(_told(key, run) for run in (base, other))
+            raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
+
+
+def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> ChangeRow:
+    """The row, without interval and test where the two runs give no two figures that could differ or be compared."""
+    reason = ""
+    if _same_answers(base, other):
+        reason = SAME_ANSWERS
+    elif bounding := parse_measure(row.measure).definition.reach:
+        if _bounded(bounding[0], base, other):
+            reason = OTHER_REACH
+        elif _asked_otherwise(base, other, kind):
+            reason = OTHER_DESIGN
+    return replace(row, low=None, high=None, p=None, reason=reason, reason_of=()) if reason else row
+
+
+def _asked_otherwise(base: ComparedRun, other: ComparedRun, kind: Kind) -> bool:
+    """Whether both asked a model, and in other ways: how far a preference moves the exposures hangs on the way."""
+    prompted = all(run.manifest.prompt is not None for run in (base, other))
+    return prompted and any(base.setting(name) != other.setting(name) for name in kind.asked_by)
+
+
+def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
+    """Whether all that was asked for one run is known from the other, and answered alike."""
+    if base.settings["identity"] != other.settings["identity"]:
+        return False
+    fewer, more = sorted((base.answers, other.answers), key=len)
+    return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
+
+
+def _bounded(bounding: str, base: ComparedRun, other: ComparedRun) -> bool:
+    """Whether the runs have different attainable ranges.
+
+    Then the distance from parity of a figure that hangs on it would tell of the windows, not of the rankers alone.
+    """
+    one, two = (plain(run.results.reach.get(bounding, Reach())) for run in (base, other))
+    return one.keys() != two.keys() or not all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
+
+
+def _told(key: str, run: ComparedRun) -> str:
+    """One of these settings in words."""
+    value = run.setting(key)
+    if key == "attribute" and isinstance(value, dict):
+        of = asked_of_lists(run.run, run.settings).attribute
+        return f"{of.name}, {'+'.join(of.protected)} against {'+'.join(of.unprotected)}"
+    if key == "lists_sha256":
+        return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
+    return str(value)
+
+
+def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
+    """A run, with the settings in which it differs from the base."""
+    told = {*base.settings, *one.settings, "system"} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
+    told -= {*base.manifest.unused, *one.manifest.unused}
+    # what is left as it is names no run
+    usual = {item.name: default_of(item) for item in dataclasses.fields(kind.settings)}
+    settings = [{**usual, **run.settings, "system": run.manifest.flags.get("system")} for run in (base, one)]
+    differs = {
+        key: (settings[0].get(key), settings[1].get(key))
+        for key in sorted(told)
+        if settings[0].get(key) != settings[1].get(key)
+    }
+    return ComparisonRun(
+        name=one.name,
+        run=str(one.run.path),
+        model=one.results.model,
+        differs=differs,
+        same_answers=one is not base and _same_answers(base, one),
+        reach=one.results.reach,
+        own=kind.described(one, base),
+    )
+
+
+# Its verdict: closer to parity than the base, by the paired change of the headline?
+
+CLOSER, FARTHER, ACROSS = "closer to parity", "farther from parity", "moved across parity"
+NO_DIFFERENCE, NOT_ASSESSABLE = "no difference shown", "not assessable"
+STATUSES = (FARTHER, ACROSS, NOT_ASSESSABLE, NO_DIFFERENCE, CLOSER)
+"""The gravest first."""
+
+
+def verdicts_of(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
+    """By name, what every run comes to beside the base: of its conditions the gravest, and what the others came to."""
+    base, *others = compared.runs
+    for run in others:
+        rows = [row for row in compared.rows if row.run == run.name and is_headline(row)]
+        if rows:
+            yield run.name, _verdict(compared, base, run, rows)
+
+
+def gravest(compared: Comparison) -> RunVerdict | None:
+    """The gravest verdict of all runs, the first of several; None without a headline."""
+    verdicts = [verdict for _, verdict in verdicts_of(compared)]
+    return min(verdicts, key=lambda one: STATUSES.index(one.status), default=None)
+
+
+def is_headline(row: ChangeRow) -> bool:
+    """Whether it is the figure that speaks of the groups."""
+    return row.headline and row.better == "parity"
+
+
+def _verdict(
+    compared: Comparison, base: ComparisonRun, run: ComparisonRun, rows: Sequence[ChangeRow]
+) -> RunVerdict:
+    ways = [(_status(compared, row), row) for row in rows]
+    status, row = min(ways, key=lambda one: STATUSES.index(one[0]))
+    condition = kind_of(compared.task).condition
+    several = f"{condition.removesuffix('s')}s"
+    others: dict[str, list[str]] = {}
+    for way, one in ways:
+        if one is not row:
+            others.setdefault(way, []).append(one.condition)
+    also = [
+        f"{way}{' also' * (way == status)} ({listed(names)} {condition if len(names) == 1 else several})"
+        for way, names in others.items()
+    ]
+    label = parse_measure(row.measure).definition.label
+    figure = f"{label} ({row.condition} {condition})"
+    told = f"{run.name} beside {base.name}, {figure}: {_said(row, status, compared)}"
+    return RunVerdict(
+        status=status,
+        sentence="; ".join([told, *also]),
+        next=_next(status, base, run),
+        condition=row.condition,
+        measure=row.measure,
+        estimate=row.change,
+        low=row.low,
+        high=row.high,
+        n=row.n,
+    )
+
+
+def _status(compared: Comparison, row: ChangeRow) -> str:
+    alpha, p = 1 - compared.level, row.p_adjusted
+    if p is None or row.base is None or row.other is None or floor_of(compared, row) >= alpha:
+        return NOT_ASSESSABLE
+    if p >= alpha:
+        return NO_DIFFERENCE
+    return NOT_ASSESSABLE if of_no_use(row, compared) else way_of(row, compared.band)
+
+
+def _said(row: ChangeRow, status: str, compared: Comparison) -> str:
+    """The figures of both, the change, and its test; or why there is none."""
+    if status == NOT_ASSESSABLE:
+        if row.p_adjusted is None:
+            return why(row)
+        if floor_of(compared, row) >= 1 - compared.level:
+            return f"too few queries ({row.n}) for so many comparisons ({compared.family})"
+        return f"{of_no_use(row, compared)}: {_figures(row)}"
+    return _figures(row)
+
+
+def of_no_use(row: ChangeRow, compared: Comparison) -> str:
+    """That a run is nearer to parity of which nothing says that it does its job, as noise is; else nothing."""
+    if not row.useless or way_of(row, compared.band) != CLOSER:
+        return ""
+    return f"nearer to parity, but {in_words(row.useless, row.measure)} ({row.run})"
+
+
+def why(row: ChangeRow) -> str:
+    """Why a change cannot be told, and of which run, where it is the reason of one."""
+    of = f" ({' and '.join(row.reason_of)})" if row.reason_of else ""
+    return in_words(row.reason or "too_few_queries", row.measure) + of
+
+
+def _figures(row: ChangeRow) -> str:
+    change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
+    return (
+        f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(row.p_adjusted)}, "
+        f"{count(row.n, 'query', 'queries')}, paired)"
+    )
+
+
+def _next(status: str, base: ComparisonRun, run: ComparisonRun) -> str:
+    report = f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}"
+    return f"more queries in both runs; {report}" if status == NO_DIFFERENCE else report
+
+
+def way_of(row: ChangeRow, band: tuple[float, float]) -> str:
+    """Which way a ratio changed, its change being beyond chance: by its distance from parity.
+
+    Across parity it came closer only where the interval of the change excludes one as large as would mirror the base.
+    """
+    if is_across(row, band):
+        return CLOSER if _within_mirror(row) else ACROSS
+    before, after = distances(row)
+    return CLOSER if after < before else FARTHER
+
+
+def floor_of(compared: Comparison, row: ChangeRow) -> float:
+    """The least adjusted p that there can be: of all signs of so many queries two are as far out as the farthest."""
+    flipped = not kind_of(compared.task).how_changed
+    return min(1.0, compared.family * 2.0 ** (1 - row.n)) if flipped else 0.0
+
+
+def is_across(row: ChangeRow, band: tuple[float, float]) -> bool:
+    """Whether both runs are shown to lie on a side of parity, and on opposite ones."""
+    before, after = (_side(row, which, band) for which in ("base", "other"))
+    return before * after < 0
+
+
+def _side(row: ChangeRow, which: str, band: tuple[float, float]) -> int:
+    """-1 or 1 where a figure lies below or above parity by its interval, or outside the band; else 0."""
+    value, low, high = (getattr(row, name) for name in (which, f"{which}_low", f"{which}_high"))
+    if value < band[0] or (high is not None and high < 1):
+        return -1
+    return int(value > band[1] or (low is not None and low > 1))
+
+
+def _within_mirror(row: ChangeRow) -> bool:
+    """Whether the change, with its whole interval, ends nearer parity than the base is, on whichever side."""
+    low, high = sorted((1.0, row.base**-2))
+    return row.low is not None and low < row.low and row.high < high
+
+
+def distances(row: ChangeRow) -> tuple[float, float]:
+    """|ln| of a ratio in both runs."""
+    return abs(log(row.base)), abs(log(row.other))

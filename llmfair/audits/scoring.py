@@ -1,0 +1,520 @@
+"""Fairness and utility of what exists: TREC runs, or run folders, each by its kind of audit. No model is asked.
+
+A run is measured as it stands, in the order trec_eval reads it. A query of the qrels that it lacks counts 0 in
+the measures of trec_eval (of a run folder that is not through it does not count: it was not asked yet), a query
+without judgement only where no judgement is needed. A document that neither
+groups nor qrels name is unlisted: it keeps its rank, and is on no side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from msgspec import structs
+
+from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, takes_of, ways_of
+from llmfair.audits.design import versions
+from llmfair.audits.gates import (
+    GatedFigures,
+    check_gates,
+    parse_gate,
+    read_gates,
+    refused,
+    require_met,
+    statuses_of,
+)
+from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
+from llmfair.audits.run_files import Announce
+from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
+from llmfair.audits.verdict import Conclusions
+from llmfair.errors import RequirementFailed, UsageError
+from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
+from llmfair.manifest import Manifest
+from llmfair.metrics.base import Column, Observation, measure_all
+from llmfair.metrics.names import parse_measures
+from llmfair.nouns import Measurement
+from llmfair.results import (
+    Band,
+    Count,
+    Counts,
+    Family,
+    Finding,
+    JsonDocument,
+    JsonObject,
+    Level,
+    ProbeCounts,
+    Reach,
+    Requirement,
+    Results,
+    Row,
+    RunVerdict,
+    Undefined,
+    Words,
+    joined,
+    lines_of,
+    rows_of,
+)
+from llmfair.rundir import COLUMNS, RunDir, csv_text
+from llmfair.settings import SCORE_FORMS, AuditSettings, ScoreSettings, band_of
+from llmfair.settings.score import LOG
+
+
+class DocumentCounts(JsonObject, kw_only=True):
+    """How many documents of how many queries, and the first of these."""
+
+    queries: Count = 0
+    documents: Count = 0
+    first: Sequence[str] = ()
+
+
+class ScoreFacts(JsonObject, kw_only=True):
+    """What has to be known to read the figures of one condition of a run."""
+
+    queries: Count
+    documents: Count = 0
+    pairs: Count = 0
+    tied: DocumentCounts = DocumentCounts()
+    upside_down: bool = False
+    unlisted: DocumentCounts = DocumentCounts()
+    missing: DocumentCounts = DocumentCounts()
+    unjudged: DocumentCounts = DocumentCounts()
+    not_ranked: DocumentCounts = DocumentCounts()
+    longest: Count = 0
+
+
+class IncompleteRun(JsonObject, kw_only=True):
+    """What is known of a run that is not through, or whose last command was not."""
+
+    status: str
+    chains: Mapping[str, ProbeCounts]
+    failures: Counts
+
+
+class ScoredRun(JsonObject, kw_only=True):
+    """One run; `findings` are those of its kind of audit, `relevance` the ratio that relevance alone gives."""
+
+    run: str
+    verdict: RunVerdict | None = None
+    dataset: str
+    attribute: str
+    model: str
+    task: str
+    words: Words
+    measures: Sequence[str]
+    conditions: Mapping[str, ScoreFacts]
+    undefined: Undefined
+    findings: Mapping[str, Any]
+    relevance: Mapping[str, float | None] = {}
+    family: Family
+    incomplete: IncompleteRun | None = None
+
+
+class ScoreResults(JsonDocument, kw_only=True):
+    """llmfair score; results.json of its --output. `verdict` is that of the run with the gravest."""
+
+    status: Literal["complete", "failed"]
+    verdict: RunVerdict | None = None
+    task: Literal["score"]
+    level: Level
+    band: Band
+    measures: Sequence[str]
+    labels: Mapping[str, str]
+    measure_notes: Mapping[str, str]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    command: str = ""
+    runs: Sequence[ScoredRun]
+    requirements: Sequence[Requirement] = ()
+    limits: Mapping[str, str] = {}
+    rows: Sequence[Row]
+
+    @property
+    def of_measures(self) -> dict[str, str]:
+        """What has to be known to read figures, by measure."""
+        return joined(self.measure_notes, self.limits)
+
+
+# A run measured again
+
+
+@dataclass(frozen=True)
+class RemeasuredRun:
+    """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
+
+    `conditions` are the conditions that a gate which names none speaks of, `limits` what no order of its lists passes.
+    """
+
+    facts: ScoredRun
+    rows: Sequence[Measurement]
+    conditions: Sequence[str]
+    reach: Mapping[str, Reach] = field(default_factory=dict)
+    windows: str = "on these lists"
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+def measured_again(
+    run: RunDir,
+    results: Results,
+    reads: type[Observation],
+    observations: Mapping[str, Sequence[Observation]],
+    settings: ScoreSettings,
+) -> RemeasuredRun:
+    """The measures of --measures, or else of the run, of what it observed by condition. Nothing is concluded.
+
+    Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
+    """
+    if settings.attribute not in (None, results.attribute):
+        raise UsageError(
+            f"{run.path} was asked by {results.attribute}, not by {settings.attribute}.",
+            f"llmfair {results.task} -a {settings.attribute} asks about that",
+        )
+    measures, shown = measures_of(settings, results, reads)
+    columns = measure_all(measures, observations)
+    inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
+    conditions = {
+        name: ScoreFacts(queries=len({one.query_id for one in observed}))
+        for name, observed in observations.items()
+    }
+    facts = facts_of(run, results, shown, conditions, columns)
+    return RemeasuredRun(facts, summarise(columns, inference), list(observations))
+
+
+def facts_of(
+    run: RunDir,
+    results: Results,
+    shown: Sequence[str],
+    conditions: Mapping[str, ScoreFacts],
+    columns: Sequence[Column],
+    findings: Mapping[str, Finding] = MappingProxyType({}),
+    family: int = 0,
+) -> ScoredRun:
+    """What results.json says of a run folder that was measured again."""
+    return ScoredRun(
+        **named(run, results),
+        task=results.task,
+        words=results.words,
+        measures=shown,
+        conditions=conditions,
+        undefined=undefined_counts(columns),
+        findings=findings,
+        family=Family(family, None),
+        incomplete=incomplete(run.read_manifest(), results),
+    )
+
+
+def check_settings(run: RunDir, results: Results, names: Sequence[str]) -> None:
+    """Raises UsageError where results say otherwise than the manifest how it was asked: nobody knows which is true."""
+    asked = run.read_manifest().settings
+    for name in names:
+        found = plain(getattr(results.design, name))
+        if (named := asked.get(name, found)) != found:
+            raise UsageError(
+                f"{run.results}: `design.{name}` is {str(found)[:40]}, but {run.manifest.name} has "
+                f"{str(named)[:40]} at `settings.{name}`.",
+                AGAIN,
+            )
+
+
+def measures_of(
+    settings: ScoreSettings, results: Results, reads: type[Observation], concluded: Sequence[str] = ()
+) -> tuple[Sequence[Any], list[str]]:
+    """What is measured of a run and, by name, what its table shows: its own measures or those asked for, and gates'.
+
+    What is `concluded` of is measured whatever is asked for.
+    """
+    gated = [parse_gate(text, reads).measure for text in settings.require]
+    measures, shown = (
+        parse_measures(",".join((settings.measures or ",".join(names), *also, *gated)), reads)
+        for names, also in ((results.measures, concluded), (results.shown, ()))
+    )
+    return measures, [str(measure) for measure in shown]
+
+
+def named(run: RunDir, results: Results) -> dict[str, str]:
+    """The columns that name a run."""
+    return {
+        "run": run.path.resolve().name,
+        "dataset": results.dataset,
+        "attribute": results.attribute,
+        "model": results.model,
+    }
+
+
+def incomplete(manifest: Manifest, results: Results) -> IncompleteRun | None:
+    """What is known of a run that is not through, or whose last command was not; None of a complete one."""
+    if manifest.status == results.status == "complete":
+        return None
+    return IncompleteRun(status=manifest.status, chains=results.chains, failures=results.failures)
+
+
+# Runs measured
+
+LOG_HINT = "llmfair score LOG.jsonl    of what a generator was shown and said"
+NAMING = ("run", "dataset", "attribute", "model")
+"""The facts of a run that are columns of its rows."""
+
+
+@dataclass(frozen=True)
+class ScoreOutcome:
+    """What was found: `results` as results.json has it, and the rows of single queries."""
+
+    results: ScoreResults
+    per_query: Sequence[Row]
+
+
+def score(
+    runs: Sequence[Path], settings: ScoreSettings, announce: Announce = lambda path: None
+) -> ScoreOutcome:
+    """Measures TREC run files and run folders; `announce` is told of every file before it is read.
+
+    With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
+    malformed files (file and line), RunConflict when the output is the folder of another run.
+    """
+    for text in settings.require:
+        parse_gate(text)  # a malformed one is said before anything is read
+    # map, since a loop would hold one large run while it reads the next
+    measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
+    facts = [run for run, *_ in measured]
+    failing(settings, facts)
+    measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
+    results = ScoreResults(
+        schema=SCHEMA,
+        status="complete",
+        verdict=gravest(facts),
+        task="score",
+        level=settings.level,
+        band=band_of(settings.band),
+        measures=[str(measure) for measure in measures],
+        labels={str(m): m.label for m in measures if m.definition.worded},
+        measure_notes={str(measure): measure.note for measure in measures if measure.note},
+        settings=_named_data(runs, settings),
+        versions=versions(),
+        command=scoring_of(runs, settings),
+        runs=facts,
+        requirements=named_in_reasons(
+            settings, facts, [entry for _, entries, *_ in measured for entry in entries]
+        ),
+        limits=_limits({run.run: limits for run, _, _, limits in measured}),
+        rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
+    )
+    scored = ScoreOutcome(results, [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL])
+    if settings.output is not None:
+        _write(settings.output, scored)
+    return scored
+
+
+def _named_data(runs: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]:
+    """Where rankings and judgements came from, as the user named them."""
+    named = (settings.dataset, settings.qrels, settings.groups, settings.attributes)
+    data = zip(("dataset", "qrels", "groups", "attributes"), named, strict=True)
+    return {"runs": [str(run) for run in runs], **{name: str(value) for name, value in data if value}}
+
+
+def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:
+    """Every RUN, measured by its kind of audit, one after the other. Raises UsageError."""
+    named = settings.dataset is not None or settings.qrels is not None
+    names = Counter(run.resolve().name for run in runs if run.is_dir())
+    for run in runs:
+        if not run.exists() and not named:  # else it is told with all that is wrong in these files
+            raise UsageError(
+                f"{run}: there is no such file.", "name a TREC run file, or a run folder by its path"
+            )
+        if run.is_dir() and named:
+            RunDir(run).read_manifest()  # if it is no run, that is what there is to say
+            raise UsageError(
+                f"{run} is a folder and brings its own judgements.",
+                f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
+            )
+        if run.suffix == LOG and run.is_file():
+            continue
+        if not run.is_dir() and not named:
+            raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
+    if any(run.suffix == LOG and run.is_file() for run in runs):
+        if named or not all(run.suffix == LOG for run in runs):
+            raise UsageError(
+                "logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT
+            )
+        reader = next((kind for kind in kinds() if kind.reads_logs), None)
+        if reader is None:
+            raise UsageError("no audit here reads logs.", LOG_HINT)
+        yield from (reader.score_log(run, settings, announce) for run in runs)
+        return
+    if named:
+        reader = next((kind for kind in kinds() if kind.reads_runs), None)
+        if reader is None:
+            raise UsageError(
+                "no audit here reads TREC run files.", "llmfair score FOLDER measures a run folder"
+            )
+        yield from reader.score_files(runs, settings, announce)
+        return
+    for run in runs:
+        folder = RunDir(run)
+        measured = kind_in(folder.manifest, folder.read_manifest().task).score(folder, settings, announce)
+        several = names[run.resolve().name] > 1
+        yield replace(measured, facts=structs.replace(measured.facts, run=str(run))) if several else measured
+
+
+def _scored(
+    settings: ScoreSettings, run: Path, measured: RemeasuredRun
+) -> tuple[ScoredRun, list[Requirement], Sequence[Row], Mapping[str, str]]:
+    """A RUN with its verdict, which gates it holds, its rows, and what no order of its lists passes."""
+    facts = measured.facts
+    rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
+    of_all = [row for row in rows if row.query_id == ALL]
+    judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
+    return judged, requirements_of(settings, measured, of_all, run.is_dir()), rows, measured.limits
+
+
+def _limits(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """By measure, what no order of the lists of any run passes; of which run, where they differ."""
+    limits: dict[str, str] = {}
+    for measure in dict.fromkeys(measure for of_run in found.values() for measure in of_run):
+        said = {run: of_run[measure] for run, of_run in found.items() if measure in of_run}
+        alike = len(set(said.values())) == 1
+        limits[measure] = next(iter(said.values())) if alike else "; ".join(map(": ".join, said.items()))
+    return limits
+
+
+def _write(path: Path, scored: ScoreOutcome) -> None:
+    folder = RunDir(path)
+    folder.refuse_run()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folder.drop_report()
+        write_whole(path / "metrics.csv", [csv_text(COLUMNS, lines_of(scored.results.rows))])
+        write_whole(path / "per_query.csv", [csv_text(COLUMNS, lines_of(scored.per_query))])
+        write_whole(path / "results.json", [json_text(scored.results)])
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output folder"
+        ) from None
+
+
+# Their gates and verdicts
+
+
+def requirements_of(
+    settings: ScoreSettings, measured: RemeasuredRun, rows: Sequence[Row], folder: bool
+) -> list[Requirement]:
+    """Which gates the RUN holds, a `folder` or a file; `rows` are those of all queries.
+
+    A gate of a condition that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
+    of a run folder alone.
+    """
+    facts, kind = measured.facts, kind_of(measured.facts.task)
+    figures = GatedFigures(
+        measured.conditions,
+        facts.measures,
+        rows,
+        facts.findings,
+        measured.reach,
+        f" {kind.condition}" if folder else "",
+        measured.windows,
+        kind.not_gated(measured.conditions),
+        kind.titles,
+    )
+    gates = [parse_gate(text, kind.reads()) for text in settings.require]
+    asked = [gate for gate in gates if gate.condition is None or gate.condition in facts.conditions]
+    entries = check_gates(asked, figures, settings.require_interval)
+    return [structs.replace(entry, run=facts.run) for entry in entries]
+
+
+def named_in_reasons(
+    settings: ScoreSettings, runs: Sequence[ScoredRun], requirements: Iterable[Requirement]
+) -> list[Requirement]:
+    """The entries of all RUNs, each reason with the name of its RUN where there are several.
+
+    Raises UsageError for a gate of a condition that none of them has.
+    """
+    if runs:
+        conditions = dict.fromkeys(condition for facts in runs for condition in facts.conditions)
+        read_gates(settings.require, conditions, kind_of(runs[0].task).reads())
+    return [
+        structs.replace(entry, reason=f"{entry.run}: {entry.reason}")
+        if entry.reason and len(runs) > 1 and entry.run != entry.condition
+        else entry
+        for entry in requirements
+    ]
+
+
+def verdict_of(
+    settings: ScoreSettings, measured: RemeasuredRun, rows: Sequence[Row], run: Path
+) -> RunVerdict:
+    """What the RUN comes to, in the words of its kind of audit."""
+    facts, kind = measured.facts, kind_of(measured.facts.task)
+    manifest = RunDir(run).read_manifest() if run.is_dir() else None
+    asked = None if manifest is None else settings_of(RunDir(run), manifest)
+    results = None if manifest is None else results_of(RunDir(run))
+    return kind.verdict(
+        Conclusions(
+            **{
+                name: getattr(facts, name)
+                for name in ("task", "dataset", "attribute", "model", "measures", "words")
+            },
+            run=str(run) if run.is_dir() else None,
+            level=settings.level,
+            band=band_of(settings.band),
+            conditions=[condition for condition in measured.conditions if condition not in kind.aside],
+            findings=facts.findings,
+            figures={(row.measure, row.condition): row for row in rows if not row.group},
+            complete=facts.incomplete is None,
+            planned="" if manifest is None or asked is None else plan_of(kind.name, asked, manifest.model),
+            prompted=results is not None and results.design.prompted,
+            takes=() if manifest is None or asked is None else takes_of(asked, manifest.model),
+            problems={}
+            if results is None
+            else {name: of_it.problem for name, of_it in results.answers.items()},
+            ways=_ways(settings, kind.name, manifest, asked, run),
+        )
+    )
+
+
+def _ways(
+    settings: ScoreSettings, task: str, manifest: Manifest | None, asked: AuditSettings | None, run: Path
+) -> dict[str, str]:
+    """Of a run folder the commands that ask the same with what a reason calls for; of a file what shows more."""
+    if manifest is None:
+        return {"per_query": f"{scoring_of([run], settings)} --per-query"}
+    missing = continuing(RunDir(run))
+    return {
+        **({} if asked is None else ways_of(task, asked, manifest.model, texts=False)),
+        **({"unfinished": missing} if missing else {}),
+    }
+
+
+def gravest(runs: Sequence[ScoredRun]) -> RunVerdict | None:
+    """The gravest verdict of all RUNs, the first of several.
+
+    Where there are several it has its RUN's name, and so has a next step that neither is that of all nor names it.
+    """
+    judged = {run.run: (run.verdict, kind_of(run.task).statuses) for run in runs if run.verdict is not None}
+    name, (verdict, _) = min(judged.items(), key=lambda one: one[1][1].index(one[1][0].status))
+    others = {verdict.next for verdict, _ in judged.values()} - {verdict.next}
+    named = ["sentence"] * (len(runs) > 1) + ["next"] * (bool(others) and name not in verdict.next)
+    return structs.replace(verdict, **{key: f"{name}: {getattr(verdict, key)}" for key in named})
+
+
+def failing(settings: ScoreSettings, runs: Sequence[ScoredRun]) -> tuple[str, ...]:
+    """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
+    return statuses_of(
+        settings.fail_on, dict.fromkeys(status for run in runs for status in kind_of(run.task).failures)
+    )
+
+
+def require_all(results: ScoreResults, settings: ScoreSettings) -> None:
+    """Raises RequirementFailed, with what is wrong, unless every gate holds."""
+    fail_on, several = failing(settings, results.runs), len(results.runs) > 1
+    said = {run.run: refused(run.verdict, fail_on) for run in results.runs}
+    refusals = [f"{run}: {why}" if several else why for run, why in said.items() if why is not None]
+    try:
+        require_met(results.requirements, *refusals)
+    except RequirementFailed as failure:
+        if settings.output is None:
+            failure.hint = "--json lists verdicts and requirements, -o DIR keeps them"
+        raise

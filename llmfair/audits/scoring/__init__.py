@@ -1,1 +1,0 @@
-"""Runs that exist already, measured again without asking anybody."""

@@ -1,1 +1,0 @@
-"""Several audits of one kind under named settings."""
