@@ -78,6 +78,8 @@ OTHERS = {
 }
 GROUPS = {**WHOLE, **PLANS, **OTHERS}
 SKIPPED = ("manifest.json", "journal.jsonl", "texts.jsonl", ".lock")
+WITHIN_CONDITION = ("stratum", "contrast")
+"""Parts of a row's key that have one value in each condition and measure: recordings without them compare, too."""
 ABOUT_TIME = re.compile(
     r"\b(started|finished|seconds|wall|created|date|time|version|elapsed|rate)", re.IGNORECASE
 )
@@ -128,7 +130,9 @@ def figures(folder: Path) -> Iterator[tuple[tuple[str, ...], str]]:
                 for row in csv.DictReader(file):
                     numbers = {column for column, cell in row.items() if _is_number(cell)} - {"query_id"}
                     of = tuple(
-                        f"{column}={cell}" for column, cell in row.items() if column not in numbers and cell
+                        f"{column}={cell}"
+                        for column, cell in row.items()
+                        if column not in numbers and column not in WITHIN_CONDITION and cell
                     )
                     yield from (((name, *of, column), str(row[column])) for column in sorted(numbers))
         elif path.suffix == ".json":
