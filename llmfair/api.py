@@ -77,7 +77,7 @@ def _plan_of(kind: Kind) -> Callable[..., Result]:
         from llmfair.audits.planning.plan import plan
 
         planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))
-        return Result(f"plan {kind.name}", {"schema": 1, **planned})
+        return Result(f"plan {kind.name}", planned)
 
     call.__doc__ = f"{kind.help('plan').does}\n    "
     return takes(kind.plan_settings)(call)

@@ -51,7 +51,7 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
     _runs(settings)
     planned = plan(kind, settings)
     if style == "json":
-        terminal.print_json({"schema": 1, **planned})
+        terminal.print_json(planned)
     else:
         terminal.print_text(kind.plan_text(planned).rstrip("\n"))
 

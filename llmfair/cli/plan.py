@@ -40,7 +40,7 @@ def _show(planned: Mapping[str, Any], table: Table | None, style: str) -> None:
     from llmfair.report.tables import markdown
 
     if style == "json" or table is None:
-        terminal.print_json({"schema": 1, **planned})
+        terminal.print_json(planned)
     elif style == "tsv":
         print("".join("\t".join(line) + "\n" for line in (table.header, *table.rows)), end="")
     elif style == "md":

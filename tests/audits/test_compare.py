@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.comparing import compare
+from llmfair.audits.documents import Comparison
 from llmfair.audits.pairwise.outcome import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
@@ -45,8 +46,8 @@ def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
     return RunDir(Path(output))
 
 
-def rows(compared: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(row["measure"], row["condition"]): row for row in compared["rows"]}
+def rows(compared: Comparison) -> dict[tuple[str, str], Any]:
+    return {(row.measure, row.condition): row for row in compared.rows}
 
 
 # By hand
@@ -195,17 +196,17 @@ def test_a_injected_listwise_difference_is_found() -> None:
     compared = compare([base, other])
     found = rows(compared)
     ratio, odds = found["ExpRatio", "neutral"], found["PreferenceOdds", "neutral"]
-    assert odds["headline"] and odds["low"] > 1 and odds["n"] == QUERIES
-    assert odds["low"] < math.exp(0.5) < odds["high"]
-    assert odds["p_adjusted"] < 0.01 and compared["family"] == 2
-    assert ratio["change"] > 1 and ratio["low"] > 1 and ratio["n"] == QUERIES and ratio["p"] < 0.01
+    assert odds.headline and odds.low > 1 and odds.n == QUERIES
+    assert odds.low < math.exp(0.5) < odds.high
+    assert odds.p_adjusted < 0.01 and compared.family == 2
+    assert ratio.change > 1 and ratio.low > 1 and ratio.n == QUERIES and ratio.p < 0.01
     # lists no longer than 20 leave P@20 nothing to differ in
-    assert (found["P@20", "neutral"]["change"], found["P@20", "neutral"]["p_adjusted"]) == (0, 1)
+    assert (found["P@20", "neutral"].change, found["P@20", "neutral"].p_adjusted) == (0, 1)
     assert "RBO" not in {measure for measure, _ in found}
     swapped = rows(compare([other, base]))["ExpRatio", "neutral"]
-    assert swapped["change"] == pytest.approx(1 / ratio["change"])
-    assert swapped["high"] == pytest.approx(1 / ratio["low"])
-    assert (swapped["base"], swapped["other"]) == (ratio["other"], ratio["base"])
+    assert swapped.change == pytest.approx(1 / ratio.change)
+    assert swapped.high == pytest.approx(1 / ratio.low)
+    assert (swapped.base, swapped.other) == (ratio.other, ratio.base)
 
 
 def test_a_injected_pairwise_difference_is_found_and_no_other() -> None:
@@ -216,45 +217,45 @@ def test_a_injected_pairwise_difference_is_found_and_no_other() -> None:
     found = rows(compared)
     for kind in ("relevant", "irrelevant"):
         odds = found["AdjustedOdds", kind]
-        assert odds["low"] > 1 and odds["p_adjusted"] < 0.01 and odds["n"] == QUERIES
-        assert odds["low"] < math.exp(0.6) < odds["high"]
-        assert odds["change"] == pytest.approx(odds["other"] / odds["base"])
-        assert (found["InvalidRate", kind]["change"], found["InvalidRate", kind]["p"]) == (0, 1)
-    assert compared["family"] == 2
+        assert odds.low > 1 and odds.p_adjusted < 0.01 and odds.n == QUERIES
+        assert odds.low < math.exp(0.6) < odds.high
+        assert odds.change == pytest.approx(odds.other / odds.base)
+        assert (found["InvalidRate", kind].change, found["InvalidRate", kind].p) == (0, 1)
+    assert compared.family == 2
     swapped = rows(compare([other, base]))["AdjustedOdds", "relevant"]
-    assert swapped["change"] == pytest.approx(1 / found["AdjustedOdds", "relevant"]["change"])
-    assert swapped["p"] == pytest.approx(found["AdjustedOdds", "relevant"]["p"])
+    assert swapped.change == pytest.approx(1 / found["AdjustedOdds", "relevant"].change)
+    assert swapped.p == pytest.approx(found["AdjustedOdds", "relevant"].p)
     for row in rows(compare([other, again])).values():
-        assert row["p_adjusted"] is None or row["p_adjusted"] > 0.05
+        assert row.p_adjusted is None or row.p_adjusted > 0.05
     # and the figures are those of the runs' own tables
     own = {(row["measure"], row["condition"]): row["value"] for row in table(base.path / "metrics.csv")}
-    assert float(own["AdjustedOdds", "relevant"]) == found["AdjustedOdds", "relevant"]["base"]
+    assert float(own["AdjustedOdds", "relevant"]) == found["AdjustedOdds", "relevant"].base
 
 
 @pytest.mark.parametrize("command", [LISTWISE, PAIRWISE])
 def test_identical_runs_do_not_differ(command: tuple[str, ...]) -> None:
     compared = compare([made(command, BIASED, "one"), made(command, BIASED, "two")])
-    assert [run["name"] for run in compared["runs"]] == ["one", "two"]
-    assert all(run["differs"] == {} for run in compared["runs"])
-    for row in compared["rows"]:
-        assert row["change"] == pytest.approx(1 if row["scale"] == "log" else 0)
-        assert (row["p"], row["low"], row["reason"]) == (None, None, "same_answers")
+    assert [run.name for run in compared.runs] == ["one", "two"]
+    assert all(run.differs == {} for run in compared.runs)
+    for row in compared.rows:
+        assert row.change == pytest.approx(1 if row.scale == "log" else 0)
+        assert (row.p, row.low, row.reason) == (None, None, "same_answers")
 
 
 def test_more_pairs_are_compared_on_those_in_common() -> None:
     few = made((*PAIRWISE, "--conditions", "relevant"), BIASED, "few")
     many = made(("pairwise", "--pairs", "15", "--noise-share", "0.2"), BIASED, "many")
     compared = compare([few, many])
-    assert {row["condition"] for row in compared["rows"]} == {"relevant"}
-    run = compared["runs"][1]
+    assert {row.condition for row in compared.rows} == {"relevant"}
+    run = compared.runs[1]
     # pairs, however often they were asked
-    assert (run["pairs_in_common"], run["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
-    assert compared["runs"][0]["pairs"] == 12 * QUERIES
+    assert (run.own["pairs_in_common"], run.own["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
+    assert compared.runs[0].own["pairs"] == 12 * QUERIES
     table = compare_table(compared)
     assert "base few, on pairs in common" in table.header
     assert "many: compared on 288 answered pairs in common, of 288 and 720" in table.notes
-    assert run["differs"]["pairs"] == [12, 15] and run["differs"]["noise_share"] == [0.0, 0.2]
-    assert all(row["p"] is None and row["reason"] == "same_answers" for row in compared["rows"])
+    assert run.differs["pairs"] == (12, 15) and run.differs["noise_share"] == (0.0, 0.2)
+    assert all(row.p is None and row.reason == "same_answers" for row in compared.rows)
 
 
 # What may not be concluded
@@ -267,22 +268,22 @@ def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
         compared = compare([one, two])
         for name in ("AdjustedOdds", "BalancedRatio", "WinRatio"):
             row = rows(compared)[name, "relevant"]
-            assert (row["low"], row["p"], row["p_adjusted"]) == (None, None, None)
-            conclusions = (row["base_conclusion"], row["other_conclusion"])
+            assert (row.low, row.p, row.p_adjusted) == (None, None, None)
+            conclusions = (row.base_conclusion, row.other_conclusion)
             assert tuple(conclusion == "not_assessable" for conclusion in conclusions) == told
-        assert rows(compared)["AdjustedOdds", "relevant"]["reason"] == "position_driven"
+        assert rows(compared)["AdjustedOdds", "relevant"].reason == "position_driven"
         flips = rows(compared)["FlipRate", "relevant"]
-        assert flips["p"] < 0.001 and flips["base_conclusion"] is None  # how many flip can be told
-        assert compared["family"] == 0
+        assert flips.p < 0.001 and flips.base_conclusion is None  # how many flip can be told
+        assert compared.family == 0
         (note,) = [n for n in compare_table(compared).notes if n.startswith("preference odds, relevant")]
         assert note == (
             "preference odds, relevant: cannot be assessed: the answers follow the position "
             f"({other_name(compared)})"
         )
-        assert f"follow the position ({other_name(compared)})" in compared["verdict"]["sentence"]
+        assert f"follow the position ({other_name(compared)})" in compared.verdict.sentence
         own = llmfair("score", str(other.path), "--measures", "WinRatio", "--json").json["rows"]
         of_run = next(r["reason"] for r in own if r["measure"] == "WinRatio" and r["condition"] == "relevant")
-        assert rows(compared)["WinRatio", "relevant"]["reason"] == of_run == "no_consistent_pair"
+        assert rows(compared)["WinRatio", "relevant"].reason == of_run == "no_consistent_pair"
 
 
 def test_a_run_at_parity_whose_slots_decide_is_compared() -> None:
@@ -293,22 +294,22 @@ def test_a_run_at_parity_whose_slots_decide_is_compared() -> None:
     for runs, status in (((oracle, biased), "farther from parity"), ((biased, oracle), "closer to parity")):
         compared = compare(runs)
         odds = rows(compared)["PreferenceOdds", "neutral"]
-        assert (compared["verdict"]["status"], odds["n"], odds["reason"]) == (status, QUERIES, None)
-        assert {odds["base_conclusion"], odds["other_conclusion"]} == {"within", "outside"}
-        assert odds["change"] == pytest.approx(odds["other"] / odds["base"], rel=0.05)
+        assert (compared.verdict.status, odds.n, odds.reason) == (status, QUERIES, None)
+        assert {odds.base_conclusion, odds.other_conclusion} == {"within", "outside"}
+        assert odds.change == pytest.approx(odds.other / odds.base, rel=0.05)
 
 
 @pytest.mark.parametrize("command", [LISTWISE, PAIRWISE])
 def test_noise_came_no_closer_to_parity(command: tuple[str, ...]) -> None:
     biased = made(command, f"{BIASED},listwise=-2,pairwise=-2", "biased")
     noise = made(command, "fake:random", "noise")
-    assert compare([biased, noise])["verdict"]["status"] == "not assessable"
-    assert "nearer to parity, but" in compare([biased, noise])["verdict"]["sentence"]
-    assert compare([noise, biased])["verdict"]["status"] == "farther from parity"
+    assert compare([biased, noise]).verdict.status == "not assessable"
+    assert "nearer to parity, but" in compare([biased, noise]).verdict.sentence
+    assert compare([noise, biased]).verdict.status == "farther from parity"
 
 
-def other_name(compared: dict[str, Any]) -> str:
-    return str(next(run["name"] for run in compared["runs"] if "position=50" in run["model"]))
+def other_name(compared: Comparison) -> str:
+    return str(next(run.name for run in compared.runs if "position=50" in run.model))
 
 
 def test_unparseable_answers_leave_no_exposure_to_compare() -> None:
@@ -318,7 +319,7 @@ def test_unparseable_answers_leave_no_exposure_to_compare() -> None:
     results["findings"]["neutral"] |= {"conclusion": "not_assessable", "reason": "no_readable_answer"}
     other.write_json("results.json", results)
     row = rows(compare([base, other]))["ExpRatio", "neutral"]
-    assert (row["p"], row["low"], row["reason"]) == (None, None, "no_readable_answer")
+    assert (row.p, row.low, row.reason) == (None, None, "no_readable_answer")
 
 
 def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
@@ -338,8 +339,8 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
             for one in run.read_results()["rows"]
             if (one["measure"], one["condition"]) == ("AdjustedOdds(agg=pooled)", "relevant")
         ]
-        assert row[key] == pytest.approx(own, rel=1e-12)
-    assert row["headline"] and row["change"] == pytest.approx(row["other"] / row["base"])
+        assert getattr(row, key) == pytest.approx(own, rel=1e-12)
+    assert row.headline and row.change == pytest.approx(row.other / row.base)
     table = compare_table(compared)
     assert any(note.startswith("preference odds, relevant: ") for note in table.notes)
     assert "every pair weighs the same, not every query (--weights pooled)" in table.notes

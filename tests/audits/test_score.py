@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import audit
-from llmfair.audits.scoring import ScoreOutcome, gravest, score
+from llmfair.audits.scoring import DocumentCounts, ScoredRun, ScoreOutcome, gravest, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
+from llmfair.io.files import plain
+from llmfair.results import Family, RunVerdict, Words
 from llmfair.settings import ScoreSettings
 from tests.cli.command import table
 from tests.folders import balanced, write, write_folder
@@ -56,9 +58,9 @@ def scored(*runs: str, **given: Any) -> ScoreOutcome:
 
 def values(found: ScoreOutcome, run: int = 0) -> dict[tuple[str, str], float | None]:
     """Aggregates and values of queries of one run, by (query_id, measure)."""
-    name = found.results["runs"][run]["run"]
-    rows = [*found.rows, *found.per_query]
-    return {(row[5], row[6] + row[7]): row[8] for row in rows if row[0] == name}
+    name = found.results.runs[run].run
+    rows = [*found.results.rows, *found.per_query]
+    return {(row.query_id, row.measure + row.group): row.value for row in rows if row.run == name}
 
 
 def v(rank: int) -> float:
@@ -81,20 +83,19 @@ def test_a_run_by_hand() -> None:
     assert by["2", "Exposureprotected"] == pytest.approx(v(2))
     assert by["4", "ExpRatio"] is None
     assert by["all", "ExpRatio"] == pytest.approx(sum(protected) / sum(unprotected))
-    (run,) = found.results["runs"]
-    assert run["conditions"] == {
+    (run,) = found.results.runs
+    assert plain(run.conditions) == {
         "my.run": {
-            "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "upside_down": False,
-            "unlisted": {"documents": 1, "queries": 1}, "unjudged": {"queries": 1, "first": ["3"]},
-            "not_ranked": {"queries": 1, "first": ["4"]}, "missing": {"documents": 1, "queries": 1},
-            "longest": 4,
+            "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "unlisted": {"documents": 1, "queries": 1},
+            "unjudged": {"queries": 1, "first": ["3"]}, "not_ranked": {"queries": 1, "first": ["4"]},
+            "missing": {"documents": 1, "queries": 1}, "longest": 4,
         }
     }  # fmt: skip
-    assert run["undefined"]["ExpRatio"] == {"my.run": {"not_ranked": 1}}
-    assert run["undefined"]["nDCG@20"] == {"my.run": {"no_relevant": 1}}
-    assert (run["run"], run["model"], run["attribute"]) == ("my.run", "mine", "gender")
-    ratio = next(row for row in found.results["rows"] if row["measure"] == "ExpRatio")
-    assert (ratio["n"], ratio["low"], ratio["reason"]) == (3, None, "too_few_queries")
+    assert run.undefined["ExpRatio"] == {"my.run": {"not_ranked": 1}}
+    assert run.undefined["nDCG@20"] == {"my.run": {"no_relevant": 1}}
+    assert (run.run, run.model, run.attribute) == ("my.run", "mine", "gender")
+    ratio = next(row for row in found.results.rows if row.measure == "ExpRatio")
+    assert (ratio.n, ratio.low, ratio.reason) == (3, None, "too_few_queries")
 
 
 @pytest.mark.usefixtures("files")
@@ -108,13 +109,13 @@ def test_several_runs_have_a_row_each() -> None:
         seen.append,
     )
     assert list(map(str, seen)) == ["my.run", "packed.run.gz", "other"]
-    assert [list(run["conditions"]) for run in found.results["runs"]] == [
+    assert [list(run.conditions) for run in found.results.runs] == [
         ["my.run"],
         ["packed.run.gz"],
         ["other"],
     ]
     assert values(found, 0) == values(found, 1) != values(found, 2)
-    assert [run["model"] for run in found.results["runs"]] == ["mine", "mine", "other"]
+    assert [run.model for run in found.results.runs] == ["mine", "mine", "other"]
 
 
 @pytest.mark.usefixtures("files")
@@ -122,7 +123,7 @@ def test_documents_listed_by_the_qrels_or_as_unknown_are_not_unlisted() -> None:
     Path("my.run").write_text("1 Q0 x 1 3 t\n1 Q0 q 2 2 t\n1 Q0 d1 3 1 t\n1 Q0 d2 4 0 t\n")
     Path("qrels.txt").write_text("1 0 q 1\n")
     found = scored()
-    assert found.results["runs"][0]["conditions"]["my.run"]["unlisted"] == {"documents": 0, "queries": 0}
+    assert found.results.runs[0].conditions["my.run"].unlisted == DocumentCounts()
     assert values(found)["1", "ExpRatio"] == pytest.approx(v(3) / v(4))
 
 
@@ -153,8 +154,8 @@ def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:
     one = scored(dataset=str(folder), measures=measures)
     other = scored(qrels=folder / "qrels.txt", groups=folder / "groups.tsv", measures=measures)
     assert values(one) == values(other)
-    assert one.rows[0][1] == "mine" and other.rows[0][1] == "mine/qrels.txt"
-    assert all(row[9] is not None for row in one.rows), "six queries have intervals"
+    assert one.results.rows[0].dataset == "mine" and other.results.rows[0].dataset == "mine/qrels.txt"
+    assert all(row.low is not None for row in one.results.rows), "six queries have intervals"
 
 
 def metrics(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
@@ -217,13 +218,13 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     ).folder.path
     none = {"qrels": None, "groups": None}
     found = scored(str(run), **none, measures="ExpRatio").results
-    assert (found["runs"][0]["attribute"], found["runs"][0]["words"]["protected"]) == ("era", "old")
+    assert (found.runs[0].attribute, found.runs[0].words.protected) == ("era", "old")
     theirs = metrics(run / "metrics.csv")
-    assert {row["condition"]: repr(row["value"]) for row in found["rows"] if row["measure"] == "ExpRatio"} == {
+    assert {row.condition: repr(row.value) for row in found.rows if row.measure == "ExpRatio"} == {
         condition: row["value"] for (condition, measure, _), row in theirs.items() if measure == "ExpRatio" and condition != "initial" and " vs " not in condition
     }  # fmt: skip
     other = scored(str(run), **none, measures="ExpRatio", attribute="gender").results
-    assert [row["value"] for row in other["rows"]] == [row["value"] for row in found["rows"]]
+    assert [row.value for row in other.rows] == [row.value for row in found.rows]
 
 
 LISTS = st.dictionaries(
@@ -256,12 +257,23 @@ def test_names_line_order_and_scale_mean_nothing(
 
 
 def test_the_next_step_of_several_runs_names_its_run_where_others_have_another() -> None:
-    def facts(run: str, following: str) -> dict[str, Any]:
-        verdict = {"status": "inconclusive", "sentence": "it is open", "next": following}
-        return {"run": run, "task": "listwise", "verdict": verdict}
+    def facts(run: str, following: str) -> ScoredRun:
+        verdict = RunVerdict(status="inconclusive", sentence="it is open", next=following)
+        return ScoredRun(
+            run=run, task="listwise", verdict=verdict, dataset="", attribute="", model="", words=Words("", ""), measures=[],
+            conditions={}, undefined={}, findings={}, family=Family(0, None),
+        )  # fmt: skip
 
-    both = gravest([facts("a.run", "more queries"), facts("b.run", "other scores")])
-    assert (both["sentence"], both["next"]) == ("a.run: it is open", "a.run: more queries")
-    alike = gravest([facts("a.run", "more queries"), facts("b.run", "more queries")])
-    assert (alike["sentence"], alike["next"]) == ("a.run: it is open", "more queries")
-    assert gravest([facts("a.run", "more queries")])["next"] == "more queries"
+    for runs, said in (
+        (
+            [facts("a.run", "more queries"), facts("b.run", "other scores")],
+            ("a.run: it is open", "a.run: more queries"),
+        ),
+        (
+            [facts("a.run", "more queries"), facts("b.run", "more queries")],
+            ("a.run: it is open", "more queries"),
+        ),
+        ([facts("a.run", "more queries")], ("it is open", "more queries")),
+    ):
+        verdict = gravest(runs)
+        assert verdict is not None and (verdict.sentence, verdict.next) == said

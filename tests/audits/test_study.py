@@ -16,7 +16,6 @@ from llmfair.audits.runs.run import no_watch
 from llmfair.audits.subject import Subject
 from llmfair.audits.sweep import SettingRun, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
-from llmfair.io.files import typed
 from llmfair.rundir import RunDir
 
 LISTWISE, WINDOWS = studies()["windows"]
@@ -27,7 +26,7 @@ def tried(**given: Any) -> list[SettingRun]:
     return list(sweep(LISTWISE, WINDOWS, WindowsSettings.make(**SMALL | given), lambda setting: no_watch))
 
 
-def study_of(runs: list[SettingRun]) -> dict[str, Any]:
+def study_of(runs: list[SettingRun]) -> Any:
     return told(LISTWISE, WINDOWS, runs, WindowsSettings.make())[0]
 
 
@@ -80,14 +79,14 @@ def test_random_windows_have_no_steps() -> None:
 
 def test_its_verdict_says_which_settings_agree() -> None:
     few, more = study_of(tried()), study_of(tried(limit=8, orders=3, settings="5/1,20/10"))
-    assert (few["verdict"]["status"], more["verdict"]["status"]) == ("not assessable", "disparity")
-    assert few["verdict"]["sentence"].startswith("with 10/5 and 20/10; 10/5: under the neutral prompt ")
-    assert "ask at least 5 queries" in few["verdict"]["next"]
-    assert more["verdict"]["sentence"].startswith("with 20/10 (inconclusive with 5/1): under the neutral ")
-    table = WINDOWS.headed_table(typed(more, WINDOWS.results()))
-    assert table.lead[0] == ("VERDICT", f"disparity: {more['verdict']['sentence']}")
-    alone = study_of(tried(limit=8, orders=3, settings="20/10"))["verdict"]
-    assert alone["sentence"].startswith("under the neutral prompt ")
+    assert (few.verdict.status, more.verdict.status) == ("not assessable", "disparity")
+    assert few.verdict.sentence.startswith("with 10/5 and 20/10; 10/5: under the neutral prompt ")
+    assert "ask at least 5 queries" in few.verdict.next
+    assert more.verdict.sentence.startswith("with 20/10 (inconclusive with 5/1): under the neutral ")
+    table = WINDOWS.headed_table(more)
+    assert table.lead[0] == ("VERDICT", f"disparity: {more.verdict.sentence}")
+    alone = study_of(tried(limit=8, orders=3, settings="20/10")).verdict
+    assert alone.sentence.startswith("under the neutral prompt ")
 
 
 def test_each_setting_is_the_run_that_listwise_makes() -> None:
@@ -108,31 +107,31 @@ def test_windows_said_elsewhere_give_way() -> None:
 def test_rows_are_those_of_the_runs() -> None:
     runs = tried(conditions="neutral,female", repeat=True)
     study = study_of(runs)
-    assert [(row["setting"], row["condition"]) for row in study["rows"]] == [
+    assert [(row.setting, row.condition) for row in study.rows] == [
         (setting, condition)
         for setting in ("10/5", "20/10")
         for condition in ("neutral", "female", "repeat", "initial")
     ]
     for run in runs:
         assert run.results is not None and run.error is None
-        rows = [row for row in study["rows"] if row["setting"] == run.setting]
-        assert sum(row["calls"] for row in rows) == run.results["design"]["calls"] == run.calls
-        assert sum(row["answers"]["windows"] for row in rows) == run.calls
+        rows = [row for row in study.rows if row.setting == run.setting]
+        assert sum(row.calls for row in rows) == run.results.design.calls == run.calls
+        assert sum(row.answers.windows for row in rows) == run.calls
         for row in rows[:-1]:
-            assert row["reach"] == run.results["reach"]
-            assert row["finding"] == run.results["findings"][row["condition"]]
-        of_female = {r["measure"]: r["value"] for r in run.results["rows"] if r["condition"] == "female"}
-        assert {name: figure["value"] for name, figure in rows[1]["figures"].items()} == of_female
-    first, second = (row["figures"]["P@20"] for row in study["rows"] if row["condition"] == "initial")
+            assert row.reach == run.results.reach
+            assert row.finding == run.results.findings[row.condition]
+        of_female = {r.measure: r.value for r in run.results.rows if r.condition == "female"}
+        assert {name: figure.value for name, figure in rows[1].figures.items()} == of_female
+    first, second = (row.figures["P@20"] for row in study.rows if row.condition == "initial")
     assert first == second, "every setting starts from the same orders"
-    assert (study["status"], study["failed"], len(study["runs"])) == ("complete", [], 2)
+    assert (study.status, study.failed, len(study.runs)) == ("complete", [], 2)
 
 
 def test_lines_have_one_figure_each_and_reach_where_it_bounds_one() -> None:
     study = study_of(tried())
     columns, found = WINDOWS.lines(study)
     lines = [dict(zip(columns, line, strict=True)) for line in found]
-    assert len(lines) == sum(len(row["figures"]) for row in study["rows"])
+    assert len(lines) == sum(len(row.figures) for row in study.rows)
     for line in lines:
         bounded = line["condition"] != "initial" and line["measure"] in (
             "P@20", "ExpRatio", "ExpRatio(control=order)"
@@ -146,7 +145,7 @@ def test_the_budget_is_that_of_the_whole_study() -> None:
     assert [run.calls for run in stopped] == [3, 0]
     assert all(isinstance(run.error, Incomplete) for run in stopped)
     assert stopped[0].results is not None and stopped[1].folder is None
-    assert study_of(stopped)["status"] == "incomplete"
+    assert study_of(stopped).status == "incomplete"
     plenty = tried()
     assert [run.error for run in plenty] == [None, None]
     assert sum(run.calls for run in (*stopped, *plenty)) == study_calls(plenty)
@@ -167,7 +166,7 @@ def cost_of(one: SettingRun) -> float:
 
 
 def study_calls(runs: list[SettingRun]) -> int:
-    return sum(row["calls"] for row in study_of(runs)["rows"])
+    return sum(row.calls for row in study_of(runs).rows)
 
 
 def test_one_failing_setting_stops_no_other() -> None:
@@ -177,7 +176,7 @@ def test_one_failing_setting_stops_no_other() -> None:
     failed, done = tried()
     assert isinstance(failed.error, RunConflict) and failed.results is None
     assert done.error is None and done.calls == 0
-    assert [row["setting"] for row in study_of([failed, done])["rows"]] == ["20/10", "20/10"]
+    assert [row.setting for row in study_of([failed, done]).rows] == ["20/10", "20/10"]
 
 
 def test_what_is_wrong_with_all_settings_is_said_once() -> None:

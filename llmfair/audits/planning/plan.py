@@ -14,6 +14,7 @@ from llmfair.audits.runs.replay import shared_calls
 from llmfair.audits.runs.run import folder_of
 from llmfair.audits.runs.seen import seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
+from llmfair.io.files import SCHEMA
 from llmfair.settings import AuditSettings, PlanningSettings
 
 SUMMED = (
@@ -54,6 +55,7 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         for said in left_out(backend, subject.label, settings)
     ]
     planned = {
+        "schema": SCHEMA,
         "task": kind.name,
         **design.plan(len(asked)),
         "sees": seen(design),
