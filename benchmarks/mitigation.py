@@ -90,28 +90,22 @@ def simulated(seed: int, data: Path, below: Path, remedies: Sequence[str] = REME
     llmfair.audit_listwise(
         str(data), model=MODEL, seed=seed, output=run, runs_dir=below, report=False, **once
     )
-    document = llmfair.mitigate(run, remedy=list(remedies), report=False).results
-    base = document["remedies"][0]
-    consistency = base["figures"][CONSISTENCY]["value"]
+    document: Any = llmfair.mitigate(run, remedy=list(remedies), report=False).found
+    base = document.remedies[0]
+    consistency = base.figures[CONSISTENCY].value
     before = first(run / "rankings" / "neutral.run")
     found = {}
-    for one in document["remedies"]:
-        odds, utility, alike = (one["figures"][name]["value"] for name in (ODDS, UTILITY, CONSISTENCY))
-        change = one["changes"].get(ODDS)
-        file = (
-            run / "mitigation" / one["rankings"][0] if one["rankings"] else run / "rankings" / "neutral.run"
-        )
+    for one in document.remedies:
+        odds, utility, alike = (one.figures[name].value for name in (ODDS, UTILITY, CONSISTENCY))
+        change = one.changes.get(ODDS)
+        file = run / "mitigation" / one.rankings[0] if one.rankings else run / "rankings" / "neutral.run"
         kept = [len(ids & before[query]) / FIRST for query, ids in first(file).items()]
-        found[one["remedy"]] = Shown(
+        found[one.remedy] = Shown(
             odds,
-            utility - base["figures"][UTILITY]["value"],
+            utility - base.figures[UTILITY].value,
             alike - consistency,
             float(np.mean(kept)),
-            bool(
-                change
-                and change["p_adjusted"] < 0.05
-                and abs(log(odds)) < abs(log(base["figures"][ODDS]["value"]))
-            ),
+            bool(change and change.p_adjusted < 0.05 and abs(log(odds)) < abs(log(base.figures[ODDS].value))),
         )
     return found
 

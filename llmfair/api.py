@@ -172,9 +172,9 @@ def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
     from llmfair.audits.rerank import rerank as ordered
 
     found = ordered([Path(run) for run in runs], ranker, make_settings(RerankSettings, settings))
-    for said in (warning for run in found["runs"] for warning in run["warnings"]):
+    for said in (warning for run in found.runs for warning in run.warnings):
         warnings.warn(said, stacklevel=2)
-    return [Path(run["output"]) for run in found["runs"]]
+    return [Path(run.output) for run in found.runs]
 
 
 @takes(MitigateSettings)

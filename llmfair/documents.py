@@ -17,7 +17,7 @@ from llmfair.results import Count, ExitCode, JsonDocument, JsonObject, Sha256
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults
 
 
-class ReportWritten(JsonDocument, kw_only=True):
+class ReportWritten(JsonDocument, frozen=True, kw_only=True):
     """llmfair report."""
 
     status: Literal["complete"]
@@ -25,7 +25,7 @@ class ReportWritten(JsonDocument, kw_only=True):
     missing: Annotated[list[str], Meta(description="What half-finished runs lack.")]
 
 
-class FailureDocument(JsonDocument, kw_only=True):
+class FailureDocument(JsonDocument, frozen=True, kw_only=True):
     """A command that failed before there were results, or was stopped."""
 
     status: Literal["failed", "incomplete"]
@@ -36,7 +36,7 @@ class FailureDocument(JsonDocument, kw_only=True):
     )
 
 
-class DatasetListed(JsonObject, kw_only=True):
+class DatasetListed(JsonObject, frozen=True, kw_only=True):
     """A dataset."""
 
     dataset: str
@@ -46,13 +46,13 @@ class DatasetListed(JsonObject, kw_only=True):
     fetched: bool | None
 
 
-class Datasets(JsonDocument, kw_only=True):
+class Datasets(JsonDocument, frozen=True, kw_only=True):
     """llmfair datasets list."""
 
     datasets: list[DatasetListed]
 
 
-class QueryShown(JsonObject, kw_only=True):
+class QueryShown(JsonObject, frozen=True, kw_only=True):
     """A query and its list."""
 
     query_id: str
@@ -61,7 +61,7 @@ class QueryShown(JsonObject, kw_only=True):
     cells: dict[str, Any]
 
 
-class DatasetShown(JsonDocument, kw_only=True):
+class DatasetShown(JsonDocument, frozen=True, kw_only=True):
     """llmfair datasets show."""
 
     dataset: str
@@ -70,7 +70,7 @@ class DatasetShown(JsonDocument, kw_only=True):
     fingerprint: str | None = None
 
 
-class FetchDocument(JsonDocument, kw_only=True):
+class FetchDocument(JsonDocument, frozen=True, kw_only=True):
     """llmfair datasets fetch."""
 
     folder: str
@@ -78,7 +78,7 @@ class FetchDocument(JsonDocument, kw_only=True):
     collection: str
 
 
-class PromptListed(JsonObject, kw_only=True):
+class PromptListed(JsonObject, frozen=True, kw_only=True):
     """A prompt file."""
 
     prompt: str
@@ -87,13 +87,13 @@ class PromptListed(JsonObject, kw_only=True):
     sha256: Sha256
 
 
-class Prompts(JsonDocument, kw_only=True):
+class Prompts(JsonDocument, frozen=True, kw_only=True):
     """llmfair prompts list."""
 
     prompts: list[PromptListed]
 
 
-class StrategyCost(JsonObject, kw_only=True):
+class StrategyCost(JsonObject, frozen=True, kw_only=True):
     """What a list of so many items takes, and how many rounds of it wait for each other."""
 
     items: Count
@@ -102,7 +102,7 @@ class StrategyCost(JsonObject, kw_only=True):
     at_most: bool
 
 
-class StrategyListed(JsonObject, kw_only=True):
+class StrategyListed(JsonObject, frozen=True, kw_only=True):
     strategy: str
     parameters: Mapping[str, str | int | float]
     prompt: str
@@ -111,13 +111,13 @@ class StrategyListed(JsonObject, kw_only=True):
     does: str
 
 
-class Strategies(JsonDocument, kw_only=True):
+class Strategies(JsonDocument, frozen=True, kw_only=True):
     """llmfair strategies list."""
 
     strategies: list[StrategyListed]
 
 
-class MeasureListed(JsonObject, kw_only=True):
+class MeasureListed(JsonObject, frozen=True, kw_only=True):
     measure: str
     of: str
     label: str
@@ -128,19 +128,19 @@ class MeasureListed(JsonObject, kw_only=True):
     source: str
 
 
-class Measures(JsonDocument, kw_only=True):
+class Measures(JsonDocument, frozen=True, kw_only=True):
     """llmfair measures list."""
 
     measures: list[MeasureListed]
 
 
-class AttributesShown(JsonDocument, kw_only=True):
+class AttributesShown(JsonDocument, frozen=True, kw_only=True):
     """llmfair datasets attributes."""
 
     text: str
 
 
-class PromptShown(JsonDocument, kw_only=True):
+class PromptShown(JsonDocument, frozen=True, kw_only=True):
     """llmfair prompts show."""
 
     prompt: str
@@ -148,20 +148,20 @@ class PromptShown(JsonDocument, kw_only=True):
     text: str
 
 
-class MessageShown(JsonObject, kw_only=True):
+class MessageShown(JsonObject, frozen=True, kw_only=True):
     """A message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class RenderedPrompt(JsonDocument, kw_only=True):
+class RenderedPrompt(JsonDocument, frozen=True, kw_only=True):
     """llmfair prompts render."""
 
     messages: Annotated[list[MessageShown], Meta(min_length=1)]
 
 
-class RunListed(JsonObject, kw_only=True):
+class RunListed(JsonObject, frozen=True, kw_only=True):
     """A run folder."""
 
     run: str
@@ -172,40 +172,40 @@ class RunListed(JsonObject, kw_only=True):
     verdict: str | None
 
 
-class Runs(JsonDocument, kw_only=True):
+class Runs(JsonDocument, frozen=True, kw_only=True):
     """llmfair runs list."""
 
     runs: list[RunListed]
 
 
-class AnswerShown(JsonObject, kw_only=True):
+class AnswerShown(JsonObject, frozen=True, kw_only=True):
     """An answer, or a probe without one."""
 
     probe: str
 
 
-class AnswersDocument(JsonDocument, kw_only=True):
+class AnswersDocument(JsonDocument, frozen=True, kw_only=True):
     """llmfair runs show, of answers."""
 
     run: str
     rows: list[AnswerShown]
 
 
-class QueryFurthest(JsonObject, kw_only=True):
+class QueryFurthest(JsonObject, frozen=True, kw_only=True):
     """A query with its own figures."""
 
     query: str
     figures: str
 
 
-class QueriesFurthest(JsonDocument, kw_only=True):
+class QueriesFurthest(JsonDocument, frozen=True, kw_only=True):
     """llmfair runs show --furthest."""
 
     run: str
     queries: list[QueryFurthest]
 
 
-class CheckDocument(JsonDocument, kw_only=True):
+class CheckDocument(JsonDocument, frozen=True, kw_only=True):
     """llmfair runs check."""
 
     run: str
@@ -214,7 +214,7 @@ class CheckDocument(JsonDocument, kw_only=True):
     notes: list[str]
 
 
-class ModelCached(JsonObject, kw_only=True):
+class ModelCached(JsonObject, frozen=True, kw_only=True):
     """Answers of one model."""
 
     model: str
@@ -223,7 +223,7 @@ class ModelCached(JsonObject, kw_only=True):
     newest: str
 
 
-class CacheInfo(JsonDocument, kw_only=True):
+class CacheInfo(JsonDocument, frozen=True, kw_only=True):
     """llmfair cache info."""
 
     path: str
@@ -232,27 +232,27 @@ class CacheInfo(JsonDocument, kw_only=True):
     models: list[ModelCached]
 
 
-class CacheCleared(JsonDocument, kw_only=True):
+class CacheCleared(JsonDocument, frozen=True, kw_only=True):
     """llmfair cache clear."""
 
     path: str
     removed: Count | None
 
 
-class CachePath(JsonDocument, kw_only=True):
+class CachePath(JsonDocument, frozen=True, kw_only=True):
     """llmfair cache path."""
 
     path: str
 
 
-class BackendReady(JsonObject, kw_only=True):
+class BackendReady(JsonObject, frozen=True, kw_only=True):
     """Whether a backend can be asked."""
 
     status: Literal["ready", "no"]
     note: str
 
 
-class Doctor(JsonDocument, kw_only=True):
+class Doctor(JsonDocument, frozen=True, kw_only=True):
     """llmfair doctor."""
 
     llmfair: str

@@ -198,7 +198,7 @@ class Result:
 def _row(line: dict[str, str]) -> Row:
     """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
     numbers = {name: number(line[name]) if line[name] else None for name in FLOATS}
-    of = {name: line[name] for name in COLUMNS if name not in numbers}
+    of: dict[str, Any] = {name: line[name] for name in COLUMNS if name not in numbers}
     conclusion = Conclusion(line["conclusion"]) if line["conclusion"] else None
     n = int(line["n"]) if line["n"] else None
     return Row(**(of | numbers | {"n": n, "conclusion": conclusion, "reason": line["reason"] or None}))

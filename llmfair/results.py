@@ -48,7 +48,7 @@ class JsonObject(Struct, frozen=True, omit_defaults=True):
     """An object of a JSON document, which lacks the fields that are as by default."""
 
 
-class ErrorDocument(JsonObject, kw_only=True):
+class ErrorDocument(JsonObject, frozen=True, kw_only=True):
     """One sentence and the way out. `class` is a name of the error tree: UsageError, Incomplete, …"""
 
     kind: str = field(name="class")
@@ -56,7 +56,7 @@ class ErrorDocument(JsonObject, kw_only=True):
     hint: str
 
 
-class JsonDocument(JsonObject, kw_only=True):
+class JsonDocument(JsonObject, frozen=True, kw_only=True):
     """What a command prints or writes as a whole; `exit_code` and `error` where it did not end well."""
 
     schema: Version
@@ -64,7 +64,7 @@ class JsonDocument(JsonObject, kw_only=True):
     error: ErrorDocument | None = None
 
 
-class Figure(JsonObject):
+class Figure(JsonObject, frozen=True):
     """A number with its interval; `value` None is undefined, and `reason` says why."""
 
     value: float | None
@@ -77,7 +77,7 @@ class Figure(JsonObject):
     reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
 
 
-class Row(Figure, kw_only=True):
+class Row(Figure, frozen=True, kw_only=True):
     """A line of metrics.csv: whose figure it is, and the figure; `query_id` "all" is of all queries together."""
 
     run: str
@@ -96,7 +96,7 @@ class Row(Figure, kw_only=True):
     group: Annotated[str, Meta(description='"" where the measure has no groups.')]
 
 
-class Finding(JsonObject, kw_only=True):
+class Finding(JsonObject, frozen=True, kw_only=True):
     """What is concluded of a condition's headline figure; each kind adds what stands behind it."""
 
     measure: str
@@ -113,7 +113,7 @@ class Finding(JsonObject, kw_only=True):
         return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
-class RunVerdict(JsonObject, kw_only=True):
+class RunVerdict(JsonObject, frozen=True, kw_only=True):
     """What an audit comes to: one status in its kind's words, one sentence, one next step.
 
     The figure is that of the condition that the sentence speaks of; `group` is the one at a disadvantage.
@@ -131,7 +131,7 @@ class RunVerdict(JsonObject, kw_only=True):
     n: Count | None = None
 
 
-class Requirement(JsonObject):
+class Requirement(JsonObject, frozen=True):
     """One --require of one condition, and of one `run` of several; `reason`: why it does not hold."""
 
     require: str
@@ -144,7 +144,7 @@ class Requirement(JsonObject):
     run: str = ""
 
 
-class Reach(JsonObject, kw_only=True):
+class Reach(JsonObject, frozen=True, kw_only=True):
     """What a measure can read on these lists; `indifferent`: read by a ranker without any preference."""
 
     low: float | None = None
@@ -152,35 +152,35 @@ class Reach(JsonObject, kw_only=True):
     indifferent: float | None = None
 
 
-class ProbeCounts(JsonObject):
+class ProbeCounts(JsonObject, frozen=True):
     """Probes, and those that came to an end."""
 
     asked: Count
     ranked: Count
 
 
-class Family(JsonObject):
+class Family(JsonObject, frozen=True):
     """How many p-values were adjusted together, and the measure that conditions were contrasted in."""
 
     size: Count
     contrasted: str | None
 
 
-class Words(JsonObject):
+class Words(JsonObject, frozen=True):
     """The word of each side in prompts."""
 
     protected: str
     unprotected: str
 
 
-class HowDrawn(JsonObject):
+class HowDrawn(JsonObject, frozen=True):
     """By which rule and seed lists were drawn."""
 
     buckets: str
     seed: int
 
 
-class AnswerCounts(JsonObject, kw_only=True):
+class AnswerCounts(JsonObject, frozen=True, kw_only=True):
     """Answers of one condition, counted.
 
     `unformed`: of a model that was to be held to the form of its answers those of another form.
@@ -204,7 +204,7 @@ class AnswerCounts(JsonObject, kw_only=True):
         return limit is not None and self.unparseable > limit * self.asked
 
 
-class ProbeAnswers(AnswerCounts, kw_only=True):
+class ProbeAnswers(AnswerCounts, frozen=True, kw_only=True):
     """Probes of a kind that does not count single answers; `unparseable` ones have no result that could be read."""
 
     probes: Count
@@ -214,7 +214,7 @@ class ProbeAnswers(AnswerCounts, kw_only=True):
         return self.probes
 
 
-class DesignFacts(JsonObject, kw_only=True):
+class DesignFacts(JsonObject, frozen=True, kw_only=True):
     """What was asked; `conditions` are prompts, relevance strata of pairs, or what else is compared."""
 
     preset: str | None
@@ -239,7 +239,7 @@ def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str
     return {of: "; ".join(says[of] for says in (notes, limits) if of in says) for of in {**notes, **limits}}
 
 
-class Results(JsonDocument, kw_only=True):
+class Results(JsonDocument, frozen=True, kw_only=True):
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
 
     Raises ValueError where a field lacks a condition that it has to have.
@@ -336,7 +336,7 @@ class Results(JsonDocument, kw_only=True):
         return {(row.measure, row.condition): row for row in self.of_all() if not row.group}
 
 
-class PlainResults(Results, kw_only=True):
+class PlainResults(Results, frozen=True, kw_only=True):
     """What an audit found whose kind tells no more."""
 
     answers: Mapping[str, ProbeAnswers]
@@ -347,7 +347,7 @@ class PlainResults(Results, kw_only=True):
         return self.design.calls
 
 
-class UnfinishedSetting(JsonObject, kw_only=True):
+class UnfinishedSetting(JsonObject, frozen=True, kw_only=True):
     """A setting without results, and why."""
 
     setting: str
@@ -355,7 +355,7 @@ class UnfinishedSetting(JsonObject, kw_only=True):
     message: str
 
 
-class StudyResults(JsonDocument, kw_only=True):
+class StudyResults(JsonDocument, frozen=True, kw_only=True):
     """What audits under several settings found; study.json. What they share is empty until one of them has results."""
 
     status: Literal["complete", "incomplete", "failed"]
@@ -390,13 +390,13 @@ class StudyResults(JsonDocument, kw_only=True):
         return [f"{one.setting}: {one.message}" for one in self.failed]
 
 
-class SettingRow(Row, kw_only=True):
+class SettingRow(Row, frozen=True, kw_only=True):
     """A line of one setting's metrics.csv."""
 
     setting: str
 
 
-class PlainStudyResults(StudyResults, kw_only=True):
+class PlainStudyResults(StudyResults, frozen=True, kw_only=True):
     """A study that tells no more."""
 
     rows: Sequence[SettingRow]
@@ -404,13 +404,15 @@ class PlainStudyResults(StudyResults, kw_only=True):
 
 def absent_row(measure: str, condition: str) -> Row:
     """The row of what was not measured."""
-    named = dict.fromkeys(("run", "dataset", "attribute", "model", "contrast", "query_id", "group"), "")
+    named: dict[str, Any] = dict.fromkeys(
+        ("run", "dataset", "attribute", "model", "contrast", "query_id", "group"), ""
+    )
     missing = (None, None, None, None, None, None, None, "not_measured")
     return Row(*missing, **named, condition=condition, stratum=ALL, measure=measure)
 
 
 def rows_of(
-    measured: Iterable[Measurement], named: Mapping[str, str], words: Words | None = None
+    measured: Iterable[Measurement], named: Mapping[str, Any], words: Words | None = None
 ) -> tuple[Row, ...]:
     """Measurements as rows, sorted by query, measure, condition and group.
 

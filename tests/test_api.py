@@ -409,7 +409,7 @@ def test_an_object_may_say_more_of_itself() -> None:
         identity = "in order, version 2"
         capabilities = ("margins", "forced_margins")
         max_workers = 3
-        events: list[str] = []  # noqa: RUF012
+        events: list[str] = []
         flying = most = 0
 
         async def open(self) -> None:

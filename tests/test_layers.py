@@ -69,12 +69,7 @@ BESIDE: dict[str, set[str]] = {
         "backends.deadline",
         "backends.headers",
     },
-    "report/page.py": {"audits.scoring.score_results"},
-    "report/compare.py": {
-        "audits.comparing.compare_verdict",
-        "audits.runs.exhibits",
-        "audits.scoring.score_results",
-    },
+    "report/compare.py": {"audits.comparing", "audits.documents", "audits.runs.exhibits", "audits.scoring"},
 }
 LAZY = {
     "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "pyarrow", "datasets", "sentence_transformers", "scipy", "openai", "ir_datasets",
@@ -130,8 +125,8 @@ def points_downwards(path: Path, names: list[str]) -> None:
         ), f"{path.name} ({room}) imports {name}"
 
 
-def needs(load_time: bool = False) -> dict[Path, set[Path]]:
-    """The files that each file names in imports, at whatever time or as it is loaded; public names are loaded lazily."""
+def needs() -> dict[Path, set[Path]]:
+    """The files that each file imports when it is loaded; the public names are loaded lazily."""
     files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in modules()}
     files = {name.removesuffix(".__init__"): path for name, path in files.items()}
 
@@ -141,7 +136,7 @@ def needs(load_time: bool = False) -> dict[Path, set[Path]]:
         return files.get(name)
 
     found = {
-        path: {file_of(name) for name, at_load in names if at_load or not load_time} - {None, path}
+        path: {file_of(name) for name, at_load in names if at_load} - {None, path}
         for path, names in imported().items()
     }
     return {path: {one for one in of_it if one} for path, of_it in found.items()} | {
@@ -160,7 +155,7 @@ def reached(start: Path, graph: dict[Path, set[Path]]) -> set[Path]:
 
 
 def test_no_two_files_import_each_other() -> None:
-    graph = needs(load_time=True)
+    graph = needs()
     circles = [path.relative_to(PACKAGE).as_posix() for path in graph if path in reached(path, graph)]
     assert not circles, f"these import each other, in one step or several: {', '.join(circles)}"
 

@@ -514,6 +514,7 @@ def why(row: ChangeRow) -> str:
 
 
 def _figures(row: ChangeRow) -> str:
+    assert row.p_adjusted is not None  # else it is told why there is no test
     change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
     return (
         f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(row.p_adjusted)}, "
@@ -559,10 +560,12 @@ def _side(row: ChangeRow, which: str, band: tuple[float, float]) -> int:
 
 def _within_mirror(row: ChangeRow) -> bool:
     """Whether the change, with its whole interval, ends nearer parity than the base is, on whichever side."""
+    assert row.base is not None
     low, high = sorted((1.0, row.base**-2))
-    return row.low is not None and low < row.low and row.high < high
+    return row.low is not None and row.high is not None and low < row.low and row.high < high
 
 
 def distances(row: ChangeRow) -> tuple[float, float]:
     """|ln| of a ratio in both runs."""
+    assert row.base is not None and row.other is not None
     return abs(log(row.base)), abs(log(row.other))

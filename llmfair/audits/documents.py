@@ -22,7 +22,7 @@ from llmfair.results import (
 )
 
 
-class ComparisonRun(JsonObject, kw_only=True):
+class ComparisonRun(JsonObject, frozen=True, kw_only=True):
     """The base first; `differs` names settings in which a run differs from it: (base, run).
 
     `same_answers`: one of the two has no answer that the other has not. `reach`: what measures can read in a run.
@@ -37,7 +37,7 @@ class ComparisonRun(JsonObject, kw_only=True):
     own: Annotated[Mapping[str, Any], Meta(description="What its kind of audit says besides.")] = {}
 
 
-class ChangeRow(JsonObject, omit_defaults=False):
+class ChangeRow(JsonObject, omit_defaults=False, frozen=True):
     """One measure under one condition, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
@@ -71,7 +71,7 @@ class ChangeRow(JsonObject, omit_defaults=False):
     useless: str | None = None
 
 
-class InjectedPreference(JsonObject, kw_only=True):
+class InjectedPreference(JsonObject, frozen=True, kw_only=True):
     """What simulated audits found of one injected preference; shares with their Monte Carlo error."""
 
     injected: float
@@ -92,7 +92,7 @@ class InjectedPreference(JsonObject, kw_only=True):
     undefined: Counts
 
 
-class CallPlan(JsonDocument, kw_only=True):
+class CallPlan(JsonDocument, frozen=True, kw_only=True):
     """What every plan tells, whatever the kind; a dry run has a cost only at given prices, and plans nothing more."""
 
     queries: Count
@@ -118,7 +118,7 @@ class CallPlan(JsonDocument, kw_only=True):
     cost: float | None = None
 
 
-class AuditPlan(CallPlan, kw_only=True):
+class AuditPlan(CallPlan, frozen=True, kw_only=True):
     """llmfair plan, and --dry-run, of a kind of audit that tells no more."""
 
     task: str
@@ -127,7 +127,7 @@ class AuditPlan(CallPlan, kw_only=True):
     findable: Any = None
 
 
-class Calibration(JsonDocument, kw_only=True):
+class Calibration(JsonDocument, frozen=True, kw_only=True):
     """What every calibration tells of itself."""
 
     dataset: str
@@ -141,7 +141,7 @@ class Calibration(JsonDocument, kw_only=True):
     settings: dict[str, Any]
 
 
-class Comparison(JsonDocument, kw_only=True):
+class Comparison(JsonDocument, frozen=True, kw_only=True):
     """llmfair compare."""
 
     verdict: RunVerdict | None = None

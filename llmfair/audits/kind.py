@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from llmfair.audits.comparing import ComparedRun
     from llmfair.audits.design import Design
     from llmfair.audits.documents import ChangeRow, ComparisonRun
-    from llmfair.audits.scoring import Announce, RemeasuredRun, ScoredRun
+    from llmfair.audits.run_files import Announce
+    from llmfair.audits.scoring import RemeasuredRun, ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.manifest import Manifest

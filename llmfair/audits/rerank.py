@@ -24,7 +24,7 @@ from llmfair.datasets.keywords import searched
 from llmfair.datasets.own import Given
 from llmfair.datasets.runs import scores_form
 from llmfair.errors import UsageError
-from llmfair.io.files import whole, write_whole
+from llmfair.io.files import SCHEMA, whole, write_whole
 from llmfair.io.trec import RunFile, run_lines
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
@@ -35,7 +35,7 @@ from llmfair.settings import RERANK_FORMS, RerankSettings
 PACKED = ".gz"
 
 
-class RunReranked(JsonObject, kw_only=True):
+class RunReranked(JsonObject, frozen=True, kw_only=True):
     """A run in its new order."""
 
     run: str
@@ -47,7 +47,7 @@ class RunReranked(JsonObject, kw_only=True):
     warnings: list[str]
 
 
-class RerankResults(JsonDocument, kw_only=True):
+class RerankResults(JsonDocument, frozen=True, kw_only=True):
     """llmfair rerank."""
 
     status: Literal["complete"]
@@ -140,27 +140,27 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         tag = f"{file.tag}+{''.join(spec.split())}"
         written[output] = "".join(run_lines(rankings, tag))
         found.append(
-            {
-                "run": str(path),
-                "output": str(output),
-                "tag": tag,
-                "queries": len(rankings),
-                "changed": sum(one.doc_ids != file.rankings[one.query_id].doc_ids for one in rankings),
-                "documents": sum(len(one.doc_ids) for one in rankings),
-                "warnings": warnings,
-            }
+            RunReranked(
+                run=str(path),
+                output=str(output),
+                tag=tag,
+                queries=len(rankings),
+                changed=sum(one.doc_ids != file.rankings[one.query_id].doc_ids for one in rankings),
+                documents=sum(len(one.doc_ids) for one in rankings),
+                warnings=warnings,
+            )
         )
     _write(written)
-    return {
-        "schema": 1,
-        "status": "complete",
-        "task": "rerank",
-        "ranker": spec,
-        "dataset": reranking.judgements.name,
-        "attribute": reranking.attribute.name,
-        "runs": found,
-        "next": _next(runs, outputs, settings),
-    }
+    return RerankResults(
+        schema=SCHEMA,
+        status="complete",
+        task="rerank",
+        ranker=spec,
+        dataset=reranking.judgements.name,
+        attribute=reranking.attribute.name,
+        runs=found,
+        next=_next(runs, outputs, settings),
+    )
 
 
 def _ranks_alone(file: RunFile) -> bool:

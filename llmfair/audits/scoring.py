@@ -65,7 +65,7 @@ from llmfair.settings import SCORE_FORMS, AuditSettings, ScoreSettings, band_of
 from llmfair.settings.score import LOG
 
 
-class DocumentCounts(JsonObject, kw_only=True):
+class DocumentCounts(JsonObject, frozen=True, kw_only=True):
     """How many documents of how many queries, and the first of these."""
 
     queries: Count = 0
@@ -73,7 +73,7 @@ class DocumentCounts(JsonObject, kw_only=True):
     first: Sequence[str] = ()
 
 
-class ScoreFacts(JsonObject, kw_only=True):
+class ScoreFacts(JsonObject, frozen=True, kw_only=True):
     """What has to be known to read the figures of one condition of a run."""
 
     queries: Count
@@ -88,7 +88,7 @@ class ScoreFacts(JsonObject, kw_only=True):
     longest: Count = 0
 
 
-class IncompleteRun(JsonObject, kw_only=True):
+class IncompleteRun(JsonObject, frozen=True, kw_only=True):
     """What is known of a run that is not through, or whose last command was not."""
 
     status: str
@@ -96,7 +96,7 @@ class IncompleteRun(JsonObject, kw_only=True):
     failures: Counts
 
 
-class ScoredRun(JsonObject, kw_only=True):
+class ScoredRun(JsonObject, frozen=True, kw_only=True):
     """One run; `findings` are those of its kind of audit, `relevance` the ratio that relevance alone gives."""
 
     run: str
@@ -115,7 +115,7 @@ class ScoredRun(JsonObject, kw_only=True):
     incomplete: IncompleteRun | None = None
 
 
-class ScoreResults(JsonDocument, kw_only=True):
+class ScoreResults(JsonDocument, frozen=True, kw_only=True):
     """llmfair score; results.json of its --output. `verdict` is that of the run with the gravest."""
 
     status: Literal["complete", "failed"]
@@ -236,7 +236,7 @@ def measures_of(
     return measures, [str(measure) for measure in shown]
 
 
-def named(run: RunDir, results: Results) -> dict[str, str]:
+def named(run: RunDir, results: Results) -> dict[str, Any]:
     """The columns that name a run."""
     return {
         "run": run.path.resolve().name,

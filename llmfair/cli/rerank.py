@@ -33,15 +33,15 @@ def rerank(settings: RerankSettings, style: str, *, ctx: typer.Context, runs: Ru
     from llmfair.audits.rerank import rerank as ordered
 
     found = ordered(runs, ranker, settings)
-    for run in found["runs"]:
-        for warning in run["warnings"]:
+    for run in found.runs:
+        for warning in run.warnings:
             terminal.warn(warning)
     if style == "json":
         terminal.print_json(found)
         return
-    for run in found["runs"]:
-        print(f"{run['output']}: {run['queries']:,} queries, {run['changed']:,} of them in another order")
-    print(f"NEXT     {found['next']}")
+    for run in found.runs:
+        print(f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order")
+    print(f"NEXT     {found.next}")
 
 
 def add(app: typer.Typer) -> None:

@@ -29,7 +29,7 @@ from itertools import accumulate
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, TypeVar
 
 import orjson
 
@@ -424,7 +424,7 @@ def decode(text: bytes | str) -> Any:
 
 
 T = TypeVar("T")
-SCHEMA = 1
+SCHEMA: Final = 1
 """The version of all documents."""
 AGAIN = "the command that began the run writes it again"
 

@@ -33,7 +33,7 @@ ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY = (
 MEASURED = (ODDS, RATIO, UTILITY, PAGE, CONSISTENCY)
 
 
-class RemedyRow(JsonObject, kw_only=True):
+class RemedyRow(JsonObject, frozen=True, kw_only=True):
     """One remedy, or the unmitigated rankings (`none`); `error` says why there are no figures, and the way out.
 
     `changes`: other/unmitigated on a log scale, else the difference, paired by query. `distance`: |ln| of the
@@ -57,7 +57,7 @@ class RemedyRow(JsonObject, kw_only=True):
     remarks: Sequence[str] = ()
 
 
-class MitigationResults(JsonDocument, kw_only=True):
+class MitigationResults(JsonDocument, frozen=True, kw_only=True):
     """llmfair mitigate; results.json of its folder."""
 
     status: Literal["complete", "incomplete"]
@@ -99,7 +99,7 @@ class MitigationResults(JsonDocument, kw_only=True):
         return [one for one in self.remedies[1:] if not one.available]
 
 
-class RemedyPlanned(JsonObject, kw_only=True):
+class RemedyPlanned(JsonObject, frozen=True, kw_only=True):
     """What a remedy would ask; `error` where it cannot be had."""
 
     remedy: str
@@ -110,7 +110,7 @@ class RemedyPlanned(JsonObject, kw_only=True):
     error: ErrorDocument | None
 
 
-class MitigationPlan(JsonDocument, kw_only=True):
+class MitigationPlan(JsonDocument, frozen=True, kw_only=True):
     """llmfair mitigate --dry-run."""
 
     task: Literal["mitigate"]

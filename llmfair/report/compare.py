@@ -225,7 +225,7 @@ def _became(row: ChangeRow, compared: Comparison) -> str:
     test = f"{_p(p)} {tested}" if p is not None else f"no test: {_reason(row)}"
     figures = f"{row.base:.3f} → {row.other:.3f}"
     if row.better != "parity":
-        way = "higher" if row.other > row.base else "lower"
+        way = "higher" if (row.other or 0) > (row.base or 0) else "lower"
     else:
         way = of_no_use(row, compared) or way_of(row, compared.band)
         figures += " (parity is 1)"

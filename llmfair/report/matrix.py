@@ -182,7 +182,9 @@ def _all_tables(
         for table in (*_tables(group), *kind_of(group.task).group_tables(group))
     ]
     return tables + [
-        _other_table(one, general) for one in sources if not one.is_audit and getattr(one.results, "rows", ())
+        _other_table(one, general)
+        for one in sources
+        if not one.is_audit and getattr(one.results, "rows", None)
     ]
 
 

@@ -36,7 +36,7 @@ from llmfair.rundir import RunDir
 # Known before anything is asked
 
 
-class TuningFacts(JsonObject, kw_only=True):
+class TuningFacts(JsonObject, frozen=True, kw_only=True):
     """What an adapter is trained on, and how; `split` counts queries, those `unused` that lack items of a side."""
 
     preset: str | None
@@ -65,14 +65,14 @@ class TuningFacts(JsonObject, kw_only=True):
         return max(1, self.max_prompts // self.prompts_per_step) * self.prompts_per_step
 
 
-class PairCounts(JsonObject):
+class PairCounts(JsonObject, frozen=True):
     """Pairs of a stratum in a part of the split, and their queries."""
 
     queries: Count
     pairs: Count
 
 
-class Overlap(JsonObject):
+class Overlap(JsonObject, frozen=True):
     """Items and pairs that are trained on and stand in measured pairs, too; `dropped_items` were left out for that."""
 
     items: Count
@@ -82,7 +82,7 @@ class Overlap(JsonObject):
     strict: bool
 
 
-class OfTraining(JsonDocument, kw_only=True):
+class OfTraining(JsonDocument, frozen=True, kw_only=True):
     """What a training is of; `counts` by part of the split and stratum."""
 
     status: str
@@ -100,7 +100,7 @@ class OfTraining(JsonDocument, kw_only=True):
     groups: Count
 
 
-class PromptTokens(JsonObject):
+class PromptTokens(JsonObject, frozen=True):
     """Tokens of a prompt: on average, at most, and shared by a query."""
 
     mean: float
@@ -109,7 +109,7 @@ class PromptTokens(JsonObject):
     prompts: Count
 
 
-class Needs(JsonObject):
+class Needs(JsonObject, frozen=True):
     """Memory in GiB, operations, and by device the seconds: `plain`, and with beginnings of prompts `shared`."""
 
     weights: Count
@@ -119,7 +119,7 @@ class Needs(JsonObject):
     seconds: Mapping[str, Mapping[str, float]]
 
 
-class PromptAsAsked(JsonObject):
+class PromptAsAsked(JsonObject, frozen=True):
     """A prompt of the training, as the model reads it; `answers` are the token ids between which it chooses."""
 
     pair_id: str
@@ -127,7 +127,7 @@ class PromptAsAsked(JsonObject):
     answers: Mapping[str, int]
 
 
-class FinetunePlan(OfTraining, kw_only=True):
+class FinetunePlan(OfTraining, frozen=True, kw_only=True):
     """llmfair finetune-lora --dry-run."""
 
     status: Literal["planned"]
@@ -141,7 +141,7 @@ class FinetunePlan(OfTraining, kw_only=True):
 # TrainingRecord and measured
 
 
-class Safeguard(JsonObject):
+class Safeguard(JsonObject, frozen=True):
     """A figure that parity must not be bought with: its `value`, the `limit` by the base's, and whether it is kept."""
 
     value: float | None
@@ -150,7 +150,7 @@ class Safeguard(JsonObject):
     text: str | None = None
 
 
-class Validation(JsonObject):
+class Validation(JsonObject, frozen=True):
     """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
 
     objective: float
@@ -162,7 +162,7 @@ class Validation(JsonObject):
         return all(gate.met for gate in self.gates.values())
 
 
-class TrainingRecord(JsonObject, kw_only=True):
+class TrainingRecord(JsonObject, frozen=True, kw_only=True):
     """What a training came to. `trace`: its validations; `seconds`: of training alone, over all its parts."""
 
     best_step: Count
@@ -177,7 +177,7 @@ class TrainingRecord(JsonObject, kw_only=True):
     trace: Sequence[Mapping[str, Any]]
 
 
-class TrainingFacts(TrainingRecord, kw_only=True):
+class TrainingFacts(TrainingRecord, frozen=True, kw_only=True):
     """The same with the last validation, why it was rejected, if it was, and the free baseline's `offset`."""
 
     prompts_per_second: float | None
@@ -187,7 +187,7 @@ class TrainingFacts(TrainingRecord, kw_only=True):
     processes: Count
 
 
-class Interval(JsonObject):
+class Interval(JsonObject, frozen=True):
     """A figure of the test queries with its interval."""
 
     value: float | None
@@ -197,14 +197,14 @@ class Interval(JsonObject):
     reason: str | None
 
 
-class RatioOfPairs(Interval):
+class RatioOfPairs(Interval, frozen=True):
     """The ratio of pairs that either side's item wins in both orders, and these pairs."""
 
     protected: Count
     unprotected: Count
 
 
-class AnswersOnPairs(JsonObject):
+class AnswersOnPairs(JsonObject, frozen=True):
     """Shares of pairs, and their ratio."""
 
     protected: Interval
@@ -214,7 +214,7 @@ class AnswersOnPairs(JsonObject):
     pairs: Count
 
 
-class OddsChange(JsonObject):
+class OddsChange(JsonObject, frozen=True):
     """The position-adjusted odds after over those before, paired; `p` is of no change."""
 
     measure: str
@@ -226,7 +226,7 @@ class OddsChange(JsonObject):
     p: Share | None
 
 
-class FinetuneResults(OfTraining, kw_only=True):
+class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     """llmfair finetune-lora; results.json of the adapter's folder."""
 
     status: Annotated[
@@ -253,7 +253,7 @@ class FinetuneResults(OfTraining, kw_only=True):
 # MergeResults
 
 
-class MergeResults(JsonDocument, kw_only=True):
+class MergeResults(JsonDocument, frozen=True, kw_only=True):
     """llmfair finetune-lora --merge; what its figures are: `merge.py`."""
 
     status: Literal["complete"]

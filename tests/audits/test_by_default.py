@@ -11,15 +11,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from llmfair import registry
 from llmfair.audits.comparing import compare
-from llmfair.audits.kind import Kind, found_of
+from llmfair.audits.kind import Kind
 from llmfair.audits.scoring import score
+from llmfair.audits.verdict import judged
 from llmfair.errors import UsageError
+from llmfair.io.files import SCHEMA, json_text
 from llmfair.metrics.base import Definition
 from llmfair.report.compare import compare_table, score_table
-from llmfair.results import DesignFacts, Family, PlainResults, ProbeCounts, Words, absent_row, write
+from llmfair.results import DesignFacts, Family, PlainResults, ProbeCounts, Words, absent_row
 from llmfair.rundir import COLUMNS, RunDir
 from llmfair.settings import AuditSettings, ScoreSettings
 from llmfair.stats.intervals import mean
@@ -83,12 +86,13 @@ def folder(name: str, numbers: Sequence[float], task: str = "toy") -> RunDir:
     estimate = mean(np.array(numbers), 0.95)
     named: dict[str, Any] = {"run": name, "dataset": "sample", "attribute": "gender", "model": name}
     figure = {"condition": "first", "measure": "Number", "group": "", "query_id": "all"}
-    row = replace(absent_row("Number", "first"), query_id="all", value=estimate.value, reason=None)
+    row = structs.replace(absent_row("Number", "first"), query_id="all", value=estimate.value, reason=None)
     settings = {"task": task, "identity": name, "attribute": "gender", "lists_sha256": "0"}
     told = replace(manifest(invocation(8)), task=task, settings=settings, model=name)
     run.write_json("manifest.json", {"schema": 1, **asdict(told)})
     results = PlainResults(
         **named,
+        schema=SCHEMA,
         status="complete",
         task=task,
         words=Words("female", "male"),
@@ -111,7 +115,7 @@ def folder(name: str, numbers: Sequence[float], task: str = "toy") -> RunDir:
         rows=[row],
         requirements=[],
     )
-    run.write_files({"results.json": write(results)})
+    run.write_files({"results.json": json_text(judged(results))})
     (run.path / "numbers.json").write_text(json.dumps(of_queries))
     with (run.path / "per_query.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -124,18 +128,18 @@ def test_a_run_folder_is_measured_again_and_gated() -> None:
     """The figures of the observations with their intervals; gates are read as measures of what the kind reads."""
     folder("one", BASE)
     found = score([Path("one")], ScoreSettings.make(require=("Number:first>=0.5", "Number<=1")))
-    (run,) = found.results["runs"]
-    assert run["task"] == "toy" and run["measures"] == ["Number"] and run["findings"] == {}
-    assert run["conditions"]["first"]["queries"] == 8 and "incomplete" not in run
-    (row,) = found.results["rows"]
+    (run,) = found.results.runs
+    assert run.task == "toy" and run.measures == ["Number"] and run.findings == {}
+    assert run.conditions["first"].queries == 8 and run.incomplete is None
+    (row,) = found.results.rows
     expected = mean(np.array(BASE), 0.95)
-    assert (row["value"], row["low"], row["high"], row["n"]) == (
+    assert (row.value, row.low, row.high, row.n) == (
         pytest.approx(expected.value), pytest.approx(expected.low), pytest.approx(expected.high), 8,
     )  # fmt: skip
-    assert [one[COLUMNS.index("value")] for one in found.per_query] == BASE
-    failed, held = found.results["requirements"]
-    assert failed["reason"] == "Number (first condition) 0.350 is below 0.5" and held["holds"]
-    table = score_table(found_of(found.results))
+    assert [one.value for one in found.per_query] == BASE
+    failed, held = found.results.requirements
+    assert failed.reason == "Number (first condition) 0.350 is below 0.5" and held.holds
+    table = score_table(found.results)
     assert table.rows[0][0] == "first" and "0.350" in table.rows[0][1]
 
 
@@ -164,10 +168,10 @@ def test_a_kind_that_keeps_nothing_says_so() -> None:
 def test_runs_are_compared_by_query() -> None:
     """Paired by the queries' own values, signs flipped, in the kind's word for its conditions."""
     compared = compare([folder("one", BASE), folder("two", OTHER)])
-    (row,) = compared["rows"]
+    (row,) = compared.rows
     change = change_by_query(BASE, OTHER, False, 0.95, np.random.default_rng(0))
-    assert (row["base"], row["other"]) == (pytest.approx(0.35), pytest.approx(0.9))
-    assert (row["change"], row["p"], row["n"]) == (change.estimate.value, change.p, 8) and row["headline"]
+    assert (row.base, row.other) == (pytest.approx(0.35), pytest.approx(0.9))
+    assert (row.change, row.p, row.n) == (change.estimate.value, change.p, 8) and row.headline
     table = compare_table(compared)
     assert table.header[:2] == ("measure", "condition") and table.title.startswith("Compare toy")
     assert any(note.endswith("sign flips (seed 0)") for note in table.notes)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from llmfair.audits.gates import Gate, GatedFigures, check_gates, parse_gate, read_gates, require_met
 from llmfair.audits.listwise.measure import unassessable
@@ -20,7 +21,7 @@ from llmfair.results import Reach, Row, absent_row
 def row(value: float | None, condition: str = "female", measure: str = "ExpRatio", **more: Any) -> Row:
     interval = {"low": None, "high": None} if value is None else {"low": value - 0.05, "high": value + 0.05}
     given = {"query_id": "all", "value": value, "reason": None}
-    return replace(absent_row(measure, condition), **{**given, **interval, **more})
+    return structs.replace(absent_row(measure, condition), **{**given, **interval, **more})
 
 
 def results(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from math import log
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmfair.audits.gates import refused, require_met, statuses_of
 from llmfair.audits.kind import kind_of, kinds

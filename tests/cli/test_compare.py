@@ -12,6 +12,8 @@ import pytest
 
 import llmfair as package
 from llmfair.audits.comparing import verdicts_of
+from llmfair.audits.documents import Comparison
+from llmfair.io.files import typed
 from llmfair.report.compare import compare_table
 from tests.cli.command import kept, llmfair, ran, refuses
 
@@ -88,11 +90,11 @@ def test_flips_that_rise_while_odds_come_closer() -> None:
     for row in compared["rows"]:  # odds that did not come closer were not bought with anything
         if row["measure"] == "AdjustedOdds":
             row["other"] = row["base"]
-    notes = compare_table(compared).notes
+    notes = compare_table(typed(compared, Comparison)).notes
     assert "flips, relevant: more answers now depend on the order" in notes
 
 
-def assumed(base: float, other: float, **more: float | str | None) -> dict[str, Any]:
+def assumed(base: float, other: float, **more: float | str | None) -> Comparison:
     """A comparison whose odds are these, with intervals that are 5 % long either way, and a change beyond chance."""
     folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
     compared: dict[str, Any] = llmfair("compare", *folders, "--json").json
@@ -103,7 +105,7 @@ def assumed(base: float, other: float, **more: float | str | None) -> dict[str, 
             row |= {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0, **more}
         elif row["measure"] == "FlipRate":
             row |= {"low": 0.1}
-    return compared
+    return typed(compared, Comparison)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,9 @@ def test_other_attainable_ranges_are_no_way_to_parity() -> None:
     assert row["reason"] == "other_reach" and row["change"] is not None
     assert (row["low"], row["p"], row["p_adjusted"]) == (None, None, None)
     assert [{*one["reach"]["ExpRatio"]} for one in compared["runs"]] == [{"low", "high"}] * 2
-    (said,) = [note for note in compare_table(compared).notes if "attainable ranges" in note]
+    (said,) = [
+        note for note in compare_table(typed(compared, Comparison)).notes if "attainable ranges" in note
+    ]
     assert (
         "cannot be told, since the attainable ranges of ExpRatio differ (wide 0.60–1.67, narrow 0.7" in said
     )
@@ -205,7 +209,7 @@ def test_runs_that_share_all_answers_are_not_tested() -> None:
             (None, None, "same_answers")
         }
         assert compared["family"] == 0
-        notes = compare_table(compared).notes
+        notes = compare_table(typed(compared, Comparison)).notes
         assert notes[0] == (
             f"{runs[0]} and {runs[1]} hold the same answers: they differ in how these were measured, and nothing is "
             "tested"

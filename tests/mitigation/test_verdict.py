@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from llmfair.audits.documents import ChangeRow
 from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
@@ -51,7 +51,7 @@ def results(
         figures={ODDS: base or figure(0.5, 0.45, 0.55), UTILITY: figure(0.8)},
     )  # fmt: skip
     return MitigationResults(
-        status="complete", run="runs/mine", dataset="d", attribute="gender", model="m",
+        schema=1, task="mitigate", status="complete", run="runs/mine", dataset="d", attribute="gender", model="m",
         words=Words("female", "male"), condition="neutral", conclusion=conclusion, level=0.95, band=(0.8, 1.25),
         margin=0.02, seed=0, queries=queries, orders=3, prompted=True, measures=(), labels={}, measure_notes={},
         family=len(remedies), remedies=[unmitigated, *remedies], rows=(),

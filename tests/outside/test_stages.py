@@ -207,7 +207,7 @@ def test_a_judge_s_torn_line_is_told_and_asked_again() -> None:
     kind, settings = DoubtedKind(), NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
     written = perform(kind.design(settings, Subject("counter:x")))
     assert written.skipped == [f"{path}:2: not readable, skipped; its answer was asked again if needed"]
-    assert written.results["status"] == "complete"
+    assert written.results.status == "complete"
 
 
 class Listed(DoubtedDesign):

@@ -134,11 +134,11 @@ def top_of(run: Path) -> int:
 
 def test_the_budget_is_the_study_s_and_the_gravest_error_ends_it() -> None:
     half = tops("--max-calls", "200", code=3)
-    assert valid(half) == {"study_tops"} and [one["setting"] for one in half["failed"]] == ["9"]
+    assert "study_tops" in valid(half) and [one["setting"] for one in half["failed"]] == ["9"]
     assert asked_last() == [160, 40] and "160 were used before" in half["error"]["message"]
     assert tops()["status"] == "complete" and asked_last() == [0, 120]
     failed = tops("--require", "MeanRatio>=1", queries=5, code=4)
-    assert valid(failed) == {"study_tops"} and [one["setting"] for one in failed["failed"]] == ["5", "9"]
+    assert "study_tops" in valid(failed) and [one["setting"] for one in failed["failed"]] == ["5", "9"]
     nothing = llmfair("study", "tops", "-m", "openai:x", code=1)
     assert nothing == "No result: no setting has a probe with all its answers.\n"
 

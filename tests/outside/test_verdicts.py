@@ -68,7 +68,7 @@ def asked(status: str, **settings: Any) -> Any:
 
 def test_it_has_a_verdict_and_a_gate(status: str) -> None:
     written = asked(status)
-    assert written.error is None and written.results["verdict"]["status"] == status
+    assert written.error is None and written.results.verdict.status == status
     failed = asked(status, fail_on=status)
     assert failed.error is not None and f"the verdict is {status}: " in failed.error.message
     assert results_of(failed.folder).verdict.status == status

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from llmfair.io.files import json_text, plain
+from msgspec.structs import replace
+
+from llmfair.io.files import json_text
 from llmfair.results import Words
 from llmfair.tuning.effects import changes, results_of, validate, with_text
 from llmfair.tuning.results import FinetuneResults, Overlap, PairCounts, TrainingFacts, TuningFacts
@@ -20,7 +21,7 @@ DESIGN = TuningFacts(
     split_seed=0, prompt_sha256=64 * "0",
 )  # fmt: skip
 TOLD = {
-    "run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model",
+    "schema": 1, "task": "finetune-lora", "run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model",
     "words": Words("female", "male"), "level": 0.95, "band": BAND, "design": DESIGN,
     "counts": {"test": {"mixed": PairCounts(queries=8, pairs=288)}},
     "overlap": Overlap(items=0, train_items=384, pairs=0, dropped_items=0, strict=False), "groups": 8,
@@ -44,5 +45,5 @@ def results(passed: bool) -> FinetuneResults:
 def adapter(folder: Path, passed: bool = True) -> Path:
     """An adapter folder as far as its report reads it."""
     folder.mkdir()
-    (folder / "results.json").write_text(json_text(plain(results(passed))), encoding="utf-8")
+    (folder / "results.json").write_text(json_text(results(passed)), encoding="utf-8")
     return folder

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from llmfair.audits.design import Design
 from llmfair.audits.kind import Kind, kind_of
@@ -56,7 +57,7 @@ def silenced(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
 def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     source = read_source(RunDir(run(folder, task)))
-    results, exhibits = source.audit, exhibits_of(source.run, 0)
+    results, exhibits = source.results, exhibits_of(source.run, 0)
     section = Silent().section(results, source.run.path, exhibits)
     conditions = list(results.design.conditions)
     assert [row[0] for row in section.table.rows] == conditions
@@ -70,7 +71,7 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     assert [verdict.of for verdict in section.verdicts] == conditions[:3]
     assert all(verdict.sentence for verdict in section.verdicts)
     assert [plot.name for plot in section.plots] == ["odds"] and section.furthest is None
-    bare = Silent().section(replace(results, findings={}), source.run.path, exhibits)
+    bare = Silent().section(structs.replace(results, findings={}), source.run.path, exhibits)
     assert "conclusion" not in bare.table.header and not any(one.conclusion for one in bare.verdicts)
     assert [plot.name for plot in bare.plots] == ["ratio"]
     linear = {name: replace(says, scale="linear") for name, says in exhibits.measures.items()}
@@ -94,11 +95,10 @@ def test_a_kind_that_says_nothing_has_pages_of_one_and_of_several(
     assert any(table.title.endswith("by model and condition") for table in both.tables)
 
 
-def renamed(source: Source) -> dict[str, Any]:
+def renamed(source: Source) -> Results:
     """The results as if of another model."""
-    found: Results = source.audit
-    assert source.results is not None
-    return {**source.results, "model": f"{found.model}-2"}
+    results: Results = source.results
+    return structs.replace(results, model=f"{results.model}-2")
 
 
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
@@ -114,7 +114,7 @@ def test_conclusions_are_on_every_page_of_a_kind_whose_conditions_have_titles(
         rows = [text for table in conclusions for row in table.rows for text in row]
         return [one.sentence for one in page_of([source], 0).verdicts], rows
 
-    plain, found = told(), source.audit
+    plain, found = told(), source.results
     monkeypatch.setattr(
         type(kind_of(task)),
         "titles",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from llmfair import registry, terminal
 from llmfair.audits.runs.exhibits import declared
@@ -88,21 +89,24 @@ def test_only_columns_without_anything_go() -> None:
     assert filled(table) == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
     none = Table("t", ("a", "b"), (), ())
     assert filled(none) == none
-    rows = [replace(absent_row("M", ""), group=group) for group in ("@UNKNOWN", "b", "a", "b")]
+    rows = [structs.replace(absent_row("M", ""), group=group) for group in ("@UNKNOWN", "b", "a", "b")]
     assert columns_of(["N", "M"], rows) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
 
 
 def test_a_figure_that_is_missing_says_why_in_words() -> None:
     missing = absent_row("M", "neutral")
-    assert cell(replace(missing, reason="no_consistent_pair")) == "undefined (no pair that does not flip)"
-    assert cell(replace(missing, reason="no_words_for_it")) == "undefined (no words for it)"
+    assert (
+        cell(structs.replace(missing, reason="no_consistent_pair"))
+        == "undefined (no pair that does not flip)"
+    )
+    assert cell(structs.replace(missing, reason="no_words_for_it")) == "undefined (no words for it)"
 
 
 def test_measures_are_the_same_where_some_figure_says_so() -> None:
     nothing = absent_row("M", "neutral")
     figures = {
-        "A": nothing, "B": nothing, "bounded": replace(nothing, high=0.1),
-        "C": replace(nothing, value=0.0), "D": replace(nothing, value=0.0),
+        "A": nothing, "B": nothing, "bounded": structs.replace(nothing, high=0.1),
+        "C": structs.replace(nothing, value=0.0), "D": structs.replace(nothing, value=0.0),
     }  # fmt: skip
     cells = {(measure, "neutral"): row for measure, row in figures.items()}
     assert the_same([*figures], ["neutral", "initial"], cells) == {"D": "C"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.results import PairFinding

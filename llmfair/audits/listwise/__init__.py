@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from llmfair.audits.documents import ChangeRow
     from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
-    from llmfair.audits.scoring import Announce, RemeasuredRun, ScoredRun
+    from llmfair.audits.run_files import Announce
+    from llmfair.audits.scoring import RemeasuredRun, ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure

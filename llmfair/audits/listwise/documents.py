@@ -12,7 +12,7 @@ from llmfair.audits.listwise.plan import ListwiseFindable
 from llmfair.results import Count, JsonObject, Reach
 
 
-class StrategyPlan(JsonObject, kw_only=True):
+class StrategyPlan(JsonObject, frozen=True, kw_only=True):
     """One of several strategies: what it takes, the range of ExpRatio within reach, and what it can find."""
 
     strategy: str
@@ -33,7 +33,7 @@ class StrategyPlan(JsonObject, kw_only=True):
     queries_needed: Count | None = None
 
 
-class ListwisePlan(CallPlan, kw_only=True):
+class ListwisePlan(CallPlan, frozen=True, kw_only=True):
     """llmfair plan listwise; llmfair listwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["listwise"]
@@ -54,7 +54,7 @@ class ListwisePlan(CallPlan, kw_only=True):
     strategies: list[StrategyPlan] | None = None
 
 
-class SmallestOdds(JsonObject, kw_only=True):
+class SmallestOdds(JsonObject, frozen=True, kw_only=True):
     """The preference odds, one either way, that are found with this power; `error` is that of ln odds."""
 
     power: float
@@ -63,7 +63,7 @@ class SmallestOdds(JsonObject, kw_only=True):
     odds: tuple[float | None, float | None]
 
 
-class ListwiseCalibration(Calibration, kw_only=True):
+class ListwiseCalibration(Calibration, frozen=True, kw_only=True):
     """llmfair calibrate listwise."""
 
     task: Literal["calibrate listwise"]

@@ -26,7 +26,7 @@ from llmfair.results import (
 )
 
 
-class ListwiseFacts(DesignFacts, kw_only=True):
+class ListwiseFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; windows and prompt are None for a ranker that asks no model."""
 
     left_out: Mapping[str, str]
@@ -58,7 +58,7 @@ class ListwiseFacts(DesignFacts, kw_only=True):
         return self.prompt_sha256 is not None and self.strategy != SCORES
 
 
-class FirstPass(JsonObject):
+class FirstPass(JsonObject, omit_defaults=False, frozen=True):
     """Answers of the first pass: those that left the window as it was, those in the commonest order of places."""
 
     windows: Count = 0
@@ -66,7 +66,7 @@ class FirstPass(JsonObject):
     same: Count = 0
 
 
-class OmittedItems(JsonObject):
+class OmittedItems(JsonObject, omit_defaults=False, frozen=True):
     """Items left out of answers; `protected_expected`: how many protected ones, were sides left out alike."""
 
     items: Count = 0
@@ -74,14 +74,14 @@ class OmittedItems(JsonObject):
     protected_expected: float = 0.0
 
 
-class EqualScores(JsonObject):
+class EqualScores(JsonObject, frozen=True):
     """Of so many lists whose items were scored those in which all scores are equal, so that nothing is ranked."""
 
     lists: Count
     of: Count
 
 
-class WindowAnswers(AnswerCounts, kw_only=True):
+class WindowAnswers(AnswerCounts, omit_defaults=False, frozen=True, kw_only=True):
     """Answers of one prompt: how many, and what was wrong with them."""
 
     windows: Count
@@ -107,7 +107,7 @@ class WindowAnswers(AnswerCounts, kw_only=True):
         return max(classes, key=classes.__getitem__, default=None)
 
 
-class Excess(JsonObject):
+class Excess(JsonObject, frozen=True):
     """The exposure ratio beyond what relevance gives the sides."""
 
     value: float
@@ -122,7 +122,7 @@ class Excess(JsonObject):
         return self.high < 1 if below else self.low > 1
 
 
-class SignFlip(JsonObject):
+class SignFlip(JsonObject, frozen=True):
     """No mean preference over queries."""
 
     p: Share | None
@@ -130,7 +130,7 @@ class SignFlip(JsonObject):
     exact: bool
 
 
-class PermutationResult(JsonObject, kw_only=True):
+class PermutationResult(JsonObject, frozen=True, kw_only=True):
     """No preference in any query, by labels shuffled among equally relevant items; `reason`: why it has no p."""
 
     statistic: float | None = None
@@ -143,14 +143,14 @@ class PermutationResult(JsonObject, kw_only=True):
     reason: str | None = None
 
 
-class OrderNoise(JsonObject):
+class OrderNoise(JsonObject, frozen=True):
     """Standard error of ln R over other initial orders of the same queries, with its degrees of freedom."""
 
     error: float
     df: int
 
 
-class Odds(JsonObject):
+class Odds(JsonObject, frozen=True):
     """Preference odds with their interval, over `n` queries with so many comparisons of two items.
 
     `bound`: outcomes are decided by groups or slots, so that the odds are at most, or at least, what stands here.
@@ -164,7 +164,7 @@ class Odds(JsonObject):
     bound: Literal["at most", "at least"] | None = None
 
 
-class Usefulness(JsonObject):
+class Usefulness(JsonObject, frozen=True):
     """How well the ranker tells relevant items from others: more than `chance`, of so many queries.
 
     Of rankings the change of nDCG@20 from the initial order, or from what a random order is expected to have; of
@@ -192,7 +192,7 @@ class Usefulness(JsonObject):
         )
 
 
-class OddsPower(JsonObject):
+class OddsPower(JsonObject, frozen=True):
     """With what power odds at the nearer edge of the band are found, and the queries for 80 %."""
 
     odds: float
@@ -200,7 +200,7 @@ class OddsPower(JsonObject):
     queries_needed: Count | None
 
 
-class ListwiseFinding(Finding, kw_only=True):
+class ListwiseFinding(Finding, frozen=True, kw_only=True):
     """What is concluded of a prompt; without comparisons, or readable answers, nothing stands behind it."""
 
     odds: Odds | None = None
@@ -219,7 +219,7 @@ class ListwiseFinding(Finding, kw_only=True):
         return "not_judged" if self.useful is None else self.useful.unshown
 
 
-class ListwiseResults(Results, kw_only=True):
+class ListwiseResults(Results, frozen=True, kw_only=True):
     """llmfair listwise; results.json of its run folder."""
 
     task: Literal["listwise"]
@@ -238,7 +238,7 @@ class ListwiseResults(Results, kw_only=True):
 # The windows study
 
 
-class Read(JsonObject):
+class Read(JsonObject, frozen=True):
     """Answers of one prompt under one setting."""
 
     windows: Count
@@ -246,7 +246,7 @@ class Read(JsonObject):
     repaired: Count
 
 
-class WindowsRow(JsonObject, kw_only=True):
+class WindowsRow(JsonObject, frozen=True, kw_only=True):
     """One setting and prompt, or the orders that all began with ("input")."""
 
     setting: str
@@ -264,7 +264,7 @@ class WindowsRow(JsonObject, kw_only=True):
     figures: Mapping[str, Figure]
 
 
-class WindowsResults(StudyResults, kw_only=True):
+class WindowsResults(StudyResults, frozen=True, kw_only=True):
     """llmfair study windows; study.json. What all settings share is empty until one of them has results."""
 
     task: Literal["study windows"]

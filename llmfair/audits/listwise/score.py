@@ -29,9 +29,16 @@ from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.words import CandidatesLine
 from llmfair.audits.readable import as_readable
-from llmfair.audits.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
-from llmfair.audits.scoring import (
+from llmfair.audits.run_files import (
     Announce,
+    check_queries,
+    declared,
+    judged_by,
+    own_scores,
+    read_file,
+    scored,
+)
+from llmfair.audits.scoring import (
     DocumentCounts,
     IncompleteRun,
     RemeasuredRun,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from llmfair.audits.documents import ChangeRow, ComparisonRun
     from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.scoring import Announce, RemeasuredRun
+    from llmfair.audits.run_files import Announce
+    from llmfair.audits.scoring import RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure

@@ -11,7 +11,7 @@ from llmfair.audits.pairwise.plan import PairwiseFindable
 from llmfair.results import Count, Counts, JsonObject, Share
 
 
-class PairwisePlan(CallPlan, kw_only=True):
+class PairwisePlan(CallPlan, frozen=True, kw_only=True):
     """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["pairwise"]
@@ -27,7 +27,7 @@ class PairwisePlan(CallPlan, kw_only=True):
     findable: dict[str, PairwiseFindable] | None = None
 
 
-class InjectedPairs(InjectedPreference, kw_only=True):
+class InjectedPairs(InjectedPreference, frozen=True, kw_only=True):
     """What simulated audits found of one relevance stratum and injected preference."""
 
     condition: Literal["relevant", "irrelevant"]
@@ -35,7 +35,7 @@ class InjectedPairs(InjectedPreference, kw_only=True):
     consistent_share: Share | None
 
 
-class SmallestOdds(JsonObject, kw_only=True):
+class SmallestOdds(JsonObject, frozen=True, kw_only=True):
     """The odds, one either way, that are found with this power."""
 
     power: float
@@ -43,7 +43,7 @@ class SmallestOdds(JsonObject, kw_only=True):
     odds: tuple[float | None, float | None]
 
 
-class PairwiseCalibration(Calibration, kw_only=True):
+class PairwiseCalibration(Calibration, frozen=True, kw_only=True):
     """llmfair calibrate pairwise."""
 
     task: Literal["calibrate pairwise"]

@@ -25,7 +25,7 @@ from llmfair.results import (
 )
 
 
-class PairGrades(JsonObject):
+class PairGrades(JsonObject, frozen=True):
     """Relevance grades of a relevance stratum that has several.
 
     `difference`: how much higher the protected item of a pair is graded, on average over queries.
@@ -37,7 +37,7 @@ class PairGrades(JsonObject):
     difference: float | None
 
 
-class PairwiseFacts(DesignFacts, kw_only=True):
+class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled."""
 
     pairs: Count | None
@@ -64,7 +64,7 @@ class PairwiseFacts(DesignFacts, kw_only=True):
         return self.form != SCORES
 
 
-class PairAnswers(AnswerCounts, kw_only=True):
+class PairAnswers(AnswerCounts, frozen=True, kw_only=True):
     """Answers on one relevance stratum; `mass`: of the first token's probability, what both labels hold together."""
 
     answers: Count
@@ -86,7 +86,7 @@ class PairAnswers(AnswerCounts, kw_only=True):
         return max(problems, key=problems.__getitem__, default=None)
 
 
-class CellCounts(JsonObject):
+class CellCounts(JsonObject, frozen=True):
     """Pairs by what both answers came to (verdicts.Cell)."""
 
     PP: Count
@@ -98,7 +98,7 @@ class CellCounts(JsonObject):
     M2: Count
 
 
-class CellShares(JsonObject):
+class CellShares(JsonObject, frozen=True):
     """Of a query on average; they sum to 1."""
 
     PP: Share
@@ -114,7 +114,7 @@ class CellShares(JsonObject):
         return fsum(getattr(self, name) for name in names)
 
 
-class OddsPower(JsonObject):
+class OddsPower(JsonObject, frozen=True):
     """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
 
     odds: float
@@ -122,7 +122,7 @@ class OddsPower(JsonObject):
     queries_needed: Count | None
 
 
-class ByOrder(JsonObject, kw_only=True):
+class ByOrder(JsonObject, frozen=True, kw_only=True):
     """Shares of unparseable answers, the protected item first and second; the difference with its interval."""
 
     first: Share | None = None
@@ -130,7 +130,7 @@ class ByOrder(JsonObject, kw_only=True):
     difference: tuple[float | None, float | None, float | None] | None = None
 
 
-class Bound(JsonObject):
+class Bound(JsonObject, frozen=True):
     """All that is known of the size of odds whose answers nearly all follow the position, or favour one group."""
 
     side: Literal["at most", "at least"]
@@ -142,7 +142,7 @@ class Bound(JsonObject):
         return (None, self.odds) if self.side == "at most" else (self.odds, None)
 
 
-class PairFinding(Finding, kw_only=True):
+class PairFinding(Finding, frozen=True, kw_only=True):
     """What is concluded of a relevance stratum; where no odds are defined, nothing stands behind it.
 
     `bound` stands in the place of an interval where the odds have no size; `reason` then says why.
@@ -164,7 +164,7 @@ class PairFinding(Finding, kw_only=True):
         return replace(super().barred(reason), bound=None)
 
 
-class PairwiseResults(Results, kw_only=True):
+class PairwiseResults(Results, frozen=True, kw_only=True):
     """llmfair pairwise; results.json of its run folder."""
 
     task: Literal["pairwise"]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from llmfair.audits.documents import ChangeRow, ComparisonRun
     from llmfair.audits.rag.making import RagAudit
     from llmfair.audits.rag.results import RagResults
-    from llmfair.audits.scoring import Announce, RemeasuredRun
+    from llmfair.audits.run_files import Announce
+    from llmfair.audits.scoring import RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation

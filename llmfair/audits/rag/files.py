@@ -29,7 +29,8 @@ from llmfair.audits.rag.design import (
 )
 from llmfair.audits.rag.results import RagFacts, RagResults
 from llmfair.audits.rag.settings import CITED
-from llmfair.audits.scoring import Announce, RemeasuredRun, ScoredRun, ScoreFacts, check_settings
+from llmfair.audits.run_files import Announce
+from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, check_settings
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import ITEM

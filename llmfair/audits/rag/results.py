@@ -31,7 +31,7 @@ class RagFactors(TypedDict):
     alpha: Annotated[float, Meta(ge=0, le=LARGEST_ALPHA)] | Literal["deterministic"]
 
 
-class RagFacts(DesignFacts, kw_only=True):
+class RagFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; numbers have the bounds of their flags. Raises ValueError for a condition of other factors."""
 
     factors: Annotated[
@@ -61,7 +61,7 @@ class RagFacts(DesignFacts, kw_only=True):
                 raise ValueError(f"Condition '{name}' is not called after its `factors`")
 
 
-class OutputCounts(AnswerCounts, kw_only=True):
+class OutputCounts(AnswerCounts, frozen=True, kw_only=True):
     """Distinct outputs of a condition; `classes`: how those ended that are no answers, though measured as they are."""
 
     outputs: Count
@@ -73,7 +73,7 @@ class OutputCounts(AnswerCounts, kw_only=True):
         return self.outputs
 
 
-class Collected(JsonObject, kw_only=True):
+class Collected(JsonObject, frozen=True, kw_only=True):
     """The queries: how many were kept, and those dropped with fewer than two useful items; means of the kept ones."""
 
     kept: Count
@@ -85,7 +85,7 @@ class Collected(JsonObject, kw_only=True):
     useful_share: Share | None
 
 
-class CurvePoint(JsonObject, kw_only=True):
+class CurvePoint(JsonObject, frozen=True, kw_only=True):
     """The mean of `up` over the observations whose `across` is nearest to a place, with its interval over queries."""
 
     at: Share
@@ -93,7 +93,7 @@ class CurvePoint(JsonObject, kw_only=True):
     mean: Figure
 
 
-class Curve(JsonObject, kw_only=True):
+class Curve(JsonObject, frozen=True, kw_only=True):
     """One measure over another, of the lists that one retriever drew: an observation is a query under one alpha.
 
     `slope` of the least-squares line over observations, `slope_of_points` over the points. `area` below the points from
@@ -115,7 +115,7 @@ class Curve(JsonObject, kw_only=True):
     points: Sequence[CurvePoint]
 
 
-class IntervalCell(JsonObject, kw_only=True):
+class IntervalCell(JsonObject, frozen=True, kw_only=True):
     """The observations of one interval of disparity beside the one list by score.
 
     `difference` of the pooled means, with the p of the unpaired tests; starred: Student's p below 0.05. `paired`: each
@@ -132,7 +132,7 @@ class IntervalCell(JsonObject, kw_only=True):
     paired: Figure | None
 
 
-class Intervals(JsonObject, kw_only=True):
+class Intervals(JsonObject, frozen=True, kw_only=True):
     """Utility by interval of disparity; `baseline`: mean utility of the retriever's one list by score."""
 
     disparity: str
@@ -141,7 +141,7 @@ class Intervals(JsonObject, kw_only=True):
     cells: Sequence[IntervalCell]
 
 
-class JudgedPairs(JsonObject, kw_only=True):
+class JudgedPairs(JsonObject, frozen=True, kw_only=True):
     """What a model was asked of pairs of item and output, each once; `by` is what measures call it."""
 
     model: str
@@ -151,7 +151,7 @@ class JudgedPairs(JsonObject, kw_only=True):
     unparseable: Count
 
 
-class AlphaTest(JsonObject, kw_only=True):
+class AlphaTest(JsonObject, frozen=True, kw_only=True):
     """Whether two alphas of a retriever differ in disparity: the mean `difference` of the second from the first, paired
     by query, and the p of a t test."""
 
@@ -161,7 +161,7 @@ class AlphaTest(JsonObject, kw_only=True):
     p: Share | None
 
 
-class RagFinding(Finding, kw_only=True):
+class RagFinding(Finding, frozen=True, kw_only=True):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
     `disparity`: its expected exposure disparity, in the norm of the run's table. `margin`: the loss of utility that
@@ -174,7 +174,7 @@ class RagFinding(Finding, kw_only=True):
     p_adjusted: Share | None = None
 
 
-class RagResults(Results, kw_only=True):
+class RagResults(Results, frozen=True, kw_only=True):
     """llmfair rag; results.json of its run folder."""
 
     task: Literal["rag"]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from llmfair.audits.documents import ChangeRow
     from llmfair.audits.refine.making import RefineAudit
     from llmfair.audits.refine.results import RefineResults
-    from llmfair.audits.scoring import Announce, RemeasuredRun
+    from llmfair.audits.run_files import Announce
+    from llmfair.audits.scoring import RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure, Observation

@@ -19,7 +19,7 @@ from llmfair.results import (
 )
 
 
-class RefineFacts(DesignFacts, kw_only=True):
+class RefineFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; `documents`: how many the collection has."""
 
     documents: Count
@@ -51,7 +51,7 @@ class RefineFacts(DesignFacts, kw_only=True):
     ] = None
 
 
-class ReplyCounts(AnswerCounts, kw_only=True):
+class ReplyCounts(AnswerCounts, frozen=True, kw_only=True):
     """Replies of the model; `classes`: how each was read; `asked_again`: those asked after an unreadable one."""
 
     replies: Count
@@ -64,7 +64,7 @@ class ReplyCounts(AnswerCounts, kw_only=True):
         return self.replies
 
 
-class RoundMeans(JsonObject, kw_only=True):
+class RoundMeans(JsonObject, frozen=True, kw_only=True):
     """The mean figures of all topics after so many rounds; a topic whose loop has ended keeps its page."""
 
     iteration: Count
@@ -73,7 +73,7 @@ class RoundMeans(JsonObject, kw_only=True):
     aimed: float | None
 
 
-class PaperTest(JsonObject, kw_only=True):
+class PaperTest(JsonObject, frozen=True, kw_only=True):
     """The paper's own test: a t test paired by query, unadjusted; `symbol` where p < 0.05 and the method is better."""
 
     method: str
@@ -85,7 +85,7 @@ class PaperTest(JsonObject, kw_only=True):
     symbol: str
 
 
-class RefineFinding(Finding, kw_only=True):
+class RefineFinding(Finding, frozen=True, kw_only=True):
     """Whether refinement brings the page nearer its target, and whether that costs relevance.
 
     `measure` is the objective; nearness is told by `aimed`, too, and the cost by `utility`. `nearer`, `loss`: None
@@ -100,7 +100,7 @@ class RefineFinding(Finding, kw_only=True):
     p_adjusted: Share | None = None
 
 
-class RefineResults(Results, kw_only=True):
+class RefineResults(Results, frozen=True, kw_only=True):
     """llmfair refine; results.json of its run folder."""
 
     task: Literal["refine"]

@@ -10,7 +10,7 @@ from llmfair.report.tables import count
 from llmfair.results import Band, Count, JsonObject
 
 
-class StoppingPoint(JsonObject, kw_only=True):
+class StoppingPoint(JsonObject, frozen=True, kw_only=True):
     """At which pair or window a sequential audit of one condition was settled, and what that spared."""
 
     decision: Literal["above", "below", "inside"] | None
