@@ -1,8 +1,8 @@
 """Keys, passwords and tokens: known by the names they stand under, and told to nobody.
 
 What is written down (settings, command lines, what answers are filed under) has `***` in their place, by names alone,
-so that it is the same whatever the secret is. What is said, and what a server sends back, is searched for their values,
-too.
+so that it is the same whatever the secret is. What is said, and what a server sends back, is searched for their values
+as they were given, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
@@ -37,13 +36,6 @@ _USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
 _QUERY = re.compile(r"(?<=[?&;#])([\w.-]+)=([^\s&;#'\"]+)")
 _PLAIN = re.compile(r"[a-z -]{,15}|[\d.-]{,15}")
 """Words and numbers, as stand-ins for keys are: an answer may hold them by chance."""
-_ESCAPED = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2})+|\\.", re.DOTALL)
-_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
-_UNSEEN = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
-)
-"""What a terminal or a page shows nothing of."""
 
 
 @lru_cache(maxsize=1024)
@@ -190,72 +182,18 @@ def _of_addresses(text: str) -> Iterator[str]:
 
 def without(secrets: Iterable[str]) -> Callable[[str], str]:
     """Puts `***` for these into a text, but for what may stand there by chance."""
-    return quoted(one for one in secrets if len(one) >= LEAST and not _PLAIN.fullmatch(one))
+    return quoted(secret for secret in secrets if len(secret) >= LEAST and not _PLAIN.fullmatch(secret))
 
 
 def quoted(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Puts `***` for each of these into a text, in either case and in base64.
-
-    Where escapes of JSON, HTML, addresses or terminals are in one, the text comes back without any.
-    """
-    return _hiding(frozenset(one for one in secrets if len(one) >= LEAST_QUOTED))
-
-
-@lru_cache(maxsize=4)  # lines that are said are searched for the same secrets
-def _hiding(secrets: frozenset[str]) -> Callable[[str], str]:
-    forms = {
-        form
-        for one in secrets
-        for form in (one, unescaped(one), *_in_base64(one))
-        if len(form) >= min(len(one), LEAST)
-    }
-    if not forms:
-        return lambda text: text
-    longest_first = sorted(forms, key=lambda form: (-len(form), form))
-    every = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
-    low_forms = {form.casefold() for form in forms}
-
-    def holds(text: str) -> bool:
-        """Whether one may be in a text: far cheaper than a search by the pattern, and nearly always all there is."""
-        low = text.casefold()
-        return any(form in low for form in low_forms)
+    """Puts `***` for each of these into a text, wherever it stands there as it was given."""
+    longest_first = sorted(
+        {one for one in secrets if len(one) >= LEAST_QUOTED}, key=lambda one: (-len(one), one)
+    )
 
     def hide(text: str) -> str:
-        if holds(text):
-            text = every.sub(HIDDEN, text)
-        shown = unescaped(text)
-        return every.sub(HIDDEN, shown) if shown != text and holds(shown) else text
+        for secret in longest_first:
+            text = text.replace(secret, HIDDEN)
+        return text
 
     return hide
-
-
-def _in_base64(secret: str) -> Iterator[str]:
-    """What of a secret's base64 is the same whatever stands around it, if it is long enough not to be a word."""
-    content = secret.encode("utf-8", "surrogatepass")
-    for before in range(3 if len(content) >= LEAST else 0):
-        code = b64encode(bytes(before) + content).decode()
-        code = code[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]
-        yield from (code, code.replace("+", "-").replace("/", "_"))
-
-
-def unescaped(text: str) -> str:
-    """A text as it reads: without escapes of JSON, HTML and addresses, and without what shows as nothing."""
-    if "\\" in text:
-        text = _ESCAPED.sub(_character, text)
-    text = unescape(text)
-    if _PERCENT.search(text):
-        text = unquote(text)
-    return text if text.replace("\n", "").isprintable() else _UNSEEN.sub("", text)
-
-
-def _character(match: re.Match[str]) -> str:
-    """What an escape of JSON, or of Python, stands for."""
-    if match[0][1] not in "ux":
-        return _SHORT.get(match[0][1], match[0][1])
-    of_json = match[0].replace("\\x", "\\u00")
-    try:
-        found: str = json.loads(f'"{of_json}"')
-        found.encode()  # half of a surrogate pair is no character
-        return found
-    except ValueError:
-        return match[0][1:]

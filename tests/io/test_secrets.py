@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
-from html import escape
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -82,10 +79,6 @@ def test_only_what_no_answer_holds_by_chance_is_looked_for_in_answers() -> None:
     told = " ".join(stand_ins)
     assert secrets.without(stand_ins)(told) == told
     assert secrets.without(["sk-0123456"])("a sk-0123456 b") == "a *** b"
-    assert (
-        secrets.without(['pass"wörd-1'])(r"pass\"wörd-1 pass\"w\u00f6rd-1 pass%22w%C3%B6rd-1")
-        == "*** *** ***"
-    )
     assert secrets.without(["sk-012345", "sk-01234567"])("sk-01234567") == "***"
 
 
@@ -114,56 +107,12 @@ def test_what_is_given_is_looked_for(monkeypatch: pytest.MonkeyPatch, given: str
 KEY = 'sk-Te"st+/Zü\\q7xW9=='
 
 
-@pytest.mark.parametrize(
-    "spelled",
-    [
-        KEY, KEY.upper(), KEY.lower(), KEY.swapcase(), quote(KEY), quote(KEY, safe=""), quote(KEY).lower(),
-        json.dumps(KEY)[1:-1], json.dumps(KEY, ensure_ascii=False)[1:-1], json.dumps(KEY)[1:-1].replace("/", r"\/"),
-        "".join(rf"\u{ord(one):04x}" for one in KEY), "".join(f"&#{ord(one)};" for one in KEY), escape(KEY),
-        KEY[:5] + "\x1b[1;31m" + KEY[5:], KEY[:5] + r"\u001b[0m\x1b[0m" + KEY[5:], "\u200b".join(KEY),
-        *(code(KEY.encode()).decode() for code in (b64encode, urlsafe_b64encode)), b64encode(KEY.encode()).decode().rstrip("="),
-    ],
-)  # fmt: skip
-def test_a_secret_is_found_in_other_spellings(spelled: str) -> None:
-    hide = secrets.without([KEY])
-    shown = hide(f"a\n{spelled} b")
-    assert shown.startswith("a\n***") and shown.endswith(" b") and len(shown) <= len("a\n*** b") + 3
-    others = f"{spelled[:-9]} é %41 &amp; {chr(27)}[0m"
-    assert hide(others) == others
-
-
-@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
-@pytest.mark.parametrize("code", [b64encode, urlsafe_b64encode])
-def test_a_secret_is_found_in_base64_of_more(before: str, code: Callable[[bytes], bytes]) -> None:
-    text = code(f"{before}{KEY}:x".encode()).decode()
-    shown = secrets.without([KEY])(text)
-    assert "***" in shown and len(shown) <= len("***") + len(before) * 4 // 3 + 8
-
-
-def test_an_escape_is_no_short_secret() -> None:
-    assert secrets.without(["%41%20%42"])("A B A%20B %41%20%42") == "A B A%20B ***"
-
-
-@pytest.mark.parametrize(
-    ("escaped", "plain"),
-    [
-        (r'"a\/b \\/ \u0026 \u003C \u00E9"', '"a/b \\/ & < é"'),
-        (r'"\u0022 \u005c \\u0026 \n \" \\\/"', '"" \\ \\u0026 \n " \\/"'),
-        (r'"\u000a \u001b \u2028 \ud83d\ude00"', '"\n  \u2028 😀"'),
-        (r"\ud800 \x41 \xg \u12", "ud800 A xg u12"),
-        ("%41 100% &lt;", "A 100% <"),
-    ],
-)
-def test_a_text_as_it_reads(escaped: str, plain: str) -> None:
-    assert secrets.unescaped(escaped) == plain
-
-
 @pytest.mark.parametrize("escaping", [str, lambda text: text.replace("/", r"\/").replace("e", r"\u0065")])
 @pytest.mark.parametrize(
     "message",
     [
         {"content": f"a {KEY}"},
-        {"content": "a", "reasoning": json.dumps({"authorization": f"Bearer {KEY}"})},
+        {"content": "a", "reasoning": f"authorization: Bearer {KEY}"},
         {"content": ["a ", *({"type": "text", "text": KEY[at : at + 3]} for at in range(0, len(KEY), 3))]},
     ],
 )
@@ -177,6 +126,6 @@ def test_a_key_is_in_no_text_of_an_answer(
     request = Request(Chat((Message("user", "a"),), Text()), Sampling(), "key", "probe")
     found = server.read(200, {}, escaping(json.dumps(document)).encode(), request)
     assert (found.model, found.fingerprint) == ("***", "f ***")
-    assert found.text in ("a ***", "a") and found.reasoning in (None, '{"authorization": "Bearer ***"}')
+    assert found.text in ("a ***", "a") and found.reasoning in (None, "authorization: Bearer ***")
     clean = {"choices": [{"message": {"content": "a"}}]}
     assert server.read(200, {}, escaping(json.dumps(clean)).encode(), request).text == "a"
