@@ -1,14 +1,20 @@
-"""The command `llmfair`, and `python -m llmfair`: ready for signals before anything is imported that takes a while."""
+"""The command `llmfair`, and `python -m llmfair`: it can be stopped before anything is imported that takes a while."""
 
-from llmfair.beginning import catch, open_streams
+import sys
+
+from llmfair.beginning import open_streams, stop_code, stoppable
 
 
 def main() -> None:
-    catch()
     open_streams()
-    from llmfair.cli.app import main as command
+    try:
+        with stoppable():
+            from llmfair.cli.app import main as command
 
-    command()
+            command()
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        sys.exit(stop_code())
 
 
 if __name__ == "__main__":

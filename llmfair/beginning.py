@@ -1,25 +1,17 @@
-"""The first moment of a command, before anything is imported that takes a while."""
+"""What ends a command from outside: Ctrl-C, a scheduler (SIGTERM) and a terminal that is closed (SIGHUP), all alike."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""What ends a command from outside: a scheduler, and a terminal that is closed."""
 STOPPING = (signal.SIGINT, *ENDING)
-
-
-def end(number: int, frame: FrameType | None) -> None:
-    """Ends at once: nothing is begun yet, and what is raised during an import may be swallowed."""
-    with suppress(OSError):  # a terminal that is closed
-        if select.select((), (2,), (), 0)[1]:  # a pipe that is full would hold it here for good
-            os.write(2, b"Stopped.\n")
-    os._exit(128 + number)
+_ended_by: list[int] = []
 
 
 def open_streams() -> None:
@@ -30,8 +22,27 @@ def open_streams() -> None:
             setattr(sys, name, os.fdopen(place, mode, encoding="utf-8", closefd=False))
 
 
-def catch() -> None:
-    """Has signals end the command at once, where it does not handle them itself."""
-    for number in STOPPING:
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, end)  # `nohup` and shells that ignore one go on doing so
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt meanwhile, the first of them alone: groups of processes get two."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    _ended_by.clear()
+    try:
+        for number, handler in before.items():
+            if handler != signal.SIG_IGN:  # `nohup`
+                signal.signal(number, _end)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if not _ended_by:
+        _ended_by.append(number)
+        raise KeyboardInterrupt
+
+
+def stop_code() -> int:
+    """The exit code of a command that was stopped."""
+    return 128 + (_ended_by[0] if _ended_by else signal.SIGINT)

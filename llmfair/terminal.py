@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 import traceback
@@ -18,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from llmfair.beginning import stop_code
 from llmfair.errors import LlmfairError, UsageError, shortened
 from llmfair.io import secrets
 from llmfair.io.files import json_text
@@ -111,17 +111,9 @@ def say_message(error: LlmfairError) -> None:
     _to_stderr(shortened(secrets.said(f"Error: {error.message}")))
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, or a terminal that is closed (SIGHUP): handled like Ctrl-C but for the exit code."""
-
-    def __init__(self, number: int = signal.SIGTERM) -> None:
-        super().__init__()
-        self.number = number
-
-
-def interrupted(stop: KeyboardInterrupt, told: str, **left: Any) -> int:
+def interrupted(told: str, **left: Any) -> int:
     """Says how far a command came that was stopped, as JSON with what it `left`, too; returns its exit code."""
-    code = 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
+    code = stop_code()
     stopped(code, **left)
     say(told)
     output.stopped = True

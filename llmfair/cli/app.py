@@ -7,14 +7,11 @@ import io
 import os
 import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from itertools import pairwise as neighbours
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -68,72 +65,6 @@ def start(
     """Measures whether a ranker built on a large language model treats groups of items alike."""
     if ctx.invoked_subcommand is None:
         print(FIRST_STEPS, end="")
-
-
-_terminated: list[tuple[int, float]] = []
-"""Signals that ended the command, with the monotonic time at which each came."""
-COPIES = 2.0
-"""Seconds within which a further one is taken for a copy: a shell passes on the hangup that all its children got."""
-_before: dict[int, Any] = {}
-"""What was to become of each signal that `_stop` handles."""
-_owed: set[int] = set()
-"""Signals that came where nothing could be raised, or C dropped it."""
-REMINDED = 0.01
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Raises what stops the command while it is at work; where nobody would catch that, what was before comes of it."""
-    now = time.monotonic()
-    if number != signal.SIGINT and _terminated and now - _terminated[-1][1] < COPIES:
-        _owed.discard(number)
-        return
-    under_way = {*_codes(frame)}
-    if _work.__code__ not in under_way:
-        signal.signal(number, _before[number])
-        signal.raise_signal(number)
-        return
-    if _raise_anew.__code__ in under_way or any(map(_imports, under_way)):
-        _send_again(number)
-        return
-    _owed.discard(number)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    _terminated.append((number, now))
-    raise terminal.Terminated(number)
-
-
-def _codes(frame: FrameType | None) -> Iterator[CodeType]:
-    while frame is not None:
-        yield frame.f_code
-        frame = frame.f_back
-
-
-def _imports(code: CodeType) -> bool:
-    """Whether it imports: that may swallow what is raised, and libraries in C abort."""
-    return code.co_filename.startswith("<frozen importlib")
-
-
-def _raise_anew(tell: Callable[[sys.UnraisableHookArgs], object], lost: sys.UnraisableHookArgs) -> None:
-    """Stops the command nevertheless where C dropped what was raised, as in a `__del__`; `tell` says all else."""
-    if issubclass(lost.exc_type, KeyboardInterrupt):
-        _terminated.clear()
-        _send_again(getattr(lost.exc_value, "number", signal.SIGINT))
-    else:
-        tell(lost)
-
-
-def _send_again(number: int) -> None:
-    if number not in _owed:
-        _owed.add(number)
-        threading.Thread(target=_remind, args=(number,), daemon=True).start()
-
-
-def _remind(number: int) -> None:
-    """Sends a signal to the main thread until it is taken: one right before a call that waits wakes nobody."""
-    time.sleep(REMINDED)
-    while number in _owed:
-        signal.pthread_kill(threading.main_thread().ident or 0, number)
-        time.sleep(REMINDED)
 
 
 @cache
@@ -201,7 +132,7 @@ def _asked_for(arguments: list[str]) -> Any:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
-    with text.streams(), files.private():
+    with text.streams(), files.private(), beginning.stoppable():
         return _run(arguments)
 
 
@@ -220,16 +151,7 @@ def _work(arguments: list[str]) -> Any:
 def _run(arguments: list[str]) -> int:
     terminal.output = terminal.Output(as_json=_asks_json(arguments))
     secrets.note(arguments)
-    _terminated.clear()
-    heard = [number for number in beginning.ENDING if signal.getsignal(number) != signal.SIG_IGN]  # `nohup`
-    if signal.getsignal(signal.SIGINT) in (beginning.end, signal.default_int_handler):
-        heard.append(signal.SIGINT)
-    _before.update({number: signal.getsignal(number) for number in heard})
-    tell = sys.unraisablehook
     try:
-        sys.unraisablehook = partial(_raise_anew, tell)
-        for number in heard:
-            signal.signal(number, _stop)
         code = _work(arguments)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
@@ -258,11 +180,6 @@ def _run(arguments: list[str]) -> int:
         return terminal.fail(refused(f"{error.filename}: {error.strerror}.", hint))
     except Exception as error:
         return terminal.fail(_unexpected(error, arguments))
-    finally:
-        for number in heard:
-            signal.signal(number, _before[number])
-        sys.unraisablehook = tell
-        _owed.clear()
 
 
 def _somewhere() -> bool:
@@ -294,7 +211,7 @@ def _leave_unread(stream: TextIO | None = None) -> None:
 
 def _stopped() -> int:
     """Says that an interrupt ended the command; returns its exit code."""
-    code = 128 + (_terminated[0][0] if _terminated else signal.SIGINT)
+    code = beginning.stop_code()
     terminal.stopped(code)
     print("Stopped.", file=sys.stderr)
     return code
@@ -338,7 +255,4 @@ def main() -> NoReturn:
         sys.stderr.flush()
     except OSError:  # of which nobody can be told: it changes no exit code
         _leave_unread(sys.stderr)
-    exec(
-        ""
-    )  # else `python -m` dies of a Ctrl-C that came inside exec(), as of a dataclass, whatever became of it
     sys.exit(code)

@@ -218,11 +218,11 @@ def _audit(
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
             written = perform(kind.design(asked, subject), noting, draw)
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         if "progress" not in seen:
             raise
         left = str(seen["folder"]) if seen["folder"].is_dir() else None
-        code = terminal.interrupted(stop, how_far(), run=left)
+        code = terminal.interrupted(how_far(), run=left)
         say_cost(seen["folder"], seen["progress"], spender)
         raise typer.Exit(code) from None
     except LlmfairError as failure:

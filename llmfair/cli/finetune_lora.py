@@ -46,11 +46,11 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     fail_on = statuses_of(settings.fail_on, STATUSES)
     try:
         done = finetune(settings, model_card, shown)
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         if shown.folder is None:
             raise
         told = f"Stopped {shown.how_far()}. The same command continues: {shown.folder}"
-        raise typer.Exit(terminal.interrupted(stop, told, run=str(shown.folder))) from None
+        raise typer.Exit(terminal.interrupted(told, run=str(shown.folder))) from None
     if done.before:
         terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":

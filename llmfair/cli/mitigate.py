@@ -52,11 +52,11 @@ def mitigate(
     seen: dict[str, Any] = {}
     try:
         done = held(folder, settings, _watching(seen))
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         if "folder" not in seen:
             raise
         said = f"Stopped at {seen['remedy']}. The same command continues."
-        raise typer.Exit(terminal.interrupted(stop, said)) from None
+        raise typer.Exit(terminal.interrupted(said)) from None
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
     _show(done, report, style)
     if done.error is not None:

@@ -96,14 +96,14 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
                 terminal.warn(line)
             if one.folder is not None:
                 say_cost(one.folder, seen["progress"], one.setting)
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         if not seen:
             raise
         how_far = ""
         if "calls" in seen:
             how_far = f" at {answers_of(seen['folder'], seen['progress'], seen['calls'])}"
         said = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
-        code = terminal.interrupted(stop, said)
+        code = terminal.interrupted(said)
         if "folder" in seen:
             say_cost(seen["folder"], seen["progress"], seen["setting"])
         raise typer.Exit(code) from None

@@ -100,10 +100,18 @@ STUDY = Audited(
 )  # fmt: skip
 
 
+def stoppable(code: str) -> str:
+    """A program that ends as `python -m llmfair` does, wherever it is stopped."""
+    return (
+        "import sys\nfrom llmfair.beginning import stop_code, stoppable\ntry:\n    with stoppable():\n"
+        f"        exec({code!r})\nexcept KeyboardInterrupt:\n    sys.exit(stop_code())"
+    )
+
+
 # Batches
 
-QUICK = (
-    "from llmfair.beginning import catch; catch(); import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+QUICK = stoppable(
+    "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
     "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; c.MOST_LINES = 40; from llmfair.cli.app import main; main()"
 )
 
@@ -199,8 +207,7 @@ FETCH = Long(
 # What is trained, drawn and simulated
 
 
-NOTING = (
-    "from llmfair.beginning import catch; catch()\n"
+NOTING = stoppable(
     "from llmfair.tuning.shown import TrainingProgress as p; stage = p.stage\n"
     "def noted(self, name, *rest):\n"
     "    open('stages', 'a').write(name + '\\n')\n"
