@@ -11,30 +11,34 @@ import json
 import os
 import stat
 import time
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from errno import ENOSPC
+from itertools import islice
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, BinaryIO
 
-from llmfair.asking.journal_lines import COMPLETION_FIELDS, not_begun_by, row_of
-from llmfair.asking.kept_answers import Places
-from llmfair.asking.room import Room, most_bytes
+import numpy as np
+from msgspec import Meta, convert
+
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.io import files, secrets
-from llmfair.io.files import encode, itself
+from llmfair.io.files import decode, encode, itself
 from llmfair.nouns import (
     Chat,
     Completion,
     Expects,
     Failure,
+    Finish,
     Labels,
     Permutation,
     Request,
+    Role,
     Sampling,
 )
 
@@ -94,6 +98,172 @@ def _shape(expects: Expects) -> list[Any]:
             return ["Text"]
 
 
+Tokens = Annotated[int, Meta(ge=0, le=1 << 53)]
+COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """An answer, as far as anything reads it again."""
+
+    key: str
+    probe: str
+    text: str
+    finish: Finish
+    about: Mapping[str, Any]
+    chat: Sequence[tuple[Role, str]]
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
+    reasoning: str | None = None
+    logprobs: Mapping[str, float | None] | None = None
+    model: str | None = None
+    fingerprint: str | None = None
+    seconds: Annotated[float, Meta(ge=-1e12, le=1e12)] | None = None
+    server: str | None = None
+
+
+@dataclass(frozen=True)
+class FailureLine:
+    """A probe that has no answer."""
+
+    failure: str
+    message: str
+    probe: str
+    at: str
+
+
+def not_begun_by(line: bytes, identity: str) -> str:
+    """What is wrong with the first line of a journal that should hold answers of this model; or ""."""
+    try:
+        found = decode(line)["identity"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return "this is not the first line of a journal"
+    return "" if found == identity else f"holds answers of '{found}', not of '{identity}'"
+
+
+def row_of(line: bytes) -> dict[str, Any] | None:
+    """One line, or None for what is neither an answer nor a failure."""
+    try:
+        row = decode(line)
+        convert(row, AnswerLine if isinstance(row, dict) and "key" in row else FailureLine)
+    except (ValueError, RecursionError):
+        return None
+    found: dict[str, Any] = row
+    return found
+
+
+def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str, Any]]:
+    """The answers and failures of a journal in the order they were written.
+
+    Lines that are neither are left out, and their numbers added to `damaged`.
+    """
+    with files.opened(path) as file:
+        for number, line in enumerate(islice(files.pieces(file), 1, None), start=2):
+            row = row_of(line)
+            if row is not None:
+                yield row
+            elif damaged is not None:
+                damaged.append(number)
+
+
+def completion_of(row: Mapping[str, Any]) -> Completion:
+    """The completion a journal row holds."""
+    known: dict[str, Any] = {name: row.get(name) for name in COMPLETION_FIELDS}
+    known["seconds"] = known["seconds"] or 0.0
+    if found := known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        known["logprobs"] = {
+            label: value for label, value in found.items() if value is not None and isfinite(value)
+        }
+    return Completion(row["text"], Finish(row["finish"]), **known)
+
+
+LATEST = 1 << 14
+"""Answers that are kept in a dictionary until they are sorted in, at least; of many, a sixteenth."""
+
+
+class Places:
+    """The place of each answer in its file. Of two answers to one request the first counts."""
+
+    def __init__(self) -> None:
+        self._digests, self._offsets = (
+            array("Q"),
+            array("Q"),
+        )  # by digest; of equal ones the first stands first
+        self._latest: dict[int, list[int]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many requests have an answer."""
+        return self._count
+
+    def __contains__(self, key: str) -> bool:
+        return bool(self._of(_digest(key)))
+
+    def add(self, key: str, offset: int) -> None:
+        """Notes an answer that stands behind those noted before."""
+        digest = _digest(key)
+        self._count += not self._of(digest)
+        self._latest.setdefault(digest, []).append(offset)
+        if len(self._latest) > max(LATEST, len(self._digests) // 16):
+            self._sort_in()
+
+    def answer(self, key: str, file: BinaryIO) -> Completion | None:
+        """The answer filed under `key`, or None."""
+        for offset in self._of(_digest(key)):
+            file.seek(offset)
+            row = decode(file.readline())
+            if row["key"] == key:
+                return completion_of(row)
+        return None
+
+    def _of(self, digest: int) -> list[int]:
+        begin = end = bisect_left(self._digests, digest)
+        while end < len(self._digests) and self._digests[end] == digest:
+            end += 1
+        return [*self._offsets[begin:end], *self._latest.get(digest, ())]
+
+    def _sort_in(self) -> None:
+        for digest, offsets in self._latest.items():
+            self._digests.extend([digest] * len(offsets))
+            self._offsets.extend(offsets)
+        self._latest = {}
+        order = np.argsort(np.frombuffer(self._digests, np.uint64), kind="stable")
+        self._digests, self._offsets = (
+            array("Q", np.frombuffer(numbers, np.uint64)[order].tobytes())
+            for numbers in (self._digests, self._offsets)
+        )
+
+
+class KeptAnswers:
+    """The first answer to each request of a journal that is not written to meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self._places, offset = Places(), 0
+        self._file = files.opened(path)
+        for number, line in enumerate(files.pieces(self._file)):
+            row = row_of(line) if number else None
+            if row is not None and "key" in row:
+                self._places.add(row["key"], offset)
+            offset += len(line)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        """How many requests have an answer."""
+        return len(self._places)
+
+    def get(self, key: str) -> Completion | None:
+        """The answer filed under `key`, or None."""
+        return self._places.answer(key, self._file)
+
+
+def _digest(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
 class Unwritable(LlmfairError):
     """A journal that can take no further answer: the run ends."""
 
@@ -116,7 +286,6 @@ class Journal:
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
-        self._room, self._full = Room(path.parent), False
         self._file = _opened(path)
         self._size = os.fstat(self._file).st_size
         if self._size:
@@ -135,20 +304,6 @@ class Journal:
         with open(self._file, "rb", closefd=False) as file:
             return self._places.answer(key, file)
 
-    @contextmanager
-    def awaiting(self, request: Request) -> Iterator[None]:
-        """Holds room on the disk for an answer, which is paid for. Raises Unwritable where there is none."""
-        self._refuse_full()
-        size = most_bytes(request)
-        try:
-            self._room.hold(size)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        try:
-            yield
-        finally:
-            self._room.wanted -= size
-
     def put(
         self,
         request: Request,
@@ -159,7 +314,7 @@ class Journal:
     ) -> None:
         """Files an answer; when this returns a kill of the process no longer loses it. `server`: which of several.
 
-        Raises Unwritable where the disk is full, after it took the room that was held for what was `awaiting`.
+        Raises Unwritable where the disk is full.
         """
         chat = request.chat
         row = {
@@ -177,7 +332,6 @@ class Journal:
         }
         self._places.add(request.key, self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said)))
         self._count(row)
-        self._refuse_full()
         self._sync_now_and_then()
 
     def put_failure(self, failure: Failure) -> None:
@@ -197,7 +351,6 @@ class Journal:
             self._hear()
         finally:
             self._disk.shutdown()
-            self._room.free()
             os.close(self._file)
             self._file = -1  # the number may soon belong to another file
 
@@ -209,29 +362,15 @@ class Journal:
 
     def _write(self, line: bytes) -> int:
         offset = self._size
-        try:
-            self._append(line)
-        except OSError as error:
-            if not self._room.free():
-                raise self._unwritable(error) from None
-            self._full = True
-            return self._write(line)
-        self._size += len(line) + 1
-        return offset
-
-    def _append(self, line: bytes) -> None:
         view = memoryview(line + b"\n")
         try:
             while view:
                 view = view[os.write(self._file, view) :]
-        except OSError:
-            os.ftruncate(self._file, self._size)  # a torn line would swallow the next one
-            raise
-
-    def _refuse_full(self) -> None:
-        """Raises Unwritable where what was last written took the room that was held."""
-        if self._full:
-            raise self._unwritable(OSError(ENOSPC, os.strerror(ENOSPC)))
+        except OSError as error:
+            os.ftruncate(self._file, offset)  # a torn line would swallow the next one
+            raise self._unwritable(error) from None
+        self._size += len(line) + 1
+        return offset
 
     def _sync_now_and_then(self) -> None:
         due = time.monotonic() - self._synced > FSYNC_SECONDS

@@ -166,10 +166,9 @@ class Asker:
             sent = time.monotonic()
             try:
                 attempts += 1
-                with self.journal.awaiting(request):
-                    completion = await self._attempt(request, lane.backend)
-                    lane.slots.settle(tokens - _used(completion, tokens))
-                    self.journal.put(request, completion, attempts, server=lane.name)
+                completion = await self._attempt(request, lane.backend)
+                lane.slots.settle(tokens - _used(completion, tokens))
+                self.journal.put(request, completion, attempts, server=lane.name)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)
                 elsewhere = self.lanes.others(lane, *refusing) and (

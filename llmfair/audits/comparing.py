@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists

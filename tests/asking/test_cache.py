@@ -21,8 +21,7 @@ import pytest
 from llmfair.asking import cache as module
 from llmfair.asking.cache import FILE, Cache, clear, count, facts
 from llmfair.asking.dispatch import Program
-from llmfair.asking.journal import Journal
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish, Steps

@@ -13,12 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.journal import Journal, Unwritable, request_key
-from llmfair.asking.journal_lines import read_rows
-from llmfair.asking.kept_answers import KeptAnswers
+from llmfair.asking.journal import Journal, KeptAnswers, Unwritable, read_rows, request_key
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.nouns import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
-from tests.disks import SmallDisk
 
 
 def request(text: str, draw: int = 0) -> Request:
@@ -188,25 +185,6 @@ def test_a_write_that_fails_half_way_swallows_nothing(
         assert (len(again), again.skipped) == (2, [])
 
 
-def test_answers_that_are_awaited_find_room_on_a_full_disk(small_disk: SmallDisk) -> None:
-    path = small_disk.folder / "journal.jsonl"
-    answer = Completion("every word of it " * 230, Finish.STOP)
-    with opened(path) as journal:
-        with journal.awaiting(request("a")), journal.awaiting(request("b")):
-            small_disk.resize(small_disk.used())
-            for text in "ab":
-                with pytest.raises(Unwritable, match="No space left"):
-                    journal.put(request(text), answer, attempts=1)
-        with pytest.raises(Unwritable, match="No space left"), journal.awaiting(request("c")):
-            pytest.fail("what cannot be kept is not asked")
-        assert len(journal) == 2
-    with opened(path) as again:
-        assert text_of(again, "a") == text_of(again, "b") == answer.text and again.skipped == []
-        with pytest.raises(Unwritable, match="No space left"), again.awaiting(request("c")):
-            pytest.fail("what cannot be kept is not asked")
-    assert [one.name for one in small_disk.folder.iterdir()] == ["journal.jsonl"]
-
-
 def test_answers_reach_the_disk_itself_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr("llmfair.asking.journal.os.fsync", synced.append)
@@ -285,8 +263,8 @@ def test_answers_are_found_however_many_were_sorted_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen digests for a hundred requests: which answer is whose, the line itself says."""
-    monkeypatch.setattr("llmfair.asking.kept_answers.LATEST", 3)
-    monkeypatch.setattr("llmfair.asking.kept_answers._digest", lambda key: int(key[0], 16) << 60)
+    monkeypatch.setattr("llmfair.asking.journal.LATEST", 3)
+    monkeypatch.setattr("llmfair.asking.journal._digest", lambda key: int(key[0], 16) << 60)
     texts = [f"t{number}" for number in range(100)]
     path = tmp_path / "journal.jsonl"
     with opened(path) as journal:

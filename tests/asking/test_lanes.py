@@ -9,8 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from llmfair.asking.journal import Journal
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.lanes import order
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.rate import Slots

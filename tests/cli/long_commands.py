@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.cli.command import ran
 from tests.cli.kills import (

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llmfair.api import open_run
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from llmfair.errors import UsageError, warn
 from tests.cli.command import COMMANDS, copied, kept, llmfair, ran, refuses
 

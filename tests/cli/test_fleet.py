@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from llmfair.arguments import make_settings
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.fleet import Fleet

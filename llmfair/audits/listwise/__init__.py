@@ -183,7 +183,7 @@ class Listwise(Kind):
         return group_tables(group)
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        from llmfair.asking.journal_lines import completion_of
+        from llmfair.asking.journal import completion_of
 
         told = tuple(settings.get(name, usual) for name, usual in _usual_ordering().items())
         question = _question(settings.get("strategy", "windows"), told)

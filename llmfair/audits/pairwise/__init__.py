@@ -159,7 +159,7 @@ class Pairwise(Kind):
         yield from super().group_plots(group, declared, number)
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        from llmfair.asking.journal_lines import completion_of
+        from llmfair.asking.journal import completion_of
         from llmfair.rankers.answers import AnswerClass
         from llmfair.rankers.pairwise import read_answer
 

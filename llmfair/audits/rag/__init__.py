@@ -131,7 +131,7 @@ class Rag(Kind):
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """As it says of itself, and of a judge's answer whether it can be read."""
-        from llmfair.asking.journal_lines import completion_of
+        from llmfair.asking.journal import completion_of
         from llmfair.rankers.reader import read_support
 
         ended = super().how_ended(row, settings)

@@ -125,7 +125,7 @@ class Refine(Kind):
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """How the reply was read."""
-        from llmfair.asking.journal_lines import completion_of
+        from llmfair.asking.journal import completion_of
         from llmfair.rankers.fair_qr import read_keywords
 
         plain = settings.get("form") == "paper"

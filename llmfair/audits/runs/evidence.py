@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from llmfair.audits.kind import kind_in
 from llmfair.errors import warn
 from llmfair.manifest import Manifest

@@ -10,8 +10,7 @@ from typing import Any
 
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
-from llmfair.asking.journal_lines import not_begun_by
-from llmfair.asking.kept_answers import KeptAnswers
+from llmfair.asking.journal import KeptAnswers, not_begun_by
 from llmfair.asking.requests import Requests
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of

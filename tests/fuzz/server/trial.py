@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.cli.command import llmfair
 from tests.fuzz.running import SECONDS, Case, Ended, in_a_child, wrong_with
