@@ -20,8 +20,7 @@ from llmfair.datasets.base import (
 )
 from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.keywords import searched
-from llmfair.datasets.own import Given, OwnData
+from llmfair.datasets.files import Given, OwnData, searched
 from llmfair.datasets.stored import drawn_once
 from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import UsageError, did_you_mean, warn

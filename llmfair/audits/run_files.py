@@ -8,11 +8,12 @@ from pathlib import Path
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
+from llmfair.datasets.files import Given
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
-from llmfair.datasets.own import Given
 from llmfair.datasets.runs import HINT, read_any_run
 from llmfair.errors import UsageError
-from llmfair.io.trec import Problems, RunFile, read_scores
+from llmfair.io.files import AGAIN
+from llmfair.io.trec import RunFile, read_scores
 from llmfair.nouns import Attribute
 from llmfair.settings import JudgedSettings
 
@@ -55,9 +56,7 @@ def check_queries(path: Path, file: RunFile, judgements: Judgements) -> None:
 def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunFile:
     """A run file. Raises UsageError with file and line."""
     announce(path)
-    problems = Problems()
-    file = read_any_run(path, problems, scores_kept)
-    problems.raise_any(HINT)
+    file = read_any_run(path, scores_kept)
     if not file.rankings:
         raise UsageError(f"{path}: holds no ranked document.", HINT)
     return file
@@ -66,12 +65,7 @@ def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunF
 def own_scores(folder: Path) -> Scores:
     """The scores of a run folder whose ranker has any. Raises UsageError with the line."""
     path = folder / SCORES
-    if not path.is_file():
-        return {}
-    problems = Problems()
-    scores = read_scores(path, problems)
-    problems.raise_any("the command that began the run writes it again")
-    return scores
+    return read_scores(path, AGAIN) if path.is_file() else {}
 
 
 def scored(file: RunFile, scores: Scores) -> RunFile:

@@ -206,7 +206,7 @@ def show(
     from llmfair.audits.lists import load_lists
     from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset
-    from llmfair.datasets.own import Given
+    from llmfair.datasets.files import Given
     from llmfair.settings import ListSettings
 
     given = Given(columns=columns, attributes=attributes, groups=groups, run=run)

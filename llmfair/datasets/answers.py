@@ -1,21 +1,73 @@
-"""Datasets that have answers: a generator is asked a question beside some of its items, and its output is scored."""
+"""Datasets that have answers: a generator is asked a question beside some of its items, and its output is scored.
+
+A user's own are one file of JSON lines, or a folder of documents, queries and answers; a mistake is named by file, line
+and field.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta, Struct
 
 from llmfair import registry
-from llmfair.datasets.answer_files import HINT, answer_folder, answer_lines
 from llmfair.datasets.base import Dataset
-from llmfair.datasets.rows import json_rows
+from llmfair.datasets.files import (
+    Id,
+    Lines,
+    Words,
+    check_ids,
+    check_query_id,
+    read_documents,
+    read_queries,
+)
+from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
-from llmfair.io.trec import Problems
-from llmfair.nouns import Document, Query
+from llmfair.io.files import json_lines, wrong
+from llmfair.io.trec import read_groups, read_qrels, read_ranks
+from llmfair.nouns import LABEL, Document, Query
+
+NEEDED = ("docs.jsonl", "queries.tsv", "answers.jsonl")
+HINT = (
+    'a .jsonl file of lines {"id": "q1", "input": "…", "gold": "…", "items": [{"id": "d1", "text": "…"}]}, or a folder '
+    'with docs.jsonl, queries.tsv and answers.jsonl: {"query_id": "q1", "gold": "…"}'
+)
+_LINE_HINT = 'a line: {"id": "q1", "input": "…", "gold": "…" or ["…"], "items": [{"id": "d1", "text": "…"}]}'
+Scalar = Words | int | float
+
+
+class _Item(Struct):
+    id: Id
+    text: str
+    title: str = ""
+    label: Scalar | None = None
+
+
+class _Golds(Struct, kw_only=True):
+    gold: Scalar | list[Scalar] | None = None
+    golden_answers: Scalar | list[Scalar] | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        given = self.golden_answers if self.gold is None else self.gold
+        golds = given if isinstance(given, list) else [] if given is None else [given]
+        return tuple(map(str, golds))
+
+
+class _Line(_Golds, kw_only=True):
+    id: Id
+    input: Words
+    items: Annotated[list[_Item], Meta(min_length=1)]
+
+
+class _Answer(_Golds, kw_only=True):
+    query_id: Id
 
 
 class AnswerDataset(Dataset, Protocol):
@@ -95,8 +147,11 @@ def load_answers(name: str, data: Path | None = None, judged: bool = False) -> A
 def has_answers(path: Path) -> bool:
     """Whether a file or folder of a user's own is one of questions with answers: a table of items has no `items`."""
     if path.suffix == ".jsonl" and path.is_file():
-        first = next(json_rows(path, Problems()), (0, {"items": None}))
-        return "items" in first[1] or "doc_id" not in first[1]
+        try:
+            _, first = next(json_lines(path, dict[str, Any], HINT))
+        except UsageError:
+            return True  # which says what is wrong
+        return "items" in first or "doc_id" not in first
     return path.suffix == ".jsonl" or files.stored(path / "answers.jsonl").is_file()
 
 
@@ -112,3 +167,103 @@ def questions_sha256(dataset: AnswerDataset, queries: Sequence[Query]) -> str:
         told = [query.query_id, query.text, dataset.searched(query), dataset.golds(query.query_id), of_items]
         digest.update(json.dumps(told).encode())
     return digest.hexdigest()
+
+
+# A user's own
+
+
+def answer_lines(path: Path, name: str | None = None, task: Task | None = None) -> QuestionSet:
+    """A dataset in one file: a question a line, with the items of its own."""
+    return QuestionSet(name or path.stem, lambda: read_questions(path), task)
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The questions of a file of JSON lines. Raises UsageError."""
+    found: dict[str, Question] = {}
+    for line, row in json_lines(path, _Line, _LINE_HINT):
+        query_id, seen = str(row.id), set[str]()
+        check_query_id(path, line, "id", query_id, found)
+        for place, item in enumerate(row.items):
+            where = f"items[{place}]"
+            if str(item.id) in seen:
+                what = f"'{item.id}' was already given to an item of this query"
+                raise wrong(path, line, f"{where}.id", what, _LINE_HINT)
+            if not (item.text.strip() or item.title.strip()):
+                raise wrong(path, line, f"{where}.text", "is empty", _LINE_HINT)
+            seen.add(str(item.id))
+        items = tuple(map(_document, row.items))
+        found[query_id] = Question(Query(query_id, row.input), row.texts, items, row.input)
+    return list(found.values())
+
+
+def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
+    """A folder of docs.jsonl, queries.tsv and answers.jsonl; groups.tsv may give items a `label`.
+
+    Items of a query are those of candidates.run where there is one, else all documents: a corpus. `judged`: with
+    relevance from qrels.txt. Raises UsageError.
+    """
+    needed = [*NEEDED, *(["qrels.txt"] if judged else [])]
+    if missing := [file for file in needed if not files.stored(path / file).is_file()]:
+        raise UsageError(f"{path}: needs {', '.join(needed)}; {' and '.join(missing)} missing", HINT)
+    name, shared = path.resolve().name, not files.stored(path / "candidates.run").is_file()
+    return QuestionSet(name, lambda: _read_folder(path, judged), shared=shared)
+
+
+def _read_folder(path: Path, judged: bool) -> list[Question]:
+    def file(name: str) -> Path:
+        return files.stored(path / name)
+
+    groups, golds, run = file("groups.tsv"), file("answers.jsonl"), file("candidates.run")
+    documents = read_documents(file("docs.jsonl"), _labels(groups) if groups.is_file() else {}, needed="text")
+    queries = read_queries(file("queries.tsv"))
+    answers: dict[str, tuple[str, ...]] = {}
+    for line, row in json_lines(golds, _Answer, HINT):
+        query_id = str(row.query_id)
+        check_query_id(golds, line, "query_id", query_id, answers)
+        if query_id not in queries:
+            raise wrong(golds, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
+        answers[query_id] = row.texts
+
+    def per_query(of: Path, rows: Lines) -> dict[str, dict[str, int]]:
+        check_ids(of, rows, queries, documents)
+        ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
+        return {
+            query_id: {ids[doc_id]: number for doc_id, (number, _) in by_doc.items()}
+            for query_id, by_doc in rows.items()
+        }
+
+    qrels = per_query(file("qrels.txt"), read_qrels(file("qrels.txt"))) if judged else {}
+    ranked = per_query(run, read_ranks(run)) if run.is_file() else {}
+    for of, there, what in ((golds, answers, "line"), (run, ranked, "item")):
+        if of.is_file() and (gone := next((one for one in queries if one not in there), None)):
+            raise wrong(of, 0, "query_id", f"query '{gone}' has no {what}", HINT)
+    corpus = tuple(documents.values())
+    questions = [
+        Question(query, answers[query_id], corpus, query.text, relevance=qrels.get(query_id, {}))
+        for query_id, query in queries.items()
+    ]
+    if not ranked:
+        return questions
+    return [
+        replace(of, items=tuple(documents[doc_id] for doc_id in sorted(ranks, key=ranks.__getitem__)))
+        for of in questions
+        for ranks in [ranked[of.query.query_id]]
+    ]
+
+
+def _labels(path: Path) -> dict[str, dict[str, dict[str, int]]]:
+    """Labels as `{doc_id: {"label": {label: its first line}}}`; groups of other attributes are of no use here."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    of_label: dict[str, dict[str, dict[str, int]]] = {}  # few labels, many documents
+    for line, doc_id, attribute, group in read_groups(path, None):
+        if attribute != LABEL:
+            continue
+        if doc_id in found:
+            raise wrong(path, line, LABEL, f"'{doc_id}' has a label already", HINT)
+        found[doc_id] = of_label.setdefault(group, {LABEL: {group: line}})
+    return found
+
+
+def _document(item: _Item) -> Document:
+    groups = {} if item.label is None else {LABEL: (str(item.label),)}
+    return Document(str(item.id), item.title, item.text, groups)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.own import Given
+from llmfair.datasets.files import Given
 from llmfair.datasets.pools import Pools
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
@@ -143,7 +143,7 @@ def load_dataset(name: str, given: Given | None = None) -> Any:
 
     Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
     """
-    from llmfair.datasets.rows import form_of
+    from llmfair.datasets.tables import form_of
 
     given = given or Given()
     collection = name.startswith("irds:")
@@ -161,7 +161,7 @@ def load_dataset(name: str, given: Given | None = None) -> Any:
 
         return IrCollection(name, given, cache_folder() / "indexes")
     if name.startswith("hf:"):
-        from llmfair.datasets.hub import hub_table
+        from llmfair.datasets.tables import hub_table
 
         return hub_table(name, given)
     if table:

@@ -22,7 +22,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct, defstruct
 
-from llmfair.datasets.keywords import keywords_of
+from llmfair.datasets.files import keywords_of
 from llmfair.datasets.page_lines import Keyed, PageId, by_id, fields_of, firsts, id_of, parsed
 from llmfair.datasets.page_store import GroupsOf, PageWriter, by_name, written
 from llmfair.datasets.relevant_pages import judgements, read_pages

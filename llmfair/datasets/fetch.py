@@ -23,7 +23,7 @@ from llmfair.datasets import distill
 from llmfair.datasets.alone import alone_in, disk_full
 from llmfair.datasets.distill import Sought
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
-from llmfair.datasets.keywords import keywords_of
+from llmfair.datasets.files import keywords_of
 from llmfair.datasets.origins import given_copy, place_of, published
 from llmfair.datasets.relevant_pages import keep_arrays
 from llmfair.datasets.trec_fair import (

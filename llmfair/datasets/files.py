@@ -1,40 +1,166 @@
-"""A folder of four files as a dataset: docs.jsonl, queries.tsv, qrels.txt, groups.tsv.
+"""A user's own data: a folder of four files, docs.jsonl, queries.tsv, qrels.txt, groups.tsv, and what all kinds share.
 
 Optional: attributes.toml (attributes of one's own), candidates.run (the lists to rank, in order), keywords.jsonl (what
-is searched for a query). Any of them may be packed, as NAME.gz. Every mistake is
-named by file, line and field; the first five and the total are shown.
+is searched for a query). Any of them may be packed, as NAME.gz. A mistake is named by file, line and field.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, defstruct
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.keywords import KEYWORDS, KEYWORDS_HINT, read_keywords
-from llmfair.datasets.own import Content, OwnData
+from llmfair.datasets.pools import Pools, pools_of
 from llmfair.errors import UsageError
 from llmfair.io import files
-from llmfair.io.trec import (
-    RESERVED_QUERY,
-    UNKNOWN,
-    Problems,
-    columns,
-    read_groups,
-    read_qrels,
-    read_ranks,
-    text_lines,
-)
-from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Document, Query
+from llmfair.io.files import json_lines, wrong
+from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, columns, read_groups, read_qrels, read_ranks
+from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Candidates, Document, Query, Side
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
-ATTRIBUTES = "attributes.toml"
+ATTRIBUTES, KEYWORDS = "attributes.toml", "keywords.jsonl"
 HINT = (
     'lines of docs.jsonl: {"doc_id": "…", "title": "…"}; queries.tsv: query_id<TAB>text; qrels.txt: query_id 0 doc_id '
     "relevance; groups.tsv: doc_id<TAB>attribute<TAB>group"
 )
+KEYWORDS_HINT = f'lines of {KEYWORDS}: {{"query_id": "…", "keywords": ["…", "…"]}}, or "keywords": "…"'
+Id = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\S+$")]
+"""Of a query or item: white space would break every TREC file that it appears in."""
+Words = Annotated[str, Meta(pattern=r"\S")]
+"""A text that is not blank."""
+Known = Annotated[float, Meta(ge=0, le=sys.float_info.max)] | None
+Lines = Mapping[str, Mapping[str, tuple[int, int]]]
+"""A number and its line, by query and document."""
+
+LISTS_HINT = (
+    "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What is said of data beside their name: columns of a table by ours, and a file that declares attributes.
+
+    `groups` and `run` are files of the groups and lists of a collection that has none; `allow_missing` drops judgements
+    of documents that a folder lacks.
+    """
+
+    allow_missing: bool = False
+    columns: str | None = None
+    attributes: str | None = None
+    groups: str | None = None
+    run: str | None = None
+
+
+class OwnData(ABC):
+    """A dataset that is read whole when it is first looked at (`Dataset`, `DocumentSource`).
+
+    `where` names it in errors.
+    """
+
+    name: str
+    prompt = "general"
+    where: str
+
+    @cached_property
+    def _content(self) -> Content:
+        return self.read()
+
+    @abstractmethod
+    def read(self) -> Content:
+        """All that is stored. Raises UsageError naming file, line and field."""
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the folder says what is to be ranked; else lists are drawn. Raises UsageError for a mixture."""
+        content = self._content
+        if content.without_list and len(content.without_list) < len(content.queries):
+            raise UsageError(
+                f"{self.where}: query '{content.without_list[0]}' has no candidate list: no judgement of it is 0 or "
+                "negative, though other queries have some.",
+                LISTS_HINT,
+            )
+        return not content.without_list
+
+    @property
+    def topics(self) -> Sequence[Query]:
+        return list(self._content.queries.values())
+
+    def relevant(self, query_id: str) -> Sequence[str]:
+        return [d for d, relevance in self._content.qrels.get(query_id, {}).items() if relevance >= 1]
+
+    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
+        judged = self._content.qrels.get(query_id, {})
+        return {doc_id: judged[doc_id] for doc_id in doc_ids}
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        found = {d: attribute.side(document) for d, document in self._content.documents.items()}
+        return {doc_id: side for doc_id, side in found.items() if side is not None}
+
+    def pools(self, attribute: Attribute) -> Pools:
+        return pools_of(
+            self.sides(attribute), {query_id: self.relevant(query_id) for query_id in self._content.queries}
+        )
+
+    fingerprint = None  # small enough to draw from again
+    # Of its own lists every relevant document is at hand.
+    stand_ins: Mapping[str, Document] = {}
+    relevant_counts: Mapping[str, Mapping[str, int]] = {}
+
+    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
+        return [(self._content.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]
+
+    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
+        return {doc_id: self._content.documents[doc_id] for doc_id in doc_ids}
+
+    @property
+    def queries(self) -> Sequence[Query]:
+        return [self._content.queries[query_id] for query_id in self._content.lists]
+
+    @property
+    def qrels(self) -> Mapping[str, Mapping[str, int]]:
+        return self._content.qrels
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        return self._content.documents
+
+    @property
+    def attributes(self) -> Sequence[Attribute]:
+        return self._content.attributes
+
+    def candidates(self, query: Query) -> Candidates:
+        content = self._content
+        return Candidates(
+            query,
+            tuple(content.documents[doc_id] for doc_id in content.lists[query.query_id]),
+            content.qrels.get(query.query_id, {}),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        content = self._content
+        return {"left_out": content.left_out, "judgements_without_document": content.missing}
+
+
+class Content:
+    """What the files hold, once all of them agree."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+        self.queries: dict[str, Query] = {}
+        self.qrels: dict[str, dict[str, int]] = {}
+        self.attributes: list[Attribute] = []
+        self.lists: dict[str, list[str]] = {}
+        self.left_out: dict[str, str] = {}
+        self.without_list: list[str] = []
+        self.missing = 0
 
 
 class Folder(OwnData):
@@ -64,36 +190,33 @@ class Folder(OwnData):
 
 
 def _read(path: Path, allow_missing: bool) -> Content:
-    problems = Problems()
     content = Content()
 
     def file(name: str) -> Path:
         return files.stored(path / name)
 
-    own, run, keywords = file(ATTRIBUTES), file("candidates.run"), file(KEYWORDS)
-    known = read_attributes(own if own.is_file() else shipped_attributes())
-    groups = _read_groups(file("groups.tsv"), known, problems)
-    content.documents = read_documents(file("docs.jsonl"), groups, problems)
-    content.queries = read_queries(file("queries.tsv"), problems)
-    judged = read_qrels(file("qrels.txt"), problems)
-    ranked = read_ranks(run, problems) if run.is_file() else {}
-    problems.raise_any(HINT)  # an id that a broken line lost would be reported all over
-    if keywords.is_file():
-        content.queries |= read_keywords(keywords, content.queries, problems)
-        problems.raise_any(KEYWORDS_HINT)
-
+    declared_in, run = file(ATTRIBUTES), file("candidates.run")
+    known = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
+    groups: dict[str, dict[str, dict[str, int]]] = {}
+    for line, doc_id, attribute, group in read_groups(file("groups.tsv"), known, f"{declared_in}"):
+        if group != UNKNOWN:
+            groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, line)
+    content.documents = read_documents(file("docs.jsonl"), groups)
+    content.queries = read_queries(file("queries.tsv"))
+    if file(KEYWORDS).is_file():
+        content.queries |= read_keywords(file(KEYWORDS), content.queries)
+    judged = read_qrels(file("qrels.txt"))
+    ranked = read_ranks(run) if run.is_file() else {}
     if allow_missing:
         for rows in judged.values():
             for doc_id in [doc_id for doc_id in rows if doc_id not in content.documents]:
                 del rows[doc_id]
                 content.missing += 1
-    _check_ids(file("qrels.txt"), judged, content, problems)
-    _check_ids(run, ranked, content, problems)
-    for doc_id, by_attribute in groups.items():
-        if doc_id not in content.documents:
-            line = min(number for found in by_attribute.values() for number in found.values())
-            problems.add(file("groups.tsv"), line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
-    problems.raise_any(HINT)
+    check_ids(file("qrels.txt"), judged, content.queries, content.documents)
+    check_ids(run, ranked, content.queries, content.documents)
+    if stray := next((doc_id for doc_id in groups if doc_id not in content.documents), None):
+        line = min(line for of in groups[stray].values() for line in of.values())
+        raise wrong(file("groups.tsv"), line, "doc_id", f"'{stray}' is not in docs.jsonl", HINT)
 
     content.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
     used = {attribute for by_attribute in groups.values() for attribute in by_attribute}
@@ -123,71 +246,35 @@ def _candidates(
 
 
 def read_documents(
-    path: Path,
-    groups: Mapping[str, Mapping[str, Mapping[str, int]]],
-    problems: Problems,
-    needed: str = "title",
+    path: Path, groups: Mapping[str, Mapping[str, Mapping[str, int]]], needed: str = "title"
 ) -> dict[str, Document]:
     """The documents of docs.jsonl by id, in file order; of title and text, `needed` must be there and not blank."""
     documents: dict[str, Document] = {}
-    lines: dict[str, int] = {}
     in_groups: dict[tuple[object, ...], Mapping[str, tuple[str, ...]]] = {}  # many documents are in the same
-    for number, line in text_lines(path, problems):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            why = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-            problems.add(path, number, "", f"not a JSON object: {why}")
-            continue
-        except RecursionError:
-            problems.add(path, number, "", "not a JSON object: nested too deeply")
-            continue
-        if not isinstance(row, dict):
-            problems.add(path, number, "", f"not a JSON object but {type(row).__name__}")
-            continue
-        if twice := _named_twice(line, row):
-            problems.add(path, number, twice, "is given twice")
-            continue
-        doc_id = identifier(row.get("doc_id"))
-        title, text = row.get("title", ""), row.get("text", "")
-        if gone := next((field for field in ("doc_id", needed) if field not in row), None):
-            problems.add(path, number, gone, "is missing")
-        elif doc_id is None:
-            problems.add(path, number, "doc_id", "is not a string without white space, or an integer")
-        elif doc_id in documents:
-            problems.add(path, number, "doc_id", f"'{doc_id}' was already given on line {lines[doc_id]}")
-        elif not isinstance(row[needed], str) or not row[needed].strip():
-            problems.add(path, number, needed, "is empty" if row[needed] in (None, "") else "is not a text")
-        elif not isinstance(title, str) or not isinstance(text, str):
-            problems.add(path, number, "text" if isinstance(title, str) else "title", "is not a text")
-        elif wrong := next((name for name in NUMBERS if not _is_number(row.get(name, 0))), None):
-            problems.add(path, number, wrong, "is not a number from 0")
-        else:
-            lines[doc_id] = number
-            of_it = {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
-            documents[doc_id] = Document(
-                doc_id,
-                title,
-                text,
-                in_groups.setdefault(tuple(of_it.items()), of_it),
-                {name: float(row[name]) for name in NUMBERS if row.get(name) is not None} or NO_NUMBERS,
-            )
+    for line, row in json_lines(path, LINES[needed], HINT):
+        doc_id = str(row.doc_id)
+        if doc_id in documents:
+            raise wrong(path, line, "doc_id", f"'{doc_id}' was already given", HINT)
+        of_it = {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
+        numbers = {name: float(number) for name in NUMBERS if (number := getattr(row, name)) is not None}
+        documents[doc_id] = Document(
+            doc_id,
+            row.title,
+            row.text,
+            in_groups.setdefault(tuple(of_it.items()), of_it),
+            numbers or NO_NUMBERS,
+        )
     return documents
 
 
-def _named_twice(line: str, row: Mapping[str, object]) -> str | None:
-    """A name that an object has twice, of which a parser keeps the last; looked for where the line may have one."""
-    if line.count('":') == len(row):
-        return None
-    names = [name for name, _ in json.loads(line, object_pairs_hook=list)]
-    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+def _document_line(needed: str) -> Any:
+    """A line of docs.jsonl of which this field must be there and not blank."""
+    texts = [(name, str, "") for name in ("title", "text") if name != needed]
+    numbers = [(name, Known, None) for name in NUMBERS]
+    return defstruct("DocumentLine", [("doc_id", Id), (needed, Words), *texts, *numbers])
 
 
-def _is_number(value: object) -> bool:
-    """Whether it is a finite number from 0, or None, for which nothing is known."""
-    if value is None:
-        return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+LINES: Mapping[str, Any] = {needed: _document_line(needed) for needed in ("title", "text")}
 
 
 def identifier(value: object) -> str | None:
@@ -197,49 +284,60 @@ def identifier(value: object) -> str | None:
     return value if isinstance(value, str) and value.split() == [value] else None
 
 
-def read_queries(path: Path, problems: Problems) -> dict[str, Query]:
-    """The queries of queries.tsv by id, in file order."""
+def read_queries(path: Path) -> dict[str, Query]:
+    """The queries of queries.tsv by id, in file order. Raises UsageError."""
     queries: dict[str, Query] = {}
-    lines: dict[str, int] = {}
-    for number, (query_id, text) in columns(path, problems, ("query_id", "text"), "\t"):
-        if identifier(query_id) is None:
-            problems.add(path, number, "query_id", "is empty or holds white space")
-        elif query_id == RESERVED_QUERY:
-            problems.add(path, number, "query_id", "'all' stands for all queries in results; choose another")
-        elif query_id in queries:
-            problems.add(
-                path, number, "query_id", f"'{query_id}' was already given on line {lines[query_id]}"
-            )
-        elif not text:
-            problems.add(path, number, "text", "is empty")
-        else:
-            lines[query_id] = number
-            queries[query_id] = Query(query_id, text)
+    for line, (query_id, text) in columns(path, ("query_id", "text"), "\t"):
+        check_query_id(path, line, "query_id", query_id, queries)
+        if not text:
+            raise wrong(path, line, "text", "is empty", HINT)
+        queries[query_id] = Query(query_id, text)
     return queries
 
 
-def _read_groups(
-    path: Path, known: Mapping[str, Attribute], problems: Problems
-) -> dict[str, dict[str, dict[str, int]]]:
-    """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats or `@UNKNOWN`."""
-    groups: dict[str, dict[str, dict[str, int]]] = {}
-    own = files.stored(path.with_name(ATTRIBUTES))
-    for number, doc_id, attribute, group in read_groups(path, problems, known, f"{own}"):
-        if group != UNKNOWN:
-            groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)
-    return groups
+def check_query_id(path: Path, line: int, field: str, query_id: str, known: Container[str]) -> None:
+    """Raises UsageError for what is no id, and for one that is there already."""
+    if identifier(query_id) is None:
+        raise wrong(path, line, field, "is empty or holds white space", HINT)
+    if query_id == RESERVED_QUERY:
+        raise wrong(path, line, field, RESERVED, HINT)
+    if query_id in known:
+        raise wrong(path, line, field, f"'{query_id}' was already given", HINT)
 
 
-def _check_ids(
-    path: Path,
-    rows: Mapping[str, Mapping[str, tuple[int, int]]],
-    content: Content,
-    problems: Problems,
-) -> None:
+def check_ids(path: Path, rows: Lines, queries: Container[str], documents: Container[str]) -> None:
+    """Raises UsageError for the first query or document that the other files lack."""
     for query_id, by_doc in rows.items():
-        if query_id not in content.queries:
-            line = next(iter(by_doc.values()))[1]
-            problems.add(path, line, "query_id", f"'{query_id}' is not in queries.tsv")
         for doc_id, (_, line) in by_doc.items():
-            if doc_id not in content.documents:
-                problems.add(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
+            if query_id not in queries:
+                raise wrong(path, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
+            if doc_id not in documents:
+                raise wrong(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
+
+
+class _Keywords(Struct):
+    query_id: str | int
+    keywords: list[str] | str
+
+
+def keywords_of(given: Iterable[str] | str) -> tuple[str, ...]:
+    """Keywords, or a text of them, without blank ones and with single spaces."""
+    words = (given,) if isinstance(given, str) else given
+    return tuple(" ".join(word.split()) for word in words if word.strip())
+
+
+def read_keywords(path: Path, queries: Mapping[str, Query]) -> dict[str, Query]:
+    """The queries that the file has keywords of, with them. Raises UsageError."""
+    found: dict[str, Query] = {}
+    for line, row in json_lines(path, _Keywords, KEYWORDS_HINT):
+        query_id = str(row.query_id)
+        if query_id not in queries or query_id in found:
+            what = "was already given" if query_id in found else "is not in queries.tsv"
+            raise wrong(path, line, "query_id", f"'{query_id}' {what}", KEYWORDS_HINT)
+        found[query_id] = replace(queries[query_id], keywords=keywords_of(row.keywords))
+    return found
+
+
+def searched(query: Query, by: str) -> Query:
+    """The query with the text that is searched: its keywords, where it has any and they are asked for."""
+    return replace(query, text=" ".join(query.keywords)) if by == "keywords" and query.keywords else query

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.own import Content, Given, OwnData
+from llmfair.datasets.files import Content, Given, OwnData
 from llmfair.datasets.runs import HINT as RUN_HINT
 from llmfair.datasets.runs import read_any_run
 from llmfair.errors import UsageError, line_of
-from llmfair.io.trec import UNKNOWN, Problems, read_groups
+from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.nouns import Attribute, Document, Query
 from llmfair.retrieval.bm25 import Bm25Index
 
@@ -38,10 +38,9 @@ class IrCollection(OwnData):
         self.given, self.indexes = given, indexes
 
     def read(self) -> Content:
-        given, content, problems = self.given, Content(), Problems()
+        given, content = self.given, Content()
         known = read_attributes(Path(given.attributes) if given.attributes else shipped_attributes())
-        groups = _groups(Path(str(given.groups)), known, problems)
-        problems.raise_any("lines of doc_id, attribute, group, separated by tabs")
+        groups = _groups(Path(str(given.groups)), known)
         try:
             found = self._collection()
             topics = [Query(one.query_id, _text(one)) for one in found.queries_iter()]
@@ -90,9 +89,8 @@ class IrCollection(OwnData):
     def _lists(self, found: Any, topics: Iterable[Query]) -> Mapping[str, Sequence[str]]:
         """The documents of every query, best first."""
         if self.given.run:
-            problems, path = Problems(), Path(self.given.run)
-            rankings = read_any_run(path, problems).rankings
-            problems.raise_any(RUN_HINT)
+            path = Path(self.given.run)
+            rankings = read_any_run(path).rankings
             lists = {
                 query.query_id: rankings[query.query_id].doc_ids
                 for query in topics
@@ -111,12 +109,10 @@ class IrCollection(OwnData):
         return {query.query_id: [hit.doc_id for hit in index.search(query.text, POOL)] for query in topics}
 
 
-def _groups(
-    path: Path, known: Mapping[str, Attribute], problems: Problems
-) -> dict[str, dict[str, tuple[str, ...]]]:
+def _groups(path: Path, known: Mapping[str, Attribute]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Groups by document and attribute."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for _, doc_id, attribute, group in read_groups(path, problems, known, "a file for --attributes"):
+    for _, doc_id, attribute, group in read_groups(path, known, "a file for --attributes"):
         of = found.setdefault(doc_id, {})
         if group != UNKNOWN and group not in of.get(attribute, ()):
             of[attribute] = (*of.get(attribute, ()), group)

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmfair.datasets.base import DocumentSource, load_dataset
-from llmfair.datasets.own import Given
+from llmfair.datasets.files import Given
 from llmfair.errors import UsageError
-from llmfair.io.trec import UNKNOWN, Problems, read_groups, read_qrels
+from llmfair.io.trec import UNKNOWN, read_groups, read_qrels
 from llmfair.nouns import Attribute, Document, Qrels, Query, Side
 
 Groups = Mapping[str, tuple[str, ...]]
 NO_GROUPS: Groups = {}
-HINT = "qrels: query_id 0 doc_id relevance; groups: doc_id<TAB>attribute<TAB>group"
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,11 @@ def of_files(
     `known` declares attributes; with `undeclared` the groups file may name others too. Raises UsageError with
     file and line.
     """
-    problems = Problems()
     judged = {
         query_id: {doc_id: relevance for doc_id, (relevance, _) in rows.items()}
-        for query_id, rows in (read_qrels(qrels, problems) if qrels else {}).items()
+        for query_id, rows in (read_qrels(qrels) if qrels else {}).items()
     }
-    found, used = _groups(groups, None if undeclared else known, problems)
-    problems.raise_any(HINT)
+    found, used = _groups(groups, None if undeclared else known)
     documents = {doc_id: Document(doc_id, "", groups=of_it) for doc_id, of_it in found.items()}
     for rows in judged.values():
         for doc_id in rows:
@@ -96,13 +93,11 @@ def of_files(
     return Judgements(str(qrels or groups), judged, documents, used_in_order)
 
 
-def _groups(
-    path: Path, known: Mapping[str, Attribute] | None, problems: Problems
-) -> tuple[dict[str, Groups], set[str]]:
+def _groups(path: Path, known: Mapping[str, Attribute] | None) -> tuple[dict[str, Groups], set[str]]:
     """Groups by document, and the attributes that are used. Documents of equal groups share one mapping."""
     found: dict[str, Groups] = {}
     extended: dict[tuple[int, str, str], Groups] = {}
-    for _, doc_id, attribute, group in read_groups(path, problems, known, "a file for --attributes"):
+    for _, doc_id, attribute, group in read_groups(path, known, "a file for --attributes"):
         groups = found.setdefault(doc_id, NO_GROUPS)
         if group == UNKNOWN or group in groups.get(attribute, ()):
             continue

@@ -6,22 +6,24 @@ LaMP is CC BY-NC-SA 4.0 and task 6 needs the Avocado collection, so users bring 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.files import identifier
+from llmfair.datasets.files import Id, identifier
 from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError
-from llmfair.io.files import document
-from llmfair.io.trec import RESERVED_QUERY, Problems
+from llmfair.io.files import read_document, wrong
+from llmfair.io.trec import RESERVED_QUERY
 from llmfair.nouns import LABEL, Document, Query
 from llmfair.registry import register
 
-T = TypeVar("T")
 LICENCE = "CC BY-NC-SA 4.0 (LaMP, Salemi et al. 2024)"
 LAYOUTS = (
     ("{0}_user_dev_inputs.json", "{0}_user_dev_outputs.json"),
@@ -36,6 +38,7 @@ HINT = (
     "--data DIR    a folder with 4_user_dev_inputs.json and 4_user_dev_outputs.json, or with LaMP's own "
     "dev_questions.json and dev_outputs.json"
 )
+OTHER_TASK = "the files of another task, or cut off?"
 
 
 def _behind(mark: str) -> tuple[re.Pattern[str], ...]:
@@ -82,21 +85,18 @@ FORMATS: Mapping[int, Format] = {
 }  # fmt: skip
 
 
-@dataclass
-class _Entry:
-    id: str | int
+class _Entry(Struct):
+    id: Id
     input: str
-    profile: list[dict[str, Any]]
+    profile: Annotated[list[dict[str, Any]], Meta(min_length=1)]
 
 
-@dataclass
-class _Gold:
-    id: str | int
+class _Gold(Struct):
+    id: Id
     output: str | int | float
 
 
-@dataclass
-class _Outputs:
+class _Outputs(Struct):
     golds: list[_Gold]
     task: str = ""
 
@@ -142,81 +142,61 @@ for _number in FORMATS:
 
 
 def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
-    """The questions of a task, each file parsed once. Raises UsageError naming file, query, item and field."""
-    told = _decoded(outputs, _Outputs)
-    if (of := re.match(r"LaMP_(\d)", told.task)) and int(of[1]) != number:
-        raise UsageError(f"{outputs}: task: is '{told.task}', not LaMP_{number}.", HINT)
-    entries = _decoded(inputs, list[_Entry])
-    _check_ids(inputs, [str(entry.id) for entry in entries], outputs, [str(gold.id) for gold in told.golds])
-    problems = Problems()
-    make = partial(_question, FORMATS[number], _items_of(FORMATS[number]))
+    """The questions of a task. Raises UsageError naming file, query, item and field."""
+    answers: _Outputs = read_document(outputs, _Outputs, HINT)
+    if (of := re.match(r"LaMP_(\d)", answers.task)) and int(of[1]) != number:
+        raise wrong(outputs, 0, "task", f"is '{answers.task}', not LaMP_{number}", HINT)
+    entries: list[_Entry] = read_document(inputs, list[_Entry], HINT)
+    _check_ids(
+        inputs, [str(entry.id) for entry in entries], outputs, [str(gold.id) for gold in answers.golds]
+    )
+    labels: dict[str, dict[str, tuple[str, ...]]] = {}
     questions = []
     entries.reverse()
-    for gold in told.golds:
+    for gold in answers.golds:
         entry = entries.pop()  # so that a large file is not held twice
-
-        def wrong(field: str, text: str, query_id: str = str(entry.id)) -> None:
-            problems.add(inputs, 0, f"query '{query_id}', {field}", text)
-
-        questions.append(make(entry, str(gold.output), wrong))
-    problems.raise_any("the files of another task, or cut off?")
+        questions.append(_question(FORMATS[number], entry, str(gold.output), inputs, labels))
     return questions
 
 
-Wrong = Callable[[str, str], None]
-"""Takes the field and what is wrong with it."""
-
-
 def _question(
-    of: Format,
-    items_of: Callable[[_Entry, Wrong], Iterator[Document]],
-    entry: _Entry,
-    gold: str,
-    wrong: Wrong,
+    of: Format, entry: _Entry, gold: str, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
 ) -> Question:
     found = next(filter(None, (pattern.search(entry.input) for pattern in of.searched)), None)
     if found is None:
-        wrong("input", f"has no {of.wanted}")
-    groups = tuple(map(str.strip, found.groups())) if found else ()
+        raise wrong(path, 0, f"query '{entry.id}', input", f"has no {of.wanted}", OTHER_TASK)
+    groups = tuple(map(str.strip, found.groups()))
     place = of.insertion.search(entry.input) if of.insertion else None
-    if not entry.profile:
-        wrong("profile", "is empty")
     return Question(
         Query(str(entry.id), entry.input),
         (gold,),
-        tuple(items_of(entry, wrong)),
+        _items(of, entry, path, labels),
         searched=" ".join(groups),
         insertion=place.start() if place else 0,
         meanings=dict(zip(of.meanings, groups, strict=False)),
     )
 
 
-def _items_of(of: Format) -> Callable[[_Entry, Wrong], Iterator[Document]]:
-    """What reads the items of an entry; items of one label share its record."""
-    fields = [field for field in (of.title, of.text, of.label) if field]
-    labels: dict[str, dict[str, tuple[str, ...]]] = {}
-
-    def read(entry: _Entry, wrong: Wrong) -> Iterator[Document]:
-        seen = set[str]()
-        for place, item in enumerate(entry.profile):
-            doc_id = identifier(item.get("id"))
-            where = f"profile[{place}]" if doc_id is None else f"item '{doc_id}'"
-            texts = {field: _text(item.get(field)) for field in fields}
-            if doc_id is None:
-                wrong(f"{where}.id", "is missing, empty or holds white space")
-            elif doc_id in seen:
-                wrong(f"{where}, id", "was already given to an item of this query")
-            for field, text in texts.items():
-                if text is None:
-                    wrong(f"{where}, {field}", "is not a text" if field in item else "is missing")
-            if doc_id is None or doc_id in seen or None in texts.values():
-                continue
-            seen.add(doc_id)
-            label = texts.get(of.label)
-            groups = {} if label is None else labels.setdefault(label, {LABEL: (label,)})
-            yield Document(doc_id, texts.get(of.title) or "", texts[of.text] or "", groups)
-
-    return read
+def _items(
+    of: Format, entry: _Entry, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
+) -> tuple[Document, ...]:
+    """The items of an entry; those of one label share its record in `labels`."""
+    items: dict[str, Document] = {}
+    for place, item in enumerate(entry.profile):
+        where = f"query '{entry.id}', profile[{place}]"
+        doc_id = identifier(item.get("id"))
+        if doc_id is None:
+            raise wrong(path, 0, f"{where}.id", "is missing, empty or holds white space", OTHER_TASK)
+        if doc_id in items:
+            raise wrong(path, 0, f"{where}.id", f"'{doc_id}' was already given", OTHER_TASK)
+        texts = {field: _text(item.get(field)) for field in (of.title, of.text, of.label) if field}
+        if gone := next((field for field, text in texts.items() if text is None), None):
+            what = "is not a text" if gone in item else "is missing"
+            raise wrong(path, 0, f"{where}.{gone}", what, OTHER_TASK)
+        label = texts.get(of.label)
+        marked = {} if label is None else labels.setdefault(label, {LABEL: (label,)})
+        items[doc_id] = Document(doc_id, texts.get(of.title) or "", texts[of.text] or "", marked)
+    return tuple(items.values())
 
 
 def _text(value: object) -> str | None:
@@ -227,43 +207,15 @@ def _text(value: object) -> str | None:
 
 
 def _check_ids(inputs: Path, queries: list[str], outputs: Path, golds: list[str]) -> None:
-    """Raises UsageError unless both files have the same ids in the same order, each once, fit for TREC files."""
-    for place, (query_id, gold) in enumerate(zip(queries, golds, strict=False), start=1):
+    """Raises UsageError unless both files have the same ids in the same order, each once."""
+    if not queries:
+        raise UsageError(f"{inputs}: has no entry.", HINT)
+    for place, (query_id, gold) in enumerate(zip_longest(queries, golds), start=1):
         if query_id != gold:
             raise UsageError(
                 f"entry {place} is '{query_id}' in {inputs} and '{gold}' in {outputs}.",
                 "both files have to be of one task and split, in one order",
             )
-    if len(queries) != len(golds):
-        longer, count = (inputs, len(queries)) if len(queries) > len(golds) else (outputs, len(golds))
-        raise UsageError(
-            f"{longer} has {count} entries, and {outputs if longer is inputs else inputs} has "
-            f"{min(len(queries), len(golds))}.",
-            "both files have to be of one task and split",
-        )
-    if not queries:
-        raise UsageError(f"{inputs}: has no entry.", HINT)
-    seen = set[str]()
-    for query_id in queries:
-        if identifier(query_id) is None or query_id == RESERVED_QUERY or query_id in seen:
-            why = "is given twice" if query_id in seen else "is empty, holds white space, or is 'all'"
-            raise UsageError(f"{inputs}: id: '{query_id}' {why}.", "ids of queries are unique")
-        seen.add(query_id)
-
-
-def _decoded(path: Path, of: type[T]) -> T:
-    """A JSON file as this type, a byte-order mark accepted. Raises UsageError naming the field."""
-    from msgspec import DecodeError, ValidationError
-    from msgspec.json import decode
-
-    try:
-        return decode(document(path).removeprefix(b"\xef\xbb\xbf"), type=of)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
-    except ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise UsageError(
-            f"{path}: {where.strip('.`') or 'the file'}: {what[:1].lower()}{what[1:]}.", HINT
-        ) from None
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}.", "fetch or copy it again") from None
+    if len({*queries}) < len(queries) or RESERVED_QUERY in queries:
+        again = next(one for one in queries if one == RESERVED_QUERY or queries.count(one) > 1)
+        raise wrong(inputs, 0, "id", f"'{again}' is there twice, or stands for all queries", HINT)

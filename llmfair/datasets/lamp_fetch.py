@@ -5,7 +5,6 @@ Its authors publish neither sizes nor checksums, so that what came is read as a 
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from llmfair.datasets.alone import alone_in
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download
 from llmfair.datasets.lamp import FORMATS, Lamp, read_task
 from llmfair.errors import LlmfairError, UsageError
+from llmfair.io import files
 
 PUBLISHED = "https://ciir.cs.umass.edu/downloads/LaMP/"
 FOLDERS = {number: f"LaMP_{number}/dev/" for number in FORMATS} | {2: "LaMP_2/new/dev/"}
@@ -68,5 +68,4 @@ def fetch_lamp(number: int, progress: DownloadProgress | None = None) -> dict[st
 
 
 def _seen(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    return {"bytes": path.stat().st_size, "sha256": files.sha256(path)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from bisect import bisect_left
@@ -12,8 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, ValidationError, convert
 
-from llmfair.datasets.json_lines import said
-from llmfair.errors import UsageError
+from llmfair.io import files
+from llmfair.io.files import field_of, wrong
 
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]
 """As lines have it."""
@@ -45,9 +44,7 @@ def id_of(given: Any, key: str, name: str, number: int) -> int:
     try:
         return int(convert(given, PageId))
     except ValidationError:
-        raise UsageError(
-            f"{name}:{number}: {key}: is not a page id.", "one page a line, by its number"
-        ) from None
+        raise wrong(name, number, key, "is not a page id", "one page a line, by its number") from None
 
 
 def firsts(
@@ -92,28 +89,16 @@ class Met:
 
 def parsed(line: bytes, name: str, number: int) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name}:{number}: not a JSON object: {error}", "one JSON object a line") from None
-    if not isinstance(row, dict):
-        raise UsageError(f"{name}:{number}: not a JSON object.", "one JSON object a line")
-    return row
+        return files.parsed(line, dict[str, Any])
+    except ValueError as error:
+        raise wrong(name, number, *field_of(error), HINT) from None
 
 
 def fields_of(row: Mapping[str, Any], of: type[T], name: str, number: int) -> T:
     """A line as this class, of which msgspec looks only once at the types of its fields. Raises UsageError."""
     try:
         return convert(row, of)
+    except UnicodeEncodeError as error:  # half of a character where a list or a number should be
+        raise wrong(name, number, "", f"holds {error.object[:40]!r}, which is no text", HINT) from None
     except ValidationError as error:
-        place, what = said(error)
-        raise UsageError(f"{name}:{number}: {place}: {what}.", HINT) from None
-    except UnicodeEncodeError:  # half of a character where a list or a number should be
-        key = next((key for key, value in row.items() if _is_text(key) and not _is_text(value)), "a name")
-        raise UsageError(f"{name}:{number}: {key}: is no text.", HINT) from None
-
-
-def _is_text(value: Any) -> bool:
-    try:
-        return bool(json.dumps(value, ensure_ascii=False).encode())
-    except UnicodeEncodeError:
-        return False
+        raise wrong(name, number, *field_of(error), HINT) from None

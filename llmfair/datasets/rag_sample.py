@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmfair.datasets.answer_files import answer_lines
+from llmfair.datasets.answers import answer_lines
 from llmfair.datasets.attributes import data_folder
 from llmfair.datasets.questions import QuestionSet
 from llmfair.registry import register

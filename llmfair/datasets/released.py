@@ -6,16 +6,14 @@ of one task or generator fit another by chance.
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from llmfair.datasets.runs import Finite
 from llmfair.errors import UsageError
-from llmfair.io import files
-from llmfair.io.trec import RUN, Problems, columns, finite_number, text_lines
+from llmfair.io.files import csv_rows, number, read_document, wrong
+from llmfair.io.trec import RUN, cell, columns
 from llmfair.nouns import LEAST_GAIN
 
 Lists = Mapping[str, Sequence[str]]
@@ -40,42 +38,20 @@ def read_useful(path: Path, lists: Lists) -> dict[str, dict[str, bool]]:
 
     Raises UsageError naming line and field, and for a query of which not every item is labelled.
     """
-    problems = Problems()
     found: Rows = {}
-    for number, query_id, doc_id, label, text in _labels(path, problems):
-        value = finite_number(text)
-        if value is None or (label == LABELS[0] and value not in (0, 1)):
-            wanted = "0 or 1" if label == LABELS[0] else "a finite number"
-            problems.add(path, number, label, f"'{text}' is not {wanted}")
-        else:
-            _add(found, query_id, doc_id, value, path, number, problems)
-    problems.raise_any(_LABELS_HINT)
+    for line, row in csv_rows(path, _LABELS_HINT, "\t"):
+        label = next((name for name in LABELS if name in row), "")
+        if not label or not {"qid", "pid"} <= row.keys():
+            raise wrong(path, 1, "", f"is no header with qid, pid and {' or '.join(LABELS)}", _LABELS_HINT)
+        value = cell(path, line, label, number, row[label].strip())
+        if label == LABELS[0] and value not in (0, 1):
+            raise wrong(path, line, label, f"'{row[label]}' is not 0 or 1", _LABELS_HINT)
+        _add(found, row["qid"].strip(), row["pid"].strip(), value, path, line)
     _check(path, found, lists, whole=True)
     return {
         query_id: {doc_id: value > LEAST_GAIN for doc_id, value in row.items()}
         for query_id, row in found.items()
     }
-
-
-def _labels(path: Path, problems: Problems) -> Iterator[tuple[int, str, str, str, str]]:
-    """Lines of a file of labels: its number, query, item, name and text of the label."""
-    header: list[str] = []
-    for number, line in text_lines(path, problems):
-        fields = [field.strip() for field in line.split("\t")]
-        if not header:
-            header = fields
-            label = next((name for name in LABELS if name in header), "")
-            if not label or not {"qid", "pid"} <= set(header):
-                problems.add(path, number, "", f"is no header with qid, pid and {' or '.join(LABELS)}")
-                return
-            continue
-        if len(fields) != len(header):
-            problems.add(
-                path, number, "", f"expected {len(header)} columns separated by a tab, found {len(fields)}"
-            )
-            continue
-        row = dict(zip(header, fields, strict=True))
-        yield number, row["qid"], row["pid"], label, row[label]
 
 
 def read_retrieval(path: Path, lists: Lists, needed: Collection[str], whole: bool = True) -> Rows:
@@ -84,66 +60,25 @@ def read_retrieval(path: Path, lists: Lists, needed: Collection[str], whole: boo
     `needed`: the queries that must be there. `whole`: every item of a query needs a score, else those that a
     retriever found of a corpus. Raises UsageError.
     """
-    problems = Problems()
-    rows = _scores_of_json(path) if path.suffix == ".json" else _scores_of_run(path, problems)
     found: Rows = {}
-    for number, query_id, doc_id, score in rows:
-        value = finite_number(str(score)) if isinstance(score, int | float | str) else None
-        if value is None:
-            problems.add(
-                path,
-                number,
-                "score",
-                f"of item '{doc_id}' of query '{query_id}' is no finite number: {score}",
-            )
-        else:
-            _add(found, query_id, doc_id, value, path, number, problems)
-    problems.raise_any(HINT)
+    if path.suffix == ".json":
+        rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL)
+        for query_id, ranking in rankings.items():
+            for doc_id, value in ranking:
+                _add(found, query_id, str(doc_id), value, path, 0)
+    else:
+        for line, (query_id, _, doc_id, _, score, _) in columns(path, RUN, hint=HINT):
+            _add(found, query_id, doc_id, cell(path, line, "score", number, score), path, line)
     if absent := [query_id for query_id in needed if query_id not in found]:
         raise UsageError(f"{path}: has no scores for query '{absent[0]}' ({len(absent)} lack them).", HINT)
     _check(path, found, lists, whole)
     return found
 
 
-def _scores_of_run(path: Path, problems: Problems) -> Iterator[tuple[int, str, str, Any]]:
-    for number, (query_id, _, doc_id, _, score, _) in columns(path, problems, RUN, None):
-        yield number, query_id, doc_id, score
-
-
-def _scores_of_json(path: Path) -> Iterator[tuple[int, str, str, Any]]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for query_id, times in Counter(name for name, _ in pairs).items():
-            if times > 1:
-                raise UsageError(f"{path}: query '{query_id[:40]}' is there {times} times.", RETRIEVAL)
-        return dict(pairs)
-
-    try:
-        rankings = json.loads(files.document(path).decode("utf-8-sig"), object_pairs_hook=once)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.", RETRIEVAL) from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is not JSON: {error}.", RETRIEVAL) from None
-    if not isinstance(rankings, dict):
-        raise UsageError(f"{path}: is no retrieval file.", RETRIEVAL)
-    for query_id, ranking in rankings.items():
-        for one in ranking if isinstance(ranking, list) else [ranking]:
-            doc_id, score = one if isinstance(one, list) and len(one) == 2 else (None, one)
-            if isinstance(doc_id, bool) or not isinstance(doc_id, str | int):
-                raise UsageError(
-                    f"{path}: is no retrieval file: query '{query_id[:40]}' has more than pairs of an item and "
-                    "its score.",
-                    RETRIEVAL,
-                )
-            yield 0, query_id, str(doc_id), score
-
-
-def _add(
-    found: Rows, query_id: str, doc_id: str, value: float, path: Path, line: int, problems: Problems
-) -> None:
-    row = found.setdefault(query_id, {})
-    if doc_id in row:
-        problems.add(path, line, "pid", f"'{doc_id}' was already given for query '{query_id}'")
-    row[doc_id] = value
+def _add(found: Rows, query_id: str, doc_id: str, value: float, path: Path, line: int) -> None:
+    if doc_id in found.setdefault(query_id, {}):
+        raise wrong(path, line, "pid", f"'{doc_id}' was already given for query '{query_id}'", HINT)
+    found[query_id][doc_id] = value
 
 
 def _check(path: Path, found: Rows, lists: Lists, whole: bool) -> None:

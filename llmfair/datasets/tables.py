@@ -1,25 +1,40 @@
-"""A table as a dataset: a row for each query and item, a column for each attribute.
+"""Tables as datasets, a row for each query and item, a column for each attribute: files, and sets of the hub.
 
-Rows of a query are its list, in their order. Every mistake is named by file, line (of what has no lines the row, from
-1) and column; the first five and the total are shown.
+Rows of a query are its list, in their order. A mistake is named by file, line (of what has no lines the row, from 1)
+and column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import ATTRIBUTES, identifier
-from llmfair.datasets.own import Content, Given, OwnData
-from llmfair.datasets.rows import FORMS, Row, form_of
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.datasets.files import ATTRIBUTES, Content, Given, OwnData, identifier
+from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
-from llmfair.io.trec import RESERVED_QUERY, UNKNOWN, Problems, declared_groups, finite_number, no_group
+from llmfair.io.files import (
+    FREELY,
+    LONGEST_LINE,
+    TIMES,
+    csv_rows,
+    json_lines,
+    number,
+    unique,
+    wrong,
+)
+from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, declared_groups, no_group
 from llmfair.nouns import Attribute, Document, Query
 
+Row = tuple[int, Mapping[str, Any]]
+"""The line of a row, or its number where a form has no lines, and its cells by column."""
+AT_ONCE = 64 << 20
+"""Bytes of rows of a Parquet file that are read at once, about."""
+PREFIX = "hf:"
 COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -41,7 +56,7 @@ class Table(OwnData):
         self,
         name: str,
         where: Path,
-        rows: Callable[[Problems, Collection[str]], Iterator[Row]],
+        rows: Callable[[Collection[str]], Iterable[Row]],
         given: Given,
         declared_in: Path,
     ) -> None:
@@ -54,8 +69,8 @@ class Table(OwnData):
         known = read_attributes(self.declared_in if declared else shipped_attributes())
         columns = _renamed(self.columns, known)
         reading = _Reading(Path(self.where), known, columns, f"{self.declared_in}")
-        for number, row in self.rows(reading.problems, {*columns.values()}):
-            reading.take(number, row)
+        for line, row in self.rows({*columns.values()}):
+            reading.take(line, row)
         return reading.content()
 
 
@@ -86,52 +101,45 @@ def _renamed(columns: str | None, known: Mapping[str, Attribute]) -> dict[str, s
 
 
 class _Reading:
-    """What rows come to, row by row."""
+    """What rows come to, row by row. Raises UsageError for the first that is wrong."""
 
     def __init__(
         self, path: Path, known: Mapping[str, Attribute], columns: Mapping[str, str], declared_in: str
     ) -> None:
         self.path, self.known, self.columns, self.declared_in = path, known, columns, declared_in
-        self.problems = Problems()
         self.result = Content()
         self.lines: dict[tuple[str, ...], int] = {}
         self.query_ids: dict[str, str] = {}
         self.seen: dict[str, None] = {}
-        self.strange: set[tuple[str, str]] = set()
         self.shared: dict[tuple[object, ...], Mapping[str, tuple[str, ...]]] = {}
         self.used: set[str] = set()
 
-    def take(self, number: int, row: Mapping[str, Any]) -> None:
-        """One row, or what is wrong with it."""
+    def take(self, line: int, row: Mapping[str, Any]) -> None:
+        """One row."""
         self.seen |= dict.fromkeys(row)
-        before = self.problems.count
         for name in COLUMNS:
             if isinstance(value := row.get(self.columns[name]), dict | list | tuple | bytes):
-                self._wrong(number, name, f"is no text or number but {type(value).__name__}")
-                return
-        query, document = self._query(number, row), self._document(number, row)
-        relevance = self._relevance(number, row)
-        if query is None or document is None or self.problems.count > before:
-            return
+                raise self._wrong(line, name, f"is no text or number but {type(value).__name__}")
+        query, document = self._query(line, row), self._document(line, row)
         pair = ("pair", query.query_id, document.doc_id)
-        if not self._first(number, "doc_id", f"'{document.doc_id}' of query '{query.query_id}'", pair):
-            return
+        if self.lines.setdefault(pair, line) != line:
+            item = f"'{document.doc_id}' of query '{query.query_id}'"
+            raise self._wrong(line, "doc_id", f"{item} was already given on line {self.lines[pair]}")
         result = self.result
         result.queries[query.query_id] = query
         result.documents[document.doc_id] = document
         result.lists.setdefault(query.query_id, []).append(document.doc_id)
-        if relevance is not None:
+        if (relevance := self._relevance(line, row)) is not None:
             result.qrels.setdefault(query.query_id, {})[document.doc_id] = relevance
 
     def content(self) -> Content:
-        """All rows. Raises UsageError."""
+        """All rows."""
         result = self.result
-        if not self.seen and not self.problems.count:
-            self._wrong(0, "", "has no rows")
+        if not self.seen:
+            raise self._wrong(0, "", "has no rows")
         for name, column in self.columns.items():
-            if name != column and column not in self.seen and self.seen:
-                self._wrong(0, column, f"there is no such column for {name} (--columns)")
-        self.problems.raise_any(HINT)
+            if name != column and column not in self.seen:
+                raise self._wrong(0, column, f"there is no such column for {name} (--columns)")
         result.attributes = [attribute for name, attribute in self.known.items() if name in self.used]
         for query_id, listed in [*result.lists.items()]:
             if len(listed) < 2:
@@ -146,92 +154,190 @@ class _Reading:
             )
         return result
 
-    def _query(self, number: int, row: Mapping[str, Any]) -> Query | None:
+    def _query(self, line: int, row: Mapping[str, Any]) -> Query:
         given, text = self._cell(row, "query_id"), self._cell(row, "query")
         if not given and not text:
-            which = (
-                "query_id" if self.columns["query_id"] in row or self.columns["query"] not in row else "query"
-            )
-            self._lacking(number, row, which)
-            return None
+            by_text = self.columns["query"] in row and self.columns["query_id"] not in row
+            raise self._lacking(line, row, "query" if by_text else "query_id")
         query_id = given or self.query_ids.setdefault(text, f"q{len(self.query_ids) + 1}")
-        if identifier(query_id) is None:
-            self._wrong(number, "query_id", f"'{query_id}' holds white space")
-        elif query_id == RESERVED_QUERY:
-            self._wrong(number, "query_id", f"'{query_id}' stands for all queries in results; choose another")
+        self._check_id(line, "query_id", query_id)
+        if query_id == RESERVED_QUERY:
+            raise self._wrong(line, "query_id", RESERVED)
         query = Query(query_id, text or query_id)
-        self._same(number, "query", f"query '{query_id}'", self.result.queries.get(query_id), query)
+        self._same(line, "query", f"query '{query_id}'", self.result.queries.get(query_id), query)
         return query
 
-    def _document(self, number: int, row: Mapping[str, Any]) -> Document | None:
+    def _document(self, line: int, row: Mapping[str, Any]) -> Document:
         doc_id, title, text = (self._cell(row, name) for name in ("doc_id", "title", "text"))
         if not doc_id:
-            self._lacking(number, row, "doc_id")
-            return None
-        if identifier(doc_id) is None:
-            self._wrong(number, "doc_id", f"'{doc_id}' holds white space")
+            raise self._lacking(line, row, "doc_id")
+        self._check_id(line, "doc_id", doc_id)
         if not title and not text:
-            self._lacking(number, row, "text" if self.columns["title"] not in row else "title")
-        document = Document(doc_id, title or text, text, self._groups(number, row))
-        self._same(number, "doc_id", f"item '{doc_id}'", self.result.documents.get(doc_id), document)
+            raise self._lacking(line, row, "text" if self.columns["title"] not in row else "title")
+        document = Document(doc_id, title or text, text, self._groups(line, row))
+        self._same(line, "doc_id", f"item '{doc_id}'", self.result.documents.get(doc_id), document)
         return document
 
-    def _groups(self, number: int, row: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    def _groups(self, line: int, row: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
         for name, attribute in self.known.items():
             if (column := self.columns[name]) not in row:
                 continue
             self.used.add(name)
             value = row[column]
-            several = (
-                [_text(one) for one in value]
-                if isinstance(value, list | tuple)
-                else _text(value).split(SEVERAL)
-            )
-            groups = tuple(dict.fromkeys(one.strip() for one in several if one.strip() not in ("", UNKNOWN)))
+            several = map(_text, value) if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
+            stripped = map(str.strip, several)
+            groups = tuple(dict.fromkeys(group for group in stripped if group not in ("", UNKNOWN)))
             declared = declared_groups(attribute)
             for group in groups:
-                if declared is not None and group not in declared and (name, group) not in self.strange:
-                    self.strange.add((name, group))
-                    self._wrong(number, name, no_group(name, group, declared, self.declared_in))
+                if declared is not None and group not in declared:
+                    raise no_group(self.path, line, column, name, group, declared, self.declared_in)
             if groups:
                 found[name] = groups
         return self.shared.setdefault(tuple(found.items()), found)
 
-    def _relevance(self, number: int, row: Mapping[str, Any]) -> int | None:
+    def _relevance(self, line: int, row: Mapping[str, Any]) -> int | None:
         text = self._cell(row, "relevance")
         if not text:
             return None
-        value = TRUTH.get(text.lower(), finite_number(text))
-        if value is None or value != int(value) or abs(value) >= 1e15:
-            self._wrong(number, "relevance", f"'{text}' is not an integer")
-            return None
+        try:
+            value = TRUTH[text.lower()] if text.lower() in TRUTH else number(text)
+        except ValueError:
+            value = 0.5
+        if value != int(value) or abs(value) >= 1e15:
+            raise self._wrong(line, "relevance", f"'{text}' is not an integer")
         return int(value)
 
     def _cell(self, row: Mapping[str, Any], name: str) -> str:
         return _text(row.get(self.columns[name])).strip()
 
-    def _lacking(self, number: int, row: Mapping[str, Any], name: str) -> None:
-        there = self.columns[name] in row
-        self._wrong(number, name, "is empty" if there else f"there is no such column ({', '.join(row)})")
+    def _check_id(self, line: int, name: str, given: str) -> None:
+        if identifier(given) is None:
+            raise self._wrong(line, name, f"'{given}' holds white space")
 
-    def _same(self, number: int, name: str, what: str, before: object, now: object) -> None:
+    def _same(self, line: int, name: str, what: str, before: object, now: object) -> None:
         """A query or item that comes again says the same."""
-        key = (name, what)
+        first = self.lines.setdefault((name, what), line)
         if before is not None and before != now:
-            self._wrong(number, name, f"{what} was told otherwise on line {self.lines[key]}")
-        self.lines.setdefault(key, number)
+            raise self._wrong(line, name, f"{what} was told otherwise on line {first}")
 
-    def _first(self, number: int, name: str, what: str, key: tuple[str, ...]) -> bool:
-        if self.lines.setdefault(key, number) != number:
-            self._wrong(number, name, f"{what} was already given on line {self.lines[key]}")
-            return False
-        return True
+    def _lacking(self, line: int, row: Mapping[str, Any], name: str) -> UsageError:
+        there = self.columns[name] in row
+        return self._wrong(line, name, "is empty" if there else f"there is no such column ({', '.join(row)})")
 
-    def _wrong(self, number: int, name: str, text: str) -> None:
-        self.problems.add(self.path, number, self.columns.get(name, name), text)
+    def _wrong(self, line: int, name: str, what: str) -> UsageError:
+        return wrong(self.path, line, self.columns.get(name, name), what, HINT)
 
 
 def _text(value: Any) -> str:
     """A cell as a text: "" of one that is empty, be that None or a number that is none."""
     return "" if value is None or value != value else str(value)
+
+
+# Files
+
+
+def _csv(path: Path, wanted: Collection[str]) -> Iterator[Row]:
+    return csv_rows(path, HINT)
+
+
+def _tsv(path: Path, wanted: Collection[str]) -> Iterator[Row]:
+    return csv_rows(path, HINT, "\t")
+
+
+def _json(path: Path, wanted: Collection[str]) -> Iterator[Row]:
+    return json_lines(path, dict[str, Any], HINT)
+
+
+def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
+    """The rows of a Parquet file, from 1; cells of columns that are not `wanted` are None. Raises MissingExtra."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise MissingExtra("pyarrow is not installed.", "pip install 'llmfair[parquet]'") from None
+    row_number, column = 0, ""
+    try:
+        with files.opened(path) as stored, ParquetFile(stored) as file:
+            names = unique(path, 0, file.schema_arrow.names, HINT)
+            unread = dict.fromkeys(names)
+            read = [name for name in names if name in wanted]
+            at_once = _rows_at_once(path, file.metadata, read, os.fstat(stored.fileno()).st_size)
+            for batch in file.iter_batches(at_once, columns=read):
+                cells: dict[str, list[Any]] = {}
+                for column in read:
+                    cells[column] = batch.column(column).to_pylist()
+                column = ""
+                for row in zip(*cells.values(), strict=True) if cells else repeat((), batch.num_rows):
+                    row_number += 1
+                    yield row_number, unread | dict(zip(read, row, strict=True))
+    except (ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
+        what = "holds what cannot be read" if column else "not a Parquet file"
+        raise wrong(path, row_number, column, f"{what}: {line_of(error)}", HINT) from None
+
+
+def _rows_at_once(path: Path, metadata: Any, columns: Collection[str], size: int) -> int:
+    """How many rows fit into memory. Raises UsageError where those of a file of this size are too much for it."""
+    whole, largest = 0, 1.0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = map(group.column, range(group.num_columns))
+        unpacked = sum(
+            chunk.total_uncompressed_size
+            for chunk in chunks
+            if chunk.path_in_schema in columns or chunk.path_in_schema.partition(".")[0] in columns
+        )
+        whole, largest = whole + unpacked, max(largest, unpacked / max(group.num_rows, 1))
+    if whole > FREELY + TIMES * size:
+        raise wrong(path, 0, "", f"unpacks to more than {TIMES} times its size", HINT)
+    if largest > LONGEST_LINE:
+        raise wrong(path, 0, "", f"its rows have more than {LONGEST_LINE >> 20} MB", HINT)
+    return int(min(256, AT_ONCE // largest))
+
+
+FORMS: Mapping[str, Callable[[Path, Collection[str]], Iterator[Row]]] = {
+    ".csv": _csv, ".tsv": _tsv, ".jsonl": _json, ".parquet": _parquet
+}  # fmt: skip
+"""How tables are read, by the ending of their file; a text may be packed (.gz)."""
+
+
+def form_of(path: Path) -> str | None:
+    """The ending that says how a file is read; None of one that is no table."""
+    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    return ending if ending in FORMS else None
+
+
+# Sets of the Hugging Face hub, or of a folder as the datasets package reads it: `hf:ORG/NAME[:split]`
+
+
+def hub_table(name: str, given: Given) -> Table:
+    """A dataset of the hub by its name with the prefix; of several splits one has to be named."""
+    source, _, split = name.removeprefix(PREFIX).partition(":")
+    if not source:
+        raise UsageError(f"'{name}' names no dataset.", "hf:ORG/NAME, or hf:ORG/NAME:split")
+
+    def rows(wanted: Collection[str]) -> Iterable[Row]:
+        return enumerate(_split(name, source, split), start=1)
+
+    return Table(name, Path(name), rows, given, files.stored(Path(ATTRIBUTES)))
+
+
+@files.usual()
+def _split(name: str, source: str, split: str) -> Any:
+    """The rows of one split. Raises MissingExtra, and UsageError for what there is not."""
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise MissingExtra("the datasets package is not installed.", "pip install 'llmfair[hub]'") from None
+    try:
+        found = load_dataset(source, split=split or None)
+    except Exception as error:  # of the hub, of the network, or of the file's own form
+        raise UsageError(
+            f"{name}: {line_of(error)}", "hf:ORG/NAME[:split], as datasets.load_dataset takes them"
+        ) from None
+    if split or not hasattr(found, "keys"):
+        return found
+    if len(found) > 1:
+        raise UsageError(
+            f"{name} has several splits.", f"name one: {', '.join(f'{name}:{one}' for one in found)}"
+        )
+    return next(iter(found.values()))

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
+from msgspec import convert
 from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.fetched_json import Record, Topic, read_fetched
-from llmfair.datasets.page_store import PageStore, StoredIndex
+from llmfair.datasets.page_store import PageStore, StoredIndex, damaged
 from llmfair.datasets.page_values import JudgedPages
 from llmfair.datasets.pools import Pools
 from llmfair.datasets.relevant_pages import judgements, read_pages, relevant_pages
@@ -320,6 +320,60 @@ def is_indexed(collection: Collection) -> bool:
     return on_disk and (
         indexed["scope"] == "pool" or ((folder / "texts.jsonl").is_file() and is_unchanged(folder))
     )
+
+
+Source = TypedDict("Source", {"from": str})
+
+
+class Step(TypedDict):
+    """A step that is done."""
+
+    sources: list[Source]
+
+
+class Metadata(Step):
+    full: NotRequired[bool]
+
+
+class Index(TypedDict):
+    scope: Literal["pool", "full"]
+    engine: str
+    analyzer: str
+    source: str
+    documents: int
+
+
+class Pages(Step):
+    text_words: int
+    sha256: str
+    index: NotRequired[Index]
+
+
+class Record(TypedDict, total=False):
+    """`fetch.json`."""
+
+    topics: Step
+    metadata: Metadata
+    pages: Pages
+
+
+class Topic(TypedDict):
+    """One of `topics.json`."""
+
+    query_id: str
+    text: str
+    relevant: int
+    keywords: NotRequired[list[str]]
+
+
+def read_fetched(path: Path, of: Any) -> Any:
+    """All that such a file says, of this type and perhaps more. Raises UsageError."""
+    try:
+        document = files.decode(files.content(path))
+        convert(document, of)
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged(path, error) from None
+    return document
 
 
 def fetch_record(collection: Collection) -> dict[str, Any]:

@@ -25,13 +25,14 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from io import BufferedReader, BytesIO
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, TypeVar
 
 import orjson
+from msgspec import convert
 
 from llmfair.errors import RunConflict, UsageError, warn
 from llmfair.io.text import from_csv
@@ -54,8 +55,6 @@ DOTTED = re.compile(
     rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
 )
 LONGEST_LINE = 16 << 20
-LONG, END = 16 << 20, 1 << 16
-"""Bytes of a document of which the end is looked at first, and of that end."""
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
 GZIP = b"\x1f\x8b"
@@ -103,18 +102,6 @@ def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
 
 
-def document(path: Path | str) -> bytes:
-    """All of a file that holds one JSON document. Raises OSError, of one that breaks off before it is held, too."""
-    with opened(path) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - END))
-        if size > LONG and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
-            raise OSError(
-                errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
-            )
-    return content(path)
-
-
 def sha256(path: Path | str) -> str:
     """That of a file of any size. Raises OSError."""
     with opened(path) as file:
@@ -134,7 +121,7 @@ def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
     """What gzip packed. Raises OSError, of more than `most` bytes too."""
     found = bytearray()
     try:
-        for piece in iter(partial(gzip.GzipFile(fileobj=BytesIO(packed)).read, END), b""):
+        for piece in iter(partial(gzip.GzipFile(fileobj=BytesIO(packed)).read, 1 << 16), b""):
             found += piece
             if len(found) > most:
                 raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
@@ -451,13 +438,11 @@ def json_text(content: Any) -> str:
 
 def typed(document: Any, of: type[T], where: str | Path = "results", hint: str = AGAIN) -> T:
     """JSON as a value of this class. Raises UsageError naming the file and the field that is wrong or missing."""
-    from msgspec import ValidationError, convert
-
     try:
         return convert(document, of)
     except UnicodeEncodeError as error:  # of half a character where a name or a number should be
         raise UsageError(f"{where}: holds {error.object[:40]!r}, which is no text.", hint) from None
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"{where}: {error}.", hint) from None
 
 
@@ -491,12 +476,12 @@ def read(path: Path, of: type[T], hint: str = AGAIN) -> T:
 
 def read_lines(path: Path, of: type[T]) -> Iterator[T]:
     """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
-    try:
-        for number, line in enumerate(lines(path), start=1):
-            if line := line.rstrip(b"\r\n"):
-                yield typed(loaded(line.decode("utf-8")), of, f"{path}:{number}")
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
+    for number, line in text_lines(path, AGAIN, may_be_empty=True):
+        try:
+            row = loaded(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
+        yield typed(row, of, f"{path}:{number}")
 
 
 KEY = ("run", "query_id", "measure", "condition", "stratum", "contrast", "group")
@@ -505,30 +490,147 @@ KEY = ("run", "query_id", "measure", "condition", "stratum", "contrast", "group"
 
 def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
     """Each line of a file read by `of`, in order. Raises UsageError naming a line that is not `what`."""
-
-    def whole(row: dict[str, str]) -> T:
-        if None in (*row, *row.values()):  # so csv tells of fields too many, and too few
-            raise ValueError("its fields are not those of the header")
-        return of(row)
-
-    try:
-        with opened(path) as stored:
-            rows = csv.DictReader(line.decode("utf-8") for line in pieces(stored))
-            found: list[T] = []
-            try:
-                found.extend(map(whole, from_csv(rows)))
-            except (ValueError, LookupError, TypeError, csv.Error) as error:
-                raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", AGAIN) from None
-            return found
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.", AGAIN) from None
+    rows: list[T] = []
+    for line, row in csv_rows(path, AGAIN):
+        try:
+            rows.append(of(next(from_csv([row]))))
+        except (ValueError, LookupError, TypeError) as error:
+            raise UsageError(f"{path}:{line}: is not {what}: {error}.", AGAIN) from None
+    return rows
 
 
 def number(text: str) -> float:
     """The finite number that a field holds, in plain digits. Raises ValueError."""
-    if not text.isascii() or "_" in text or not math.isfinite(found := float(text)):
-        raise ValueError(f"'{text}' is no finite number")
-    return found
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not text.isascii() or "_" in text or not math.isfinite(value):
+        raise ValueError(f"'{text}' is not a finite number")
+    return value
+
+
+def integer(text: str) -> int:
+    """The integer that a field holds; stricter than int(), which reads `1_0` and `١`. Raises ValueError."""
+    body = text[1:] if text[:1] in "+-" else text
+    if not (body.isascii() and body.isdigit() and len(body) < 19):
+        raise ValueError(f"'{text}' is not an integer")
+    return int(text)
+
+
+def wrong(path: Path | str, line: int, field: str, what: str, hint: str) -> UsageError:
+    """`FILE:LINE: FIELD: WHAT`, of a mistake in a file; line 0 and field "" are left out."""
+    place = f"{path}:{line}" if line else f"{path}"
+    return UsageError(f"{place}: {field}: {what}" if field else f"{place}: {what}", hint)
+
+
+PATTERNS = {"'^\\\\S+$'": "is empty or holds white space", "'\\\\S'": "is empty", "length >= 1": "is empty"}
+"""What is wrong with a text or a list that msgspec holds against one of these."""
+
+
+def field_of(error: Exception) -> tuple[str, str]:
+    """The field that msgspec names in an error, and what is wrong with it."""
+    what, _, where = str(error).replace(" - at `key` in `$", " - at `$").partition(" - at `$")
+    field, name = where.strip(".`"), what.removeprefix("Object missing required field ")
+    if name != what:
+        return ".".join(filter(None, (field, name.strip("`")))), "is missing"
+    if plain := next((plain for pattern, plain in PATTERNS.items() if what.endswith(pattern)), None):
+        return field, plain
+    return field, f"{what[:1].lower()}{what[1:]}"
+
+
+def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a UTF-8 file with their ends, gzip or not, without a byte-order mark.
+
+    Raises UsageError naming file and line.
+    """
+    number = 0
+    try:
+        for number, raw in enumerate(lines(path), 1):
+            if len(raw) >= LONGEST_LINE and not raw.endswith(b"\n"):
+                raise wrong(path, number, "", f"longer than {LONGEST_LINE >> 20} MB", hint)
+            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise wrong(path, number + 1, "", "the gzip file is damaged or cut off here", hint) from None
+    except OSError as error:
+        raise wrong(path, number, "", f"cannot be read: {error.strerror}", hint) from None
+    except UnicodeDecodeError as error:
+        raise wrong(path, number, "", f"not UTF-8 (byte {error.start + 1} of the line)", hint) from None
+    if not number and not may_be_empty:
+        raise wrong(path, 0, "", "is empty", hint)
+
+
+def text_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
+    """The non-blank ones of them without their ends, be these LF or CRLF."""
+    for number, whole in whole_lines(path, hint, may_be_empty):
+        line = whole.rstrip("\r\n")
+        if line and not line.isspace():
+            yield number, line
+
+
+def json_lines(path: Path, of: type[T], hint: str) -> Iterator[tuple[int, T]]:
+    """Numbered lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
+    for number, line in text_lines(path, hint):
+        try:
+            yield number, parsed(line, of)
+        except ValueError as error:
+            raise wrong(path, number, *field_of(error), hint) from None
+
+
+def parsed(text: bytes | str, of: type[T]) -> T:
+    """JSON as this class. Raises ValueError, as msgspec words it."""
+    try:
+        return convert(decode(text), of)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("not JSON: nested too deeply") from None
+    except UnicodeEncodeError as error:  # half of a character where a name or a number should be
+        raise ValueError(f"holds {error.object[:40]!r}, which is no text") from None
+
+
+def read_document(path: Path, of: Any, hint: str) -> Any:
+    """A JSON file of a user's, packed or not, as this type. Raises UsageError naming file and field."""
+    try:
+        return parsed(text(path).removeprefix("\ufeff"), of)
+    except OSError as error:
+        raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
+    except ValueError as error:
+        raise wrong(path, 0, *field_of(error), hint) from None
+
+
+def csv_rows(path: Path, hint: str, separator: str = "") -> Iterator[tuple[int, dict[str, str]]]:
+    """Rows below a line of column names, by their line; separated by commas, or by semicolons where those are alone."""
+    lines = (line for _, line in whole_lines(path, hint))
+    first = next(lines)
+    delimiter = separator or (";" if ";" in first and "," not in first else ",")
+    csv.field_size_limit(LONGEST_LINE)
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    names: list[str] = []
+    begins = 1
+    try:
+        for cells in reader:
+            line, begins = begins, reader.line_num + 1
+            if not any(map(str.strip, cells)):
+                continue
+            if not names:
+                names = unique(path, line, map(str.strip, cells), hint)
+            elif len(cells) != len(names):
+                raise wrong(
+                    path, line, "", f"has {len(cells)} cells where the first line names {len(names)}", hint
+                )
+            else:
+                yield line, dict(zip(names, cells, strict=True))
+    except csv.Error as error:  # what is open is not closed: nothing behind it can be told
+        raise wrong(path, begins, "", f"not a row of {len(names) or 'column'} cells: {error}", hint) from None
+
+
+def unique(path: Path, line: int, names: Iterable[str], hint: str) -> list[str]:
+    """Names of columns, each of which is there once. Raises UsageError."""
+    columns = [*names]
+    if twice := next((name for place, name in enumerate(columns) if name in columns[:place]), None):
+        raise wrong(path, line, twice, "names two columns", hint)
+    return columns
 
 
 class QueryFigure(NamedTuple):

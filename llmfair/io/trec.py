@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import gzip
-import math
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.io import files
-from llmfair.io.files import LONGEST_LINE
+from llmfair.io.files import integer, number, text_lines, wrong
 from llmfair.nouns import ANY_GROUP, Attribute, Qrels, Ranking
 
-SHOWN_PROBLEMS = 5
-MOST_PROBLEMS = 10_000
-"""After so many a file is read no further: it is no slip."""
+T = TypeVar("T")
 RESERVED_QUERY = "all"
+RESERVED = "'all' stands for all queries in results; choose another"
+ONE_LINE = "one line of a query and document, each with a rank of its own"
 QRELS = ("query_id", "0", "doc_id", "relevance")
 RUN = ("query_id", "Q0", "doc_id", "rank", "score", "tag")
 GROUPS = ("doc_id", "attribute", "group")
@@ -30,134 +27,55 @@ DECLARATION = 'protected = ["…"], unprotected = ["…"]'
 """What attributes.toml says of an attribute: the groups of either side, and what prompts call them."""
 
 
-class Problems:
-    """Collects what is wrong with a user's files, so that one look mends several mistakes."""
-
-    def __init__(self) -> None:
-        self.first: list[str] = []
-        self.count = 0
-
-    def add(self, path: Path, line: int, field: str, text: str) -> None:
-        self.count += 1
-        if self.count <= SHOWN_PROBLEMS:  # a file of rubbish has a million
-            place = f"{path}:{line}" if line else f"{path}"
-            self.first.append(f"{place}: {field}: {text}" if field else f"{place}: {text}")
-
-    def raise_any(self, hint: str) -> None:
-        """Raises UsageError with the first five problems and the total number."""
-        if not self.count:
-            return
-        more = self.count - len(self.first)
-        unread = "; the rest is not read" if self.count > MOST_PROBLEMS else ""
-        raise UsageError("\n".join([*self.first, *([f"and {more} more{unread}"] if more else [])]), hint)
-
-
-def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
-    """The numbered lines of a file, unpacked when its content is gzip's; what cannot be read is a problem."""
-    number = 0
-    try:
-        for number, raw in enumerate(files.lines(path), 1):
-            if problems.count > MOST_PROBLEMS:
-                return
-            if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):
-                yield number, raw
-            else:
-                problems.add(path, number, "", f"longer than {LONGEST_LINE >> 20} MB; the rest is not read")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        problems.add(path, number + 1, "", "the gzip file is damaged or cut off here")
-    except OSError as error:
-        problems.add(path, number, "", f"cannot be read: {error.strerror}")
-    else:
-        if not number:
-            problems.add(path, 0, "", "is empty")
-
-
-def whole_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a UTF-8 file with their ends, gzip or not; a byte-order mark is left out."""
-    for number, raw in _raw_lines(path, problems):
-        try:
-            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            problems.add(path, number, "", f"not UTF-8 (byte {error.start + 1} of the line)")
-
-
-def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
-    """The non-blank ones of them without their ends, be these LF or CRLF."""
-    for number, whole in whole_lines(path, problems):
-        line = whole.rstrip("\r\n")
-        if line and not line.isspace():
-            yield number, line
-
-
 def columns(
-    path: Path, problems: Problems, names: Sequence[str], separator: str | None
+    path: Path, names: Sequence[str], separator: str | None = None, hint: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
-    """Lines split into exactly the columns of these names, by `separator` or by white space (None)."""
-    for number, line in text_lines(path, problems):
-        fields = line.split(separator)
-        if len(fields) == len(names):
-            yield number, list(map(str.strip, fields)) if separator else fields
-            continue
-        by = "a tab" if separator else "white space"
-        note = " (spaces are not tabs)" if separator and len(fields) == 1 else ""
-        expected = f"expected {len(names)} columns separated by {by} ({', '.join(names)})"
-        problems.add(path, number, "", f"{expected}, found {len(fields)}{note}")
+    """Lines split into exactly the columns of these names, by `separator` or by white space (None).
+
+    Raises UsageError naming file and line.
+    """
+    by = "a tab" if separator else "white space"
+    hint = hint or f"lines of {', '.join(names)}, separated by {by}"
+    for line, text in text_lines(path, hint):
+        fields = text.split(separator)
+        if len(fields) != len(names):
+            note = " (spaces are not tabs)" if separator and len(fields) == 1 else ""
+            expected = f"expected {len(names)} columns separated by {by} ({', '.join(names)})"
+            raise wrong(path, line, "", f"{expected}, found {len(fields)}{note}", hint)
+        yield line, list(map(str.strip, fields)) if separator else fields
 
 
-def integer(text: str) -> int | None:
-    """The integer a field holds, or None; stricter than int(), which reads `1_0` and `١`."""
-    body = text[1:] if text[:1] in "+-" else text
-    return int(text) if body.isascii() and body.isdigit() and len(body) < 19 else None
-
-
-def finite_number(text: str) -> float | None:
-    """The finite number a field holds, or None; stricter than float(), which reads `1_0`, `nan` and `١`."""
+def cell(path: Path, line: int, field: str, read: Callable[[str], T], text: str) -> T:
+    """What a cell is read as. Raises UsageError naming file, line and field."""
     try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and text.isascii() and "_" not in text else None
+        return read(text)
+    except ValueError as error:
+        raise wrong(path, line, field, str(error), f"{field} in every line") from None
 
 
-def read_qrels(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int, int]]]:
-    """Judgements as `{query_id: {doc_id: (relevance, line)}}`; the same pair judged differently is a problem."""
+def read_qrels(path: Path, hint: str = "") -> dict[str, dict[str, tuple[int, int]]]:
+    """Judgements as `{query_id: {doc_id: (relevance, line)}}`. Raises UsageError, of a pair judged in two ways too."""
     judged: dict[str, dict[str, tuple[int, int]]] = {}
-    for number, (query_id, _, doc_id, text) in columns(path, problems, QRELS, None):
-        relevance = integer(text)
-        if relevance is None:
-            problems.add(path, number, "relevance", f"'{text}' is not an integer")
-            continue
-        earlier = judged.setdefault(query_id, {}).setdefault(doc_id, (relevance, number))
-        if earlier[0] != relevance:
-            problems.add(
-                path,
-                number,
-                "doc_id",
-                f"'{doc_id}' was judged {earlier[0]} on line {earlier[1]} and {relevance} here",
-            )
+    for line, (query_id, _, doc_id, text) in columns(path, QRELS, hint=hint):
+        relevance = cell(path, line, "relevance", integer, text)
+        earlier, first = judged.setdefault(query_id, {}).setdefault(doc_id, (relevance, line))
+        if earlier != relevance:
+            what = f"'{doc_id}' was judged {earlier} on line {first} and {relevance} here"
+            raise wrong(path, line, "doc_id", what, "one judgement of a query and document")
     return judged
 
 
-def read_ranks(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int, int]]]:
+def read_ranks(path: Path) -> dict[str, dict[str, tuple[int, int]]]:
     """Candidate lists of a six-column run as `{query_id: {doc_id: (rank, line)}}`, ranks distinct in a query."""
     ranked: dict[str, dict[str, tuple[int, int]]] = {}
     places: dict[tuple[str, int], int] = {}
-    for number, (query_id, _, doc_id, text, _, _) in columns(path, problems, RUN, None):
-        rank = integer(text)
-        if rank is None:
-            problems.add(path, number, "rank", f"'{text}' is not an integer")
-            continue
-        if doc_id in ranked.setdefault(query_id, {}):
-            problems.add(
-                path,
-                number,
-                "doc_id",
-                f"'{doc_id}' was already ranked on line {ranked[query_id][doc_id][1]}",
-            )
-        elif (earlier := places.setdefault((query_id, rank), number)) != number:
-            problems.add(path, number, "rank", f"{rank} was already given on line {earlier}")
-        else:
-            ranked[query_id][doc_id] = (rank, number)
+    for line, (query_id, _, doc_id, text, _, _) in columns(path, RUN):
+        rank = cell(path, line, "rank", integer, text)
+        _, first = ranked.setdefault(query_id, {}).setdefault(doc_id, (rank, line))
+        if first != line:
+            raise wrong(path, line, "doc_id", f"'{doc_id}' was already ranked on line {first}", ONE_LINE)
+        if (first := places.setdefault((query_id, rank), line)) != line:
+            raise wrong(path, line, "rank", f"{rank} was already given on line {first}", ONE_LINE)
     return ranked
 
 
@@ -176,46 +94,36 @@ class RunFile:
     upside_down: bool = False
 
 
-def read_run(path: Path, problems: Problems, scores_kept: bool = False) -> RunFile:
+def read_run(path: Path, scores_kept: bool = False, hint: str = "") -> RunFile:
     """A six-column run in the order trec_eval gives it; the rank column has to be a number, and orders nothing.
 
-    Rankings without ties are without scores, too, unless these are kept: a large run is held many times.
+    Rankings without ties are without scores, too, unless these are kept: a large run is held many times. Raises
+    UsageError.
     """
     scored: dict[str, dict[str, float]] = {}
     last: dict[str, tuple[float, float]] = {}
     tag, rising, compared = "", True, False
-    for number, fields in columns(path, problems, RUN, None):
-        query_id, _, doc_id, rank, text, tag = fields
-        place, score = finite_number(rank), finite_number(text)
+    for line, (query_id, _, doc_id, rank, text, tag) in columns(path, RUN, hint=hint):  # noqa: B007
+        place, score = cell(path, line, "rank", number, rank), cell(path, line, "score", number, text)
         scores = scored.setdefault(query_id, {})
-        if place is None:
-            problems.add(path, number, "rank", f"'{rank}' is not a finite number")
-        elif score is None:
-            problems.add(path, number, "score", f"'{text}' is not a finite number")
-        elif doc_id in scores:
-            problems.add(path, number, "doc_id", f"'{doc_id}' was already ranked in query '{query_id}'")
-        else:
-            scores[doc_id] = score
-            if rising:  # of most runs the second line says that it is not
-                before, last[query_id] = last.get(query_id), (place, score)
-                if before is not None:
-                    rising, compared = (place - before[0]) * (score - before[1]) > 0, True
-    return run_of(path, scored, tag, problems, scores_kept, upside_down=rising and compared)
+        if doc_id in scores:
+            raise wrong(
+                path, line, "doc_id", f"'{doc_id}' was already ranked in query '{query_id}'", ONE_LINE
+            )
+        scores[doc_id] = score
+        if rising:  # of most runs the second line says that it is not
+            before, last[query_id] = last.get(query_id), (place, score)
+            if before is not None:
+                rising, compared = (place - before[0]) * (score - before[1]) > 0, True
+    return run_of(path, scored, tag, scores_kept, upside_down=rising and compared)
 
 
 def run_of(
-    path: Path,
-    scored: dict[str, dict[str, float]],
-    tag: str,
-    problems: Problems,
-    scores_kept: bool,
-    upside_down: bool = False,
+    path: Path, scored: dict[str, dict[str, float]], tag: str, scores_kept: bool, upside_down: bool = False
 ) -> RunFile:
-    """A run of the scores that a file gives the documents of every query; `scored` is emptied."""
+    """A run of the scores that a file gives the documents of every query; `scored` is emptied. Raises UsageError."""
     if RESERVED_QUERY in scored:
-        problems.add(
-            path, 0, "query_id", f"'{RESERVED_QUERY}' stands for all queries in results; choose another"
-        )
+        raise wrong(path, 0, "query_id", RESERVED, "choose another")
     rankings, tied = {}, {}
     for query_id in list(scored):
         scores = scored.pop(query_id)  # a large run is not held twice
@@ -244,48 +152,35 @@ def _best_first(scores: Mapping[str, float]) -> list[tuple[float, str]]:
 
 
 def read_groups(
-    path: Path,
-    problems: Problems,
-    known: Mapping[str, Attribute] | None,
-    declared_in: str = "attributes.toml",
+    path: Path, known: Mapping[str, Attribute] | None, declared_in: str = "attributes.toml"
 ) -> Iterator[tuple[int, str, str, str]]:
     """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
 
-    An attribute or group that `known` does not declare is a problem at its first line only, with how to declare it
-    in `declared_in`; without `known` (None) any name goes.
+    Raises UsageError for an attribute or group that `known` does not declare, with how to declare it in `declared_in`;
+    without `known` (None) any name goes.
     """
     declared = {name: declared_groups(attribute) for name, attribute in (known or {}).items()}
-    undeclared, strange = set[str](), set[tuple[str, str]]()
-    for number, (doc_id, attribute, group) in columns(path, problems, GROUPS, "\t"):
-        if known is None:
-            yield number, doc_id, attribute, group
-            continue
-        if attribute in undeclared:
-            continue
-        if attribute not in declared:
-            undeclared.add(attribute)
-            if (number, attribute) == (1, "attribute"):
-                problems.add(path, number, "", "names the columns; leave that line out")
-                continue
-            declare = f"; declare [{attribute}] in {declared_in}: {DECLARATION}"
-            hint = nearest(attribute, declared) + declare
-            problems.add(path, number, "attribute", f"'{attribute}' is not declared{hint}")
-            continue
-        groups = declared[attribute]
-        if group and (groups is None or group in groups or group == UNKNOWN):
-            yield number, doc_id, attribute, group
-        elif (attribute, group) not in strange:
-            strange.add((attribute, group))
-            problems.add(path, number, "group", no_group(attribute, group, groups or (), declared_in))
+    for line, (doc_id, attribute, group) in columns(path, GROUPS, "\t"):
+        if known is not None and attribute not in declared:
+            if (line, attribute) == (1, "attribute"):
+                raise wrong(path, line, "", "names the columns", "leave that line out")
+            what = f"'{attribute}' is not declared{nearest(attribute, declared)}"
+            raise wrong(
+                path, line, "attribute", what, f"declare [{attribute}] in {declared_in}: {DECLARATION}"
+            )
+        groups = declared.get(attribute)
+        if known is not None and not (group and (groups is None or group in groups or group == UNKNOWN)):
+            raise no_group(path, line, "group", attribute, group, groups or (), declared_in)
+        yield line, doc_id, attribute, group
 
 
-def no_group(attribute: str, group: str, groups: Iterable[str], declared_in: str) -> str:
-    """What is said of a group that an attribute does not declare."""
-    declare = (
-        f'; declare it protected, unprotected or, of neither group, other = ["{group}"] in {declared_in}'
-    )
-    hint = nearest(group, groups) or f"; it has {', '.join(sorted(groups))}{declare}"
-    return f"'{group}' is not a group of {attribute}{hint}"
+def no_group(
+    path: Path, line: int, field: str, attribute: str, group: str, groups: Collection[str], declared_in: str
+) -> UsageError:
+    """Of a group that an attribute does not declare."""
+    known = nearest(group, groups) or f"; it has {', '.join(sorted(groups))}"
+    declare = f'declare it protected, unprotected or, of neither group, other = ["{group}"] in {declared_in}'
+    return wrong(path, line, field, f"'{group}' is not a group of {attribute}{known}", declare)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -308,20 +203,16 @@ def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
             yield f"{ranking.query_id} Q0 {doc_id} {rank} {n - rank + 1} {tag}\n"
 
 
-def read_scores(path: Path, problems: Problems) -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
+def read_scores(path: Path, hint: str = "") -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
     """A ranker's own scores as `scores_lines` writes them, by query_id and the documents best first.
 
-    A document that comes again, or another query, begins the next ranking.
+    A document that comes again, or another query, begins the next ranking. Raises UsageError.
     """
     rankings: list[tuple[str, dict[str, float]]] = []
-    for number, (query_id, doc_id, text) in columns(path, problems, ("query_id", "doc_id", "score"), "\t"):
-        score = finite_number(text)
-        if score is None:
-            problems.add(path, number, "score", f"'{text}' is not a finite number")
-            continue
+    for line, (query_id, doc_id, text) in columns(path, ("query_id", "doc_id", "score"), "\t", hint):
         if not rankings or rankings[-1][0] != query_id or doc_id in rankings[-1][1]:
             rankings.append((query_id, {}))
-        rankings[-1][1][doc_id] = score
+        rankings[-1][1][doc_id] = cell(path, line, "score", number, text)
     return {(query_id, tuple(scores)): tuple(scores.values()) for query_id, scores in rankings}
 
 

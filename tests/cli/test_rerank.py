@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import llmfair as package
-from llmfair.io.trec import Problems, read_run
+from llmfair.io.trec import read_run
 from tests.cli.command import llmfair, only_run, ran, refusal, refuses
 
 pytestmark = pytest.mark.whole
@@ -34,7 +34,7 @@ def files() -> None:
 
 def orders(path: str = "new.run") -> dict[str, str]:
     """The documents of each query in their order."""
-    found = read_run(Path(path), Problems()).rankings
+    found = read_run(Path(path)).rankings
     return {query_id: " ".join(ranking.doc_ids) for query_id, ranking in found.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.datasets.base import load_dataset
-from llmfair.io.trec import Problems, read_run
+from llmfair.io.trec import read_run
 from llmfair.nouns import Side
 from llmfair.rankers.reranking import fair_table
 from tests.cli.command import kept, only_run, ran, refuses
@@ -36,7 +36,7 @@ def test_fair_star_keeps_its_table_on_the_lists_of_an_audit() -> None:
     dataset = load_dataset("sample")
     gender = dataset.attributes[0]
     table = fair_table(400, 0.4, 0.1).minimum
-    rankings = read_run(only_run() / "rankings" / "neutral.run", Problems()).rankings
+    rankings = read_run(only_run() / "rankings" / "neutral.run").rankings
     for ranking, i in product(rankings.values(), range(1, 41)):
         sides = [gender.side(dataset.documents[doc_id]) for doc_id in ranking.doc_ids[:i]]
         assert sides.count(Side.PROTECTED) >= min(table[i - 1], 20)

@@ -10,7 +10,7 @@ import ir_datasets
 import pytest
 
 from llmfair.datasets.base import load_dataset
-from llmfair.datasets.own import Given
+from llmfair.datasets.files import Given
 from llmfair.errors import UsageError
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import write

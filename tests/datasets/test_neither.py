@@ -84,7 +84,7 @@ def test_a_group_that_is_declared_nowhere_is_refused_with_the_way_to_declare_it(
     groups = folder / "groups.tsv"
     groups.write_text(groups.read_text().replace("q1m0\tgender\tmale", "q1m0\tgender\tagender"))
     said = (
-        "'agender' is not a group of gender; it has female, male, nonbinary; declare it protected, unprotected "
+        "'agender' is not a group of gender; it has female, male, nonbinary\n  declare it protected, unprotected "
         'or, of neither group, other = ["agender"] in '
     )
     refuses(said, "datasets", "show", folder)

@@ -14,7 +14,7 @@ import pytest
 
 import llmfair
 from benchmarks.mitigation import KNOWN, REMEDIES, StandIn, folder, simulated, summary
-from llmfair.io.trec import Problems, read_run
+from llmfair.io.trec import read_run
 from llmfair.registry import _found, register
 from tests import models
 from tests.cli.command import llmfair as command
@@ -32,7 +32,7 @@ def stand_in() -> Iterator[None]:
 
 
 def orders(path: Path) -> Mapping[str, tuple[str, ...]]:
-    return {query_id: one.doc_ids for query_id, one in read_run(path, Problems()).rankings.items()}
+    return {query_id: one.doc_ids for query_id, one in read_run(path).rankings.items()}
 
 
 @pytest.mark.whole

@@ -28,7 +28,7 @@ from llmfair.audits.verdict import ADVICE, Case, VerdictWords
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
-from llmfair.io.trec import Problems, read_run
+from llmfair.io.trec import read_run
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Query
@@ -869,19 +869,17 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
         relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
     ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {condition: {} for condition in conditions}
     runs: dict[str, dict[str, list[tuple[int, int]]]] = {condition: {} for condition in conditions}
-    problems = Problems()
     for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
         name = file.name.removesuffix(".run")
         numbered = None if name in ranked else ONE_OF_SEVERAL.search(name)
         condition = name[: numbered.start()] if numbered else name
         number = (int(numbered[1]), int(numbered[2])) if numbered else (0, 0)
         if condition in ranked:
-            for query_id, ranking in read_run(file, problems).rankings.items():
+            for query_id, ranking in read_run(file, hint=HINT).rankings.items():
                 if query_id not in sides:
                     raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
                 ranked[condition].setdefault(query_id, []).append(ranking.doc_ids)
                 runs[condition].setdefault(query_id, []).append(number)
-    problems.raise_any(HINT)
     return RankedLists(
         sides,
         relevance,

@@ -32,11 +32,10 @@ from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, check_settings
 from llmfair.audits.summary import Inference, summarise, undefined_counts
-from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import ITEM
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, number, read_csv
-from llmfair.io.trec import Problems, read_qrels, read_run
+from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
+from llmfair.io.trec import read_qrels, read_run
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import Retrieved, ShownList
 from llmfair.metrics.generation import FEWEST_USEFUL
@@ -286,9 +285,7 @@ def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrie
 
 def _read_labels(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> dict[str, frozenset[str]]:
     """The useful items by query. Raises UsageError, of a query with other items than those that have scores, too."""
-    problems = Problems()
-    judged = read_qrels(path, problems)
-    problems.raise_any(AGAIN)
+    judged = read_qrels(path, AGAIN)
     _check_items(path, judged, scores)
     return {
         query_id: frozenset(doc_id for doc_id, (grade, _) in of.items() if grade >= 1)
@@ -298,9 +295,7 @@ def _read_labels(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> dict
 
 def _check_ranked(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> None:
     """Raises UsageError for a retriever's order of other items than those that have scores."""
-    problems = Problems()
-    rankings = read_run(path, problems).rankings
-    problems.raise_any(AGAIN)
+    rankings = read_run(path, hint=AGAIN).rankings
     _check_items(path, {query_id: ranking.doc_ids for query_id, ranking in rankings.items()}, scores)
 
 
@@ -421,29 +416,24 @@ class Logged:
 
 def read_log(path: Path) -> list[Retrieved]:
     """The requests of a log by query, in the order that queries come first. Raises UsageError naming file and line."""
-    problems = Problems()
     by_query: dict[str, list[Logged]] = {}
-    for line, row in objects(path, Logged, problems):
+    for line, row in json_lines(path, Logged, HINT):
         shown = [*map(str, row.shown)]
-        wrong = []
         if not shown:
-            wrong.append(("shown", "is empty"))
-        if len({*shown}) < len(shown):
-            wrong.append(("shown", f"'{next(one for one in shown if shown.count(one) > 1)}' comes twice"))
+            raise wrong(path, line, "shown", "is empty", HINT)
+        if twice := next((item for item in shown if shown.count(item) > 1), None):
+            raise wrong(path, line, "shown", f"'{twice}' comes twice", HINT)
         if stray := {*map(str, row.cited or ())} - {*shown}:
-            wrong.append(("cited", f"'{min(stray)}' was not shown"))
+            raise wrong(path, line, "cited", f"'{min(stray)}' was not shown", HINT)
         items = {*map(str, row.items)}
         for name, named in (("shown", shown), ("useful", map(str, row.useful or ()))):
-            if items and (strange := {*named} - items):
-                wrong.append((name, f"'{min(strange)[:40]}' is none of the items"))
+            if items and (stray := {*named} - items):
+                raise wrong(path, line, name, f"'{min(stray)[:40]}' is none of the items", HINT)
         if row.utility is not None and not 0 <= row.utility <= MOST_UTILITY:
-            wrong.append(("utility", f"{row.utility:g} is not from 0 to {MOST_UTILITY:g}"))
-        for name, text in wrong:
-            problems.add(path, line, name, text)
+            raise wrong(path, line, "utility", f"{row.utility:g} is not from 0 to {MOST_UTILITY:g}", HINT)
         by_query.setdefault(str(row.query_id), []).append(row)
     if not by_query:
-        problems.add(path, 0, "", "holds no request")
-    problems.raise_any(HINT)
+        raise wrong(path, 0, "", "holds no request", HINT)
     return [_retrieved(query_id, rows) for query_id, rows in by_query.items()]
 
 

@@ -26,7 +26,7 @@ from llmfair.audits.subject import Subject
 from llmfair.audits.summary import value_of
 from llmfair.datasets.attributes import shipped_backgrounds
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.keywords import searched
+from llmfair.datasets.files import searched
 from llmfair.errors import BackendError, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.metrics.attention import least_divergence, shares_of

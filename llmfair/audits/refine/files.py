@@ -23,7 +23,7 @@ from llmfair.datasets.attributes import read_attributes, shipped_attributes, shi
 from llmfair.datasets.judgements import of_files
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, encode, read_lines
-from llmfair.io.trec import Problems, groups_lines, qrels_lines, read_run, run_lines, scores_lines
+from llmfair.io.trec import groups_lines, qrels_lines, read_run, run_lines, scores_lines
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.nouns import Attribute, Candidates, Ranking, of_each_kind
@@ -285,9 +285,7 @@ def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Jud
         if not results.chains[condition].ranked:
             found[condition] = []
             continue
-        problems = Problems()
-        file = read_run(run.path / "rankings" / f"{condition}.run", problems)
-        problems.raise_any(HINT)
+        file = read_run(run.path / "rankings" / f"{condition}.run", hint=HINT)
         found[condition] = [
             pages.judged(query_id, ranking.doc_ids[: results.design.k])
             for query_id, ranking in file.rankings.items()

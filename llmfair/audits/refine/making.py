@@ -29,7 +29,7 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import Subject
 from llmfair.datasets.base import load_dataset, named_attribute
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.keywords import searched
+from llmfair.datasets.files import searched
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.names import parse_measure, parse_measures
