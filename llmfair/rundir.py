@@ -12,7 +12,6 @@ import io
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -255,8 +254,7 @@ class RunDir:
     def locked(self) -> Iterator[None]:
         """Holds the folder against a second process, without what a killed one left. Raises RunConflict."""
         self.refuse_links()
-        who = f"process {os.getpid()} on {socket.gethostname()}, since {now()}"
-        with files.held(self.path / LOCK, self.path, who):
+        with files.held(self.path / LOCK, self.path, "wait for it, or choose another --output folder"):
             clear(self.path)
             yield
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import files
-from llmfair.io.files import FULL, clear, itself
+from llmfair.io.files import FULL, clear
 
 
 @contextmanager
@@ -26,22 +25,16 @@ def alone_in(folder: Path) -> Iterator[None]:
         raise UsageError(
             f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
         ) from None
-    lock = itself(folder.parent / ".fetch.lock", os.O_RDWR)
+    waits = "wait for it; the same command then continues"
     try:
-        if not files.lock(lock, folder.parent):
-            raise LlmfairError(
-                f"another process is fetching into {folder.parent}.",
-                "wait for it; the same command then continues",
-            )
-        clear(folder)
-        yield
+        with files.held(folder.parent / ".fetch.lock", folder.parent, waits):
+            clear(folder)
+            yield
     except OSError as error:
         if error.errno not in FULL:
             raise
         free = shutil.disk_usage(folder).free
         raise disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
-    finally:
-        os.close(lock)
 
 
 def disk_full(what: str) -> LlmfairError:

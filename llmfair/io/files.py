@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -22,19 +21,21 @@ import tomllib
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from io import BufferedReader, BytesIO
 from itertools import accumulate, chain
 from pathlib import Path
 from secrets import token_hex
+from socket import gethostname
 from threading import Lock
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, TypeVar
 
 import orjson
+from filelock import FileLock, Timeout
 from msgspec import convert
 
-from llmfair.errors import RunConflict, UsageError, warn
+from llmfair.errors import RunConflict, UsageError
 from llmfair.io.text import from_csv
 
 # Files that are read: regular ones alone, and no more of them than their kind holds. A pipe or a device may never
@@ -253,64 +254,46 @@ def make_inside(folder: Path) -> None:
 # Files locked against other processes; the kernel lets go of a lock when the process that holds it dies.
 
 
-UNLOCKABLE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
-"""What file systems say that have no locks, as some of networks do."""
-_warned: set[Path] = set()
-
-
-def lock(file: int, path: Path, *, shared: bool = False, wait: bool = False) -> bool:
-    """Whether an open file is held from now on: not while another process holds it, unless it is to be waited for.
-
-    Where the file system has no locks it counts as held, after a warning. Raises OSError for what else goes wrong.
-    """
-    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+@contextmanager
+def held(path: Path, what: Path, hint: str, wait: bool = False) -> Iterator[None]:
+    """Holds `what` by a lock file, in which others read by whom. Raises RunConflict where another process does."""
+    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
     try:
-        fcntl.flock(file, how)
-    except BlockingIOError:
-        return False
+        lock.acquire()
+    except Timeout:
+        with suppress(OSError):
+            raise RunConflict(
+                f"{what} is in use by {text(path, 200).strip() or 'another process'}.", hint
+            ) from None
+        raise RunConflict(f"{what} is in use by another process.", hint) from None
     except OSError as error:
-        if error.errno not in UNLOCKABLE:
-            raise
-        if path not in _warned:
-            _warned.add(path)
-            warn(
-                f"the file system of {path} has no locks ({error.strerror}): let no second command work there meanwhile"
-            )
-    return True
+        why = A_LINK if error.errno == errno.ELOOP else error.strerror
+        raise RunConflict(
+            f"{path}: cannot be locked: {why}.", "remove it, or choose another folder"
+        ) from None
+    try:
+        with (
+            suppress(OSError),
+            open(path, "w", opener=itself) as file,
+        ):  # a full disk: it is held all the same
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            file.write(f"process {os.getpid()} on {gethostname()}, since {now}\n")
+        yield
+    finally:
+        lock.release()
 
 
 def is_held(path: Path) -> bool:
     """Whether a process holds this lock file now."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:
+    if path.is_symlink() or not path.is_file():
         return False
     try:
-        return not lock(file, path.parent, shared=True)
-    finally:
-        os.close(file)
-
-
-@contextmanager
-def held(path: Path, what: Path, who: str) -> Iterator[None]:
-    """Holds `what` by a lock file, in which others read `who` does. Raises RunConflict where another process does."""
-    try:
-        file = itself(path, os.O_RDWR)
-        os.ftruncate(file, os.fstat(file).st_size)  # refused by what is no file
-    except OSError as error:
-        raise RunConflict(f"{path}: cannot be locked: {error.strerror}.", "remove it") from None
-    try:
-        if not lock(file, what):
-            holder = os.pread(file, 200, 0).decode("utf-8", "replace").strip() or "another process"
-            raise RunConflict(
-                f"{what} is in use by {holder}.", "wait for it, or choose another --output folder"
-            )
-        os.ftruncate(file, 0)
-        with suppress(OSError):  # a full disk: it is held all the same
-            os.pwrite(file, f"{who}\n".encode(), 0)
-        yield
-    finally:
-        os.close(file)
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
 
 
 # Who may read what is written: its owner alone, unless it is to be shared.

@@ -8,7 +8,6 @@ an index is never read.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import RunConflict, UsageError, line_of
 from llmfair.io import files
-from llmfair.io.files import LEFTOVER, itself, told, touched, write_whole
+from llmfair.io.files import LEFTOVER, told, touched, write_whole
 from llmfair.nouns import Document
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import MadeIndex
@@ -217,9 +216,5 @@ def _files(path: Path) -> list[Path]:
 def _locked(path: Path) -> Iterator[None]:
     """Holds an index against other processes; the kernel lets go of it when this one dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = itself(path.with_name(path.name + ".lock"), os.O_RDWR)
-    try:
-        files.lock(lock, path.parent, wait=True)
+    with files.held(path.with_name(path.name + ".lock"), path, "wait for it", wait=True):
         yield
-    finally:
-        os.close(lock)

@@ -1,16 +1,12 @@
-"""Locks between processes, and file systems that have none."""
+"""Locks between processes."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 from pathlib import Path
 
 import pytest
 
 from llmfair.errors import RunConflict
-from llmfair.io import files
 from llmfair.rundir import RunDir
 
 
@@ -23,24 +19,9 @@ def test_only_a_lock_that_another_holds_is_in_use(tmp_path: Path) -> None:
     assert not folder.is_locked()
 
 
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_told_and_worked_on(
-    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(file: int, how: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(files, "_warned", set())
-    with RunDir(tmp_path).locked(), RunDir(tmp_path).locked():
-        assert not RunDir(tmp_path).is_locked()
-    assert capsys.readouterr().err.count("has no locks") == 1
-
-
-def test_what_else_goes_wrong_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(file: int, how: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(OSError, match="Input/output"), RunDir(tmp_path).locked():
+def test_a_lock_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunConflict, match="cannot be locked: a link"), RunDir(tmp_path).locked():
         pass
+    assert (tmp_path / "elsewhere").read_text() == "mine"
