@@ -223,7 +223,7 @@ CASES: list[tuple[str, Case, int, str]] = [
     ("broken prompt", broken_prompt, 2, "prompt mine.toml is not TOML"),
     ("prompt placeholder", prompt_without_a_placeholder, 2, "placeholder 'titel' is not declared"),
     ("other settings", folder_of_other_settings, 1, "seed: 0 there, 9 now"),
-    ("broken folder", broken_folder, 2, "docs.jsonl:1: not a JSON object"),
+    ("broken folder", broken_folder, 2, "docs.jsonl:1: not JSON"),
     ("unequal sides", folder_without_mirror, 2, "needs equal numbers of both groups"),
 ]  # fmt: skip
 

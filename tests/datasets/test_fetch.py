@@ -349,7 +349,7 @@ def test_two_fetches_do_not_write_into_the_same_files(serve: Serve) -> None:
     with (folder().parent / ".fetch.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = command()
-    assert found.code == 1 and "another process is fetching" in found.err and server.requests == []
+    assert found.code == 1 and "is in use by another process" in found.err and server.requests == []
 
 
 def test_a_stopped_pass_starts_again_without_a_request(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,8 +396,8 @@ def test_a_stream_with_a_wrong_md5_leaves_no_result(serve: Serve) -> None:
     [
         (gzip.compress(b'{"page_id": 307}\n', mtime=0)[:-9], "not a complete gzip file"),
         (gzip.compress(b"\n" * (9 << 20), mtime=0), "unpacks to more than 100 times its size"),
-        (b'{"page_id": 307, "gender": [}\n', "metadata:1: not a JSON object"),
-        (b'{"page_id": 1}\n[307]\n', "metadata:2: not a JSON object"),
+        (b'{"page_id": 307, "gender": [}\n', "metadata:1: not JSON"),
+        (b'{"page_id": 1}\n[307]\n', "metadata:2: expected `object`, got `array`"),
         (b'{"page": 307}\n', "metadata:1: page_id: is not a page id"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_log_concludes_nothing_and_says_why() -> None:
         ({"query_id": "q", "shown": ["a"], "utility": 7}, "log.jsonl:1: utility: 7 is not from 0 to 4"),
         ({"query_id": "q", "shown": ["a"], "utility": -1}, "log.jsonl:1: utility: -1 is not from 0 to 4"),
         ({"shown": ["a"]}, "log.jsonl:1: query_id: is missing"),
-        ('{"query_id": "q", "sho', "log.jsonl:1: not a JSON object"),
+        ('{"query_id": "q", "sho', "log.jsonl:1: not JSON"),
         ("", "log.jsonl: holds no request"),
     ],
 )
