@@ -16,13 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
-from llmfair.arguments import defaults_of, make_settings, plain, takes
+from llmfair.arguments import defaults_of, make_settings, takes
 from llmfair.audits.kind import Kind, kind_of, studies
 from llmfair.audits.study import Study
-from llmfair.config import typed
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
-from llmfair.settings import AuditSettings, FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
+from llmfair.settings import (
+    AuditSettings,
+    FinetuneSettings,
+    MitigateSettings,
+    RerankSettings,
+    ScoreSettings,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -206,7 +212,7 @@ def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Resul
     """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
     from llmfair.audits.comparing import compare as compared_of
 
-    wanted = None if measures is None else typed("measures", plain(measures), str)
+    wanted = None if measures is None else value_of(measures, str, "measures")
     return Result("compare", compared_of([_found(run, runs_dir) for run in _each(runs)], wanted))
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar
 
-from llmfair.config import typed
 from llmfair.datasets.frames import is_frame, kept
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.settings import CommandSettings, default_of
+from llmfair.settings import CommandSettings, default_of, named
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=CommandSettings)
@@ -53,32 +51,13 @@ def defaults_of(settings: type[CommandSettings]) -> dict[str, Any]:
 
 def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    hints = get_type_hints(settings)
     if is_frame(given.get("dataset")):
         given = {**given, "dataset": kept(given["dataset"])}
-    known = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
+    names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
     for name in given:
-        if name in COMMAND_LINE and name in hints:
+        if name in COMMAND_LINE and name in settings.__dataclass_fields__:
             raise UsageError(f"'{name}' is for the command line.", COMMAND_LINE[name])
-        if name not in known:
-            raise UsageError(f"no setting '{name}'.{did_you_mean(name, known)}", HELP)
-    return settings.make(preset, **{name: _value(name, given[name], hints[name]) for name in given})
-
-
-def _value(name: str, value: Any, hint: Any) -> Any:
-    """A keyword argument as its setting takes it."""
-    if value is None and type(None) in getattr(hint, "__args__", ()):
-        return None
-    if get_origin(hint) is tuple and isinstance(value, str):  # one of several there may be
-        value = [value]
-    found = typed(name, plain(value), hint, HELP)
-    if isinstance(found, list):
-        return tuple(found)
-    return Path(found) if Path in (hint, *getattr(hint, "__args__", ())) else found
-
-
-def plain(value: Any) -> Any:
-    """A path as a text, any sequence as a list."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        if name not in names:
+            raise UsageError(f"no setting '{name}'.{did_you_mean(name, names)}", HELP)
+    with named({name: name for name in names}):
+        return settings.make(preset, **given)

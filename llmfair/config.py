@@ -1,4 +1,4 @@
-"""llmfair.toml: settings from a file, each known and of its type.
+"""llmfair.toml: settings from a file, each with the place that gives it.
 
 Names are those of flags with underscores: shared ones on top, `[listwise]` and the like for one command. Paths are
 relative to the file, which may stand above the folder one works in. What looks like a secret is refused, since secrets
@@ -10,15 +10,28 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files, secrets
 
 CONFIG_NAME = "llmfair.toml"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A value that a file gives, and where."""
+
+    value: Any
+    where: str
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 NAME_OR_PATH: Mapping[str, Callable[[Path], bool]] = {
     "base_model": Path.is_dir,
     "dataset": Path.is_dir,
@@ -54,12 +67,12 @@ def find_config(start: Path) -> tuple[Path, bytes] | None:
 
 def read_config(
     path: Path, commands: Mapping[str, Mapping[str, Any]], content: bytes | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, Written]]:
     """A configuration file as `{command: {setting: value}}`; shared keys stand on top, `[command]` tables below.
 
-    `commands` gives the settings each command knows, with their types; `content`: what the file holds, where it was
-    read. Raises UsageError naming file, key and the nearest name, or the type expected; keys that look like secrets are
-    refused, since those come from the environment only.
+    `commands` gives the settings of each command, with their types; `content`: what the file holds, where it was read.
+    Raises UsageError naming file, key and the nearest name; keys that look like secrets are refused, since those come
+    from the environment only.
     """
     try:
         if content is None:
@@ -78,33 +91,33 @@ def read_config(
                 f"commands with settings: {', '.join(commands)}",
             )
     everywhere = {name: hint for names in commands.values() for name, hint in names.items()}
-    shared = _checked(
+    shared = _settings(
         path, "", {key: value for key, value in table.items() if not isinstance(value, dict)}, everywhere
     )
     return {
-        command: {key: value for key, value in shared.items() if key in known}
-        | _checked(path, f"{command}.", table.get(command, {}), known)
-        for command, known in commands.items()
+        command: {key: value for key, value in shared.items() if key in hints}
+        | _settings(path, f"{command}.", table.get(command, {}), hints)
+        for command, hints in commands.items()
     }
 
 
-def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A table's settings, each known and of its type."""
-    found = {}
+def _settings(
+    path: Path, prefix: str, table: Mapping[str, Any], hints: Mapping[str, Any]
+) -> dict[str, Written]:
+    """A table's settings, each one that there is."""
+    settings = {}
     for key, value in table.items():
-        if key in known:
-            value = typed(f"{path}: {prefix}{key}", value, known[key])
-            found[key] = _from(path.parent, key, value, known[key])
+        where = f"{path}: {prefix}{key}"
+        if key in hints:
+            settings[key] = Written(_from(path.parent, key, value, hints[key]), where)
         elif secrets.is_secret(key):
-            raise UsageError(
-                f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
-            )
+            raise UsageError(f"{where} looks like a secret.", "set it in the environment: OPENAI_API_KEY")
         else:
             raise UsageError(
-                f"{path}: {prefix}{key} is not a setting.{did_you_mean(key, known)}",
+                f"{where} is not a setting.{did_you_mean(key, hints)}",
                 "settings are flags with underscores; llmfair COMMAND --help-all lists them",
             )
-    return found
+    return settings
 
 
 def _from(folder: Path, key: str, value: Any, hint: Any) -> Any:
@@ -118,30 +131,3 @@ def _from(folder: Path, key: str, value: Any, hint: Any) -> Any:
     if hint is Path or Path in get_args(hint) or named:
         return value if Path(value).is_absolute() else os.path.relpath(there)
     return value
-
-
-def typed(
-    where: str, value: Any, hint: Any, way_out: str = "mend the file, or name another with --config"
-) -> Any:
-    """A value as its setting takes it: a list for a comma-separated text, one text for a list. Raises UsageError."""
-    choices = [
-        part for part in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if part is not NoneType
-    ]
-    wanted = choices[0]
-    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
-    if get_origin(wanted) is Literal:
-        if value in get_args(wanted):
-            return value
-        raise UsageError(f"{where} is {value!r}.", f"one of: {', '.join(get_args(wanted))}")
-    if get_origin(wanted) is tuple:
-        if isinstance(value, str) or texts:
-            return [value] if isinstance(value, str) else value
-        raise UsageError(f"{where} is {value!r}, but takes a list of texts.", 'for example ["fake:oracle"]')
-    if wanted in (str, Path) and (isinstance(value, str) or (wanted is str and texts)):
-        return ",".join(value) if isinstance(value, list) else value
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is wanted:
-        return value
-    names = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "true or false"}
-    raise UsageError(f"{where} is {value!r}, but takes {names[wanted]}.", way_out)

@@ -1,18 +1,30 @@
-"""Settings: one place for names and defaults, four sources in a fixed order of precedence."""
+"""Settings: declared once, read by one function, from four places in a fixed order of precedence."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import llmfair
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.cli.options import settings_of_commands
-from llmfair.config import find_config, read_config
+from llmfair.config import Written, find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import seconds
+from llmfair.settings import CommandSettings, default_of, seconds, value_of
+from llmfair.settings.base import hints_of
+from llmfair.settings.declaration import Limits
+from tests.cli.command import refuses
+
+COMMANDS = {"listwise": get_type_hints(ListwiseSettings)}
+CLASSES = [settings for classes in settings_of_commands().values() for settings in classes]
 
 
 def test_the_default_design() -> None:
@@ -29,47 +41,117 @@ def test_the_paper_preset_and_a_flag_over_it() -> None:
         ListwiseSettings.make("papr")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"limit": 0}, "--limit is 0, but is at least 1"),
-        ({"window": 1}, "--window is 1, but is at least 2"),
-        ({"window": 5, "step": 6}, "--step 6 is larger than --window 5"),
-        ({"step": 0}, "--step is 0"),
-        ({"passes": 0}, "--passes is 0"),
-        ({"depth": 0}, "--depth is 0"),
-        ({"words": 0}, "--words is 0"),
-        ({"level": 1.0}, "--level is 1.0"),
-        ({"max_invalid": 2.0}, "--max-invalid is 2.0"),
-        ({"max_wait": "soon"}, "'soon' is not a time"),
-        ({"timeout": 0.0}, "--timeout is 0.0"),
-        ({"initial": "given", "orders": 3}, "--initial given is one order"),
-        ({"initial": "mirrored"}, "--initial mirrored pairs the orders"),
-        ({"max_calls": 0}, "--max-calls is 0"),
-        ({"orders": 100_000_000}, "--orders is 100000000, but is at most 1000"),
-        ({"permutations": 1_000_000_000}, "--permutations is 1000000000, but is at most 100000"),
-        ({"seed": 2**63}, "--seed is 9223372036854775808, but is at most 9223372036854775807"),
-        ({"rpm": float("nan")}, "--rpm is nan, but is a finite number"),
-        ({"temperature": float("inf")}, "--temperature is inf, but is a finite number"),
-        ({"dataset": "a\0b"}, "--dataset holds a NUL character"),
-        ({"runs_dir": Path("a\0b")}, "--runs-dir holds a NUL character"),
-    ],
+def wrong_values(item: Field[Any], hint: Any) -> Iterator[Any]:
+    """What the declaration of a setting excludes: other types, numbers beyond its bounds, texts of no form."""
+    least, most, above, below, form = item.metadata["limits"]
+    wanted = next((part for part in get_args(hint) if part is not type(None)), hint)
+    wanted = hint if get_origin(hint) in (Literal, tuple) else wanted
+    yield object()
+    if wanted in (int, float):
+        yield from ("x", float("nan"), True)
+        yield from (bound for bound in (above, below) if bound is not None)
+        yield from [least - 1] if least is not None else []
+        yield from [most + 1] if most is not None else []
+    elif wanted is bool:
+        yield from (2, "perhaps")
+    elif get_origin(wanted) is tuple:
+        yield from (5, ["a\0b"])
+    else:
+        yield from ("a\0b", 5)
+        yield from ["neither this nor that"] if get_origin(wanted) is Literal or item.name == "band" else []
+
+
+@pytest.mark.parametrize("settings", CLASSES, ids=lambda settings: settings.__name__)
+def test_every_setting_refuses_what_its_declaration_excludes(settings: type[CommandSettings]) -> None:
+    hints = hints_of(settings)
+    varied = getattr(settings, "varied", ())  # which a study has no say in
+    for item in (item for item in settings.given() if item.name not in varied):
+        flag = "--" + item.name.replace("_", "-")
+        for value in wrong_values(item, hints[item.name]):
+            with pytest.raises(UsageError) as error:
+                settings.make(**{item.name: value})
+            assert error.value.message.startswith(f"{flag} is ") and ", but takes " in error.value.message
+            assert error.value.hint
+        assert settings.value_from(item, default_of(item), flag) == default_of(item), "every default is taken"
+
+
+@given(
+    value=st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text()),
+    text=st.booleans(),
 )
-def test_values_out_of_range(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        ListwiseSettings.make(**given)
-    assert caught.value.hint
+@pytest.mark.parametrize(
+    "hint", [int, float, bool, str, Path, int | None, Literal["a", "b"], tuple[str, ...]]
+)
+def test_a_value_is_taken_or_refused_in_a_sentence(hint: Any, value: Any, text: bool) -> None:
+    limits = Limits(least=0, most=10) if hint in (int, float) else Limits()
+    try:
+        taken = value_of(value, hint, "--x", limits, text=text)
+    except UsageError as error:
+        assert error.message.startswith("--x is ")
+    else:
+        assert value_of(taken, hint, "--x", limits) == taken
+        assert hint not in (int, float) or 0 <= taken <= 10
+
+
+WRONG = [
+    # command, setting, as a text, as TOML and Python have it, what it takes
+    ("listwise", "limit", "0", 0, "a whole number from 1 to 1,000,000,000"),
+    ("listwise", "window", "x", "x", "a whole number from 2 to 10,000"),
+    ("listwise", "level", "1", 1, "a number above 0 and below 1"),
+    ("listwise", "timeout", "nan", float("nan"), "a number above 0"),
+    ("listwise", "max_wait", "soon", "soon", "a time such as 90s, 30m or 1h"),
+    ("listwise", "read", "loose", "loose", "one of strict, rankgpt"),
+    ("listwise", "band", "0.8", "0.8", "preference odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25"),
+    ("listwise", "repeat", "perhaps", 2, "true or false"),
+    ("pairwise", "noise_share", "2", 2, "a number from 0 to 1"),
+    ("pairwise", "conditions", "relevance", "relevance", "relevance strata with commas between: relevant, irrelevant or both"),
+    ("rag", "alpha", "1,x", "1,x", "numbers from 0 to 1000 with commas between, such as 1,2,4,8"),
+    ("plan_listwise", "odds", "1", 1, "odds other than 1, which is parity, above 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "name", "text", "value", "takes"), WRONG, ids=[row[1] for row in WRONG])
+def test_a_wrong_value_is_named_as_it_was_given(
+    command: str, name: str, text: str, value: Any, takes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one sentence, wherever it comes from: a flag, a variable, a file, Python."""
+    words, flag, variable = command.split("_"), "--" + name.replace("_", "-"), f"LLMFAIR_{name.upper()}"
+    said = rf"is '?{re.escape(text)}(\.0)?'?, but takes {re.escape(takes)}\."
+    if name != "repeat":  # a switch has no value
+        assert re.search(f"Error: {flag} {said}", refuses(flag, *words, flag, text).err)
+    monkeypatch.setenv(variable, text)
+    assert re.search(f"Error: {variable} {said}", refuses(variable, *words).err)
+    monkeypatch.delenv(variable)
+    said = said.replace("perhaps", "2")
+    Path("llmfair.toml").write_text(f"[{words[0]}]\n{name} = {value!r}\n")
+    assert re.search(f"llmfair.toml: {words[0]}.{name} {said}", refuses(name, *words).err)
+    call = getattr(llmfair, command if len(words) > 1 else f"audit_{command}")
+    with pytest.raises(UsageError, match=f"^{name} {said}"):
+        call(**{name: value})
+    assert not Path("runs").exists()
+
+
+def test_settings_that_do_not_go_together_are_named_as_they_were_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LLMFAIR_STEP", "9")
+    assert "Error: LLMFAIR_STEP 9 is larger than --window 5:" in refuses("", "listwise", "--window", "5").err
+    monkeypatch.delenv("LLMFAIR_STEP")
+    Path("llmfair.toml").write_text("[listwise]\nstep = 9\n")
+    path = os.path.abspath("llmfair.toml")
+    assert f"Error: {path}: listwise.step 9 is larger" in refuses("", "listwise", "--window", "5").err
+    with pytest.raises(UsageError, match="^step 9 is larger than window 5"):
+        llmfair.audit_listwise(window=5, step=9)
 
 
 def test_every_whole_number_has_bounds() -> None:
     """A new flag says how much of it a machine can hold and a lifetime can take."""
     unbounded = [
-        f"{command} --{item.name}"
-        for command, classes in settings_of_commands().items()
-        for settings in classes
+        f"{settings.__name__} --{item.name}"
+        for settings in CLASSES
         for item in fields(settings)
-        if int in (hint := get_type_hints(settings)[item.name], *get_args(hint))
-        if item.metadata["most"] is None
+        if int in (hint := hints_of(settings)[item.name], *get_args(hint))
+        if item.metadata["limits"].most is None
     ]
     assert not unbounded
 
@@ -96,13 +178,16 @@ def test_times(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
-COMMANDS = {"listwise": get_type_hints(ListwiseSettings)}
-
-
 def test_a_configuration_file(tmp_path: Path) -> None:
     path = tmp_path / "llmfair.toml"
     path.write_text('seed = 3\nmodel = ["fake:oracle"]\n[listwise]\nwindow = 10\n')
-    assert read_config(path, COMMANDS) == {"listwise": {"seed": 3, "model": ["fake:oracle"], "window": 10}}
+    assert read_config(path, COMMANDS) == {
+        "listwise": {
+            "seed": Written(3, f"{path}: seed"),
+            "model": Written(["fake:oracle"], f"{path}: model"),
+            "window": Written(10, f"{path}: listwise.window"),
+        }
+    }
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     assert find_config(inner) == (path, path.read_bytes())
@@ -116,11 +201,6 @@ def test_a_configuration_file(tmp_path: Path) -> None:
         ("[lstwise]\nwindow = 3", "[lstwise] is not a command. Did you mean 'listwise'?"),
         ('api_key = "sk-1"', "api_key looks like a secret"),
         ("seed = ", "not valid TOML"),
-        ('limit = "two"', "limit is 'two', but takes a whole number"),
-        ("limit = true", "limit is True, but takes a whole number"),
-        ('read = "loose"', "read is 'loose'"),
-        ("model = 5", "model is 5, but takes a list of texts"),
-        ("repeat = 1", "repeat is 1, but takes true or false"),
     ],
 )
 def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: str) -> None:
@@ -132,8 +212,7 @@ def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: st
     assert "sk-1" not in caught.value.message
 
 
-def test_a_text_for_a_list_a_list_for_a_text_and_a_whole_number_for_a_fraction(tmp_path: Path) -> None:
-    path = tmp_path / "llmfair.toml"
-    path.write_text('model = "fake:oracle"\nqueries = ["a", "b"]\ntimeout = 5\n')
-    found = read_config(path, COMMANDS)["listwise"]
-    assert found == {"model": ["fake:oracle"], "queries": "a,b", "timeout": 5.0}
+def test_one_for_several_several_for_one_and_a_whole_number_for_a_fraction() -> None:
+    settings = ListwiseSettings.make(model="fake:oracle", queries=["a", "b"], timeout=5, output="x")
+    assert (settings.model, settings.queries, settings.timeout) == (("fake:oracle",), "a,b", 5.0)
+    assert settings.output == Path("x")

@@ -62,7 +62,7 @@ from llmfair.results import (
 )
 from llmfair.rundir import COLUMNS, RunDir, csv_text
 from llmfair.settings import SCORE_FORMS, AuditSettings, ScoreSettings, band_of
-from llmfair.settings.score import LOG
+from llmfair.settings.rankings import LOG
 
 
 class DocumentCounts(JsonObject, frozen=True, kw_only=True):

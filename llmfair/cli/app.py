@@ -22,9 +22,7 @@ from llmfair import beginning, registry, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
-from llmfair.cli.once import with_single_values
-from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables
-from llmfair.cli.unread import leave_defaults_unread, leave_values_unread
+from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables, with_one_reader
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import files, secrets, text
 from llmfair.io.files import FULL
@@ -115,7 +113,7 @@ def _application(names: Iterable[str]) -> typer.Typer:
 
 
 def _made(app: typer.Typer) -> Any:
-    return with_single_values(with_help(typer.main.get_command(app)))
+    return with_one_reader(with_help(typer.main.get_command(app)))
 
 
 def _asked_for(arguments: list[str]) -> Any:
@@ -159,9 +157,7 @@ def _run(arguments: list[str]) -> int:
     except LlmfairError as error:
         return terminal.fail(error)
     except TyperException as error:
-        return terminal.fail(
-            UsageError(error.format_message().replace("Value error, ", ""), _usage_hint(error))
-        )
+        return terminal.fail(UsageError(error.format_message(), _usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
     except SystemExit as leaving:  # how Typer and rich take a reader of stdout that went away (`| head`)
@@ -240,7 +236,6 @@ def main() -> NoReturn:
         # A title or an answer may hold what a terminal's encoding cannot say.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    leave_values_unread() if COMPLETES in os.environ else leave_defaults_unread()
     code = run(sys.argv[1:])
     try:
         with text.streams():

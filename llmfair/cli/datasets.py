@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from llmfair import terminal
-from llmfair.cli import complete
+from llmfair.cli.complete import OFFERED
 from llmfair.cli.fetched import print_record, tell_plan
 from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
 from llmfair.cli.transfers import transfers
@@ -70,7 +70,7 @@ def fetch(
         typer.Argument(
             metavar="ID",
             help="Year and split, or any dataset of it: trec-fair/2022; or a task of LaMP: lamp/4.",
-            autocompletion=complete.datasets,
+            autocompletion=OFFERED["dataset"],
         ),
     ],
     yes: Annotated[bool, flag("Do not ask before downloading.", "--yes", panel="Fetching")] = False,
@@ -189,7 +189,7 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="Dataset id, folder, table or .jsonl file.", autocompletion=complete.datasets
+            metavar="ID", help="Dataset id, folder, table or .jsonl file.", autocompletion=OFFERED["dataset"]
         ),
     ],
     columns: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmfair import terminal
-from llmfair.cli import complete
+from llmfair.cli.complete import OFFERED
 from llmfair.cli.options import Json, flag
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Model = Annotated[
         "Look at this model: where it would run, what it can do.",
         "--model",
         "-m",
-        autocompletion=complete.models,
+        autocompletion=OFFERED["model"],
     ),
 ]
 BaseUrl = Annotated[

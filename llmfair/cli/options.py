@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import Field
-from functools import cached_property
+from dataclasses import Field, fields
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -18,7 +16,7 @@ from llmfair import terminal
 from llmfair.audits.kind import Help, kinds, studies
 from llmfair.cli.complete import OFFERED
 from llmfair.cli.help import PANELS, AdvancedPanel
-from llmfair.config import find_config, read_config
+from llmfair.config import Written, find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.settings import (
@@ -28,11 +26,15 @@ from llmfair.settings import (
     RerankSettings,
     ScoreSettings,
     default_of,
+    named,
+    value_of,
 )
+from llmfair.settings.base import hints_of
+from llmfair.settings.declaration import Limits, flag_of
 
 ENVIRONMENT = "LLMFAIR_"
-FILE, FLAG = 1, 3
-"""Where a value comes from; 0 is its default, 2 a variable."""
+FILE, VARIABLE, FLAG = 1, 2, 3
+"""Where a value comes from; 0 is its default."""
 ELSEWHERE = (
     "LLMFAIR_CACHE_DIR",
     "LLMFAIR_REQUIRE_VLLM",
@@ -54,30 +56,31 @@ class WithFlags:
     """
 
     def __init__(self, settings: type[CommandSettings], run: Callable[..., None]) -> None:
-        self._settings, self._run = settings, run
+        self.settings, self._run = settings, run
         self.__name__, self.__doc__ = run.__name__, run.__doc__
 
     def __call__(self, **values: Any) -> None:
         ctx: typer.Context = values["ctx"]
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         least = max(_rank(ctx, "preset"), 1) if values.get("preset") else 1
-        bundled = self._settings.of_preset(values["preset"]) if values.get("preset") else {}
-        ranks = {item.name: _rank(ctx, item.name) for item in self._settings.given()}
+        bundled = self.settings.of_preset(values["preset"]) if values.get("preset") else {}
+        ranks = {item.name: _rank(ctx, item.name) for item in self.settings.given()}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
         own = {item.name: values[item.name] for item in self._own}
-        giving_way = self._settings.giving_way(flags, own.get("runs", ()), values["output"]) - flags
+        giving_way = self.settings.giving_way(flags, own.get("runs", ()), values["output"]) - flags
         given = {
-            name: tuple(value) if isinstance(value := values[name], list) else value
+            name: values[name]
             for name, rank in ranks.items()
             if rank >= (least if name in bundled else 1) and name not in giving_way
         }
         of_file = {name: value for name, value in given.items() if ranks[name] == FILE}
-        if effects := self._settings.effects(of_file):
+        if effects := self.settings.effects(of_file):
             terminal.warn(
                 f"{values['config']} sets what reaches beyond the run folder: {'; '.join(effects)}."
             )
-        with _naming(given):
-            made = self._settings.make(values.get("preset"), **given)
+        params = {item.name: item for item in ctx.command.params}
+        with named({name: _origin(ctx, params[name]) for name in given if ranks[name] != FLAG}):
+            made = self.settings.make(values.get("preset"), **given)
             style = "json" if values["as_json"] else made.format
             terminal.output = terminal.Output(
                 values["quiet"],
@@ -94,7 +97,7 @@ class WithFlags:
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        settings, keyword = self._settings, inspect.Parameter.KEYWORD_ONLY
+        settings, keyword = self.settings, inspect.Parameter.KEYWORD_ONLY
         types, hints = get_type_hints(settings), get_type_hints(self._run, include_extras=True)
         in_panels = sorted(settings.given(), key=lambda item: PANELS.index(item.metadata["panel"]))
         preset = {"preset": (_preset(settings.preset_meaning), None)} if settings.presets() else {}
@@ -115,26 +118,46 @@ class WithFlags:
         return {name: item.annotation for name, item in self.__signature__.parameters.items()}
 
 
-@contextmanager
-def _naming(given: Mapping[str, Any]) -> Iterator[None]:
-    """Errors that quote what was given to one flag alone, and name no flag, name it."""
-    try:
-        yield
-    except UsageError as error:
-        unnamed = {
-            name: value for name, value in given.items() if name.replace("_", " ") not in error.message
-        }
-        quoting = [name for name, value in unnamed.items() if _quotes(error.message, value)]
-        if len(quoting) == 1 and "--" not in error.message:
-            error.message = f"--{quoting[0].replace('_', '-')}: {error.message}"
-        raise
+def with_one_reader(command: Any) -> Any:
+    """The command and all below it, whose values are read as those of files and of Python are."""
+    settings = getattr(getattr(command.callback, "__wrapped__", None), "settings", None)
+    items = {item.name: item for item in fields(settings)} if settings is not None else {}
+    for param in command.params:
+        param.process_value = partial(_read, param, settings, items.get(param.name))
+    for below in getattr(command, "commands", {}).values():
+        with_one_reader(below)
+    return command
 
 
-def _quotes(message: str, value: Any) -> bool:
-    """Whether a text of a flag stands in a message, or one of several in it: `P@20,AP`, `bm25:k1=2`."""
-    texts = [text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)]
-    words = {word for text in texts for word in (text, *re.split(r"[,@:=()\s]+", text))} - {""}
-    return any(f"'{word}'" in message for word in words)
+def _read(
+    param: Any, settings: type[CommandSettings], item: Field[Any] | None, ctx: typer.Context, value: Any
+) -> Any:
+    """The value of a flag or argument. Raises UsageError for a wrong one and for one that is missing."""
+    rank, where = _rank(ctx, param.name), _origin(ctx, param)
+    if isinstance(value, Written):
+        value = value.value
+    if rank and value is not None:
+        if item is not None:
+            value = settings.value_from(item, value, where, text=rank != FILE)
+        else:
+            info = param.type_descriptor.parameter_info
+            limits, way_out = Limits(info.min, info.max), f"{ctx.command_path} --help"
+            value = value_of(
+                value, param.type_descriptor.annotation, where, limits, way_out, text=rank != FILE
+            )
+    if param.required and value in (None, (), []):
+        raise UsageError(f"{where} is missing.", f"{ctx.command_path} --help")
+    return value if param.callback is None else param.callback(ctx, param, value)
+
+
+def _origin(ctx: typer.Context, param: Any) -> str:
+    """Where a value comes from, as an error names it: flag, variable, or file and key."""
+    rank = _rank(ctx, param.name)
+    if rank == FILE:
+        return str((ctx.default_map or {})[param.name].where)
+    if param.param_type_name == "argument":
+        return str(param.metavar or param.name.upper())
+    return str(param.envvar) if rank == VARIABLE else max(param.opts, key=len)
 
 
 def add_command(
@@ -179,11 +202,11 @@ def no_settings(environment: Mapping[str, str], known: Collection[str]) -> Itera
 def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
     meta = item.metadata
     default = default_of(item)
-    flag = "--" + item.name.replace("_", "-")
-    declaration = f"{flag}/--no-{flag[2:]}" if default is True else flag
+    flag = flag_of(item.name)
+    declaration = f"--{flag}/--no-{flag}" if default is True else f"--{flag}"
     option = typer.Option(
         declaration,
-        *meta["flags"],
+        *filter(None, [meta["short"]]),
         help=meta["meaning"],
         rich_help_panel=AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"],
         envvar=variable(item.name),
@@ -201,7 +224,7 @@ def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
 def _rank(ctx: typer.Context, name: str) -> int:
     """Where a value comes from: 0 its default, then configuration, variable, flag."""
     source = ctx.get_parameter_source(name)
-    ranks = {"DEFAULT_MAP": FILE, "ENVIRONMENT": 2, "COMMANDLINE": FLAG}
+    ranks = {"DEFAULT_MAP": FILE, "ENVIRONMENT": VARIABLE, "COMMANDLINE": FLAG}
     return ranks.get(source.name, 0) if source is not None else 0
 
 
@@ -227,7 +250,10 @@ Verbose = Annotated[
     ),
 ]
 NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=AdvancedPanel("Output"))]
-Color = Annotated[str, flag("auto, always or never.", "--color", panel=AdvancedPanel("Output"))]
+Color = Annotated[
+    Literal["auto", "always", "never"],
+    flag("auto, always or never.", "--color", panel=AdvancedPanel("Output")),
+]
 Shared = Annotated[
     bool,
     flag(
@@ -251,7 +277,7 @@ Config = Annotated[
 
 
 def _preset(meaning: str) -> Any:
-    return Annotated[str | None, flag(meaning, "--preset", panel="Prompt", autocompletion=OFFERED["preset"])]
+    return Annotated[str | None, flag(meaning, "--preset", panel="Prompt")]
 
 
 COMMON: dict[str, tuple[Any, Any]] = {
@@ -307,23 +333,15 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
         "preset": str,
     }
     commands = {
-        name: {
-            item.name: hints[item.name]
-            for one in settings
-            for hints in [get_type_hints(one)]
-            for item in one.given()
-        }
-        | everywhere
-        for name, settings in settings_of_commands().items()
+        name: {item.name: hints_of(kind)[item.name] for kind in kinds for item in kind.given()} | everywhere
+        for name, kinds in settings_of_commands().items()
     }
-    found = read_config(path, commands, content)
+    tables = read_config(path, commands, content)
     # `plan listwise` reads [listwise] and then [plan]; a command without settings of its own, all there are.
     words = ctx.command_path.split()[1:]
-    tables = [found[word] for word in reversed(words) if word in found] or [*found.values()]
-    own = {key: value for keys in tables for key, value in keys.items()}
-    taken = {parameter.name for parameter in ctx.command.params}
-    named = {{"json": "as_json"}.get(key, key): value for key, value in own.items()}
-    ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in named.items() if k in taken}}
-    if own.get("json") or own.get("format") == "json":
+    mine = [tables[word] for word in reversed(words) if word in tables] or [*tables.values()]
+    own = {{"json": "as_json"}.get(key, key): value for table in mine for key, value in table.items()}
+    ctx.default_map = {item.name: own[item.name] for item in ctx.command.params if item.name in own}
+    if any(key in own and own[key].value in (True, "json") for key in ("as_json", "format")):
         terminal.output.as_json = True
     return path

@@ -9,7 +9,7 @@ import typer
 
 from llmfair import terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli import complete
+from llmfair.cli.complete import OFFERED
 from llmfair.cli.options import Json, add_command, flag
 from llmfair.errors import UsageError
 from llmfair.settings import MOST_NUMBERED, AuditSettings
@@ -21,7 +21,7 @@ prompts = typer.Typer(name="prompts", help="List, show and render prompt templat
 SOURCE = 60
 """Letters of a prompt's source in the list."""
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=complete.prompts)
+    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=OFFERED["prompt"])
 ]
 
 

@@ -45,7 +45,7 @@ from llmfair.results import ErrorDocument
 from llmfair.rundir import MITIGATION, RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
-from llmfair.settings.base import WRITTEN
+from llmfair.settings.declaration import WRITTEN
 
 FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
 """The order in which remedies are told; others follow by name."""

@@ -7,36 +7,65 @@ spelled, documented and checked the same everywhere. Precedence: defaults < llmf
 from __future__ import annotations
 
 from llmfair.settings.asking import MOST_REPEATS, Asking
-from llmfair.settings.audit import STOPPING_AT_ONCE, AuditSettings, check_stopping
-from llmfair.settings.base import (
+from llmfair.settings.audit import (
+    STOPPING_AT_ONCE,
+    AuditSettings,
+    CalibrationSettings,
+    ListSettings,
+    PlanningSettings,
+    StudySettings,
+    check_stopping,
+    injected_of,
+)
+from llmfair.settings.base import CommandSettings, MeasureSettings, PromptSettings
+from llmfair.settings.declaration import (
+    DATA,
+    MODEL,
     MOST_NUMBERED,
     MOST_SEED,
-    CommandSettings,
-    MeasureSettings,
-    PromptSettings,
+    OUTPUT,
+    PROMPT,
+    SAMPLING,
+    SPENDING,
+    STATISTICS,
+    Form,
     band_of,
     default_of,
+    named,
     seconds,
     setting,
+    value_of,
 )
-from llmfair.settings.designs import CalibrationSettings, PlanningSettings, StudySettings, injected_of
-from llmfair.settings.lists import ListSettings
-from llmfair.settings.mitigate import MitigateSettings
-from llmfair.settings.score import RERANK_FORMS, SCORE_FORMS, JudgedSettings, RerankSettings, ScoreSettings
+from llmfair.settings.rankings import (
+    RERANK_FORMS,
+    SCORE_FORMS,
+    JudgedSettings,
+    MitigateSettings,
+    RerankSettings,
+    ScoreSettings,
+)
 from llmfair.settings.tuning import FinetuneSettings
 
 __all__ = [
+    "DATA",
+    "MODEL",
     "MOST_NUMBERED",
     "MOST_REPEATS",
     "MOST_SEED",
+    "OUTPUT",
+    "PROMPT",
     "RERANK_FORMS",
+    "SAMPLING",
     "SCORE_FORMS",
+    "SPENDING",
+    "STATISTICS",
     "STOPPING_AT_ONCE",
     "Asking",
     "AuditSettings",
     "CalibrationSettings",
     "CommandSettings",
     "FinetuneSettings",
+    "Form",
     "JudgedSettings",
     "ListSettings",
     "MeasureSettings",
@@ -50,6 +79,8 @@ __all__ = [
     "check_stopping",
     "default_of",
     "injected_of",
+    "named",
     "seconds",
     "setting",
+    "value_of",
 ]

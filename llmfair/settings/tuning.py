@@ -8,8 +8,22 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import ENGINE, LOSSES, MOST_NUMBERED, MOST_SEED, WRITTEN, PromptSettings, setting
-from llmfair.settings.lists import ListSettings
+from llmfair.settings.audit import ListSettings
+from llmfair.settings.base import PromptSettings
+from llmfair.settings.declaration import (
+    DATA,
+    ENGINE,
+    LOSSES,
+    MODEL,
+    MOST_NUMBERED,
+    MOST_SEED,
+    OUTPUT,
+    PROMPT,
+    SPENDING,
+    STATISTICS,
+    TRAINING,
+    WRITTEN,
+)
 
 ORDERS = 2
 """Prompts of a pair: every pair is always asked in both orders."""
@@ -21,178 +35,126 @@ class FinetuneSettings(PromptSettings, ListSettings):
 
     makes_runs = True
 
-    train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
-    split_seed: int = setting(
-        0, "Seed of the split of queries.", "Data", advanced=True, least=0, most=MOST_SEED
+    train_share: float = DATA(
+        0.8, "Share of the queries that are trained on; the rest measure.", above=0, below=1
     )
-    pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data", least=1, most=MOST_NUMBERED)
-    grades: Literal["match", "any"] = setting(
+    split_seed: int = DATA(0, "Seed of the split of queries.", least=0, most=MOST_SEED, advanced=True)
+    pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED)
+    grades: Literal["match", "any"] = DATA(
         "match",
         "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
-        "Data",
         result=False,
         advanced=True,
     )
-    pairs_per_query: int = setting(
-        4000, "Most training pairs of a query.", "Data", advanced=True, least=1, most=MOST_NUMBERED
+    pairs_per_query: int = DATA(
+        4000, "Most training pairs of a query.", least=1, most=MOST_NUMBERED, advanced=True
     )
-    pairs_per_item: int | None = setting(
-        200,
-        "Most training pairs of a query that an item is in.",
-        "Data",
-        advanced=True,
-        least=1,
-        most=MOST_NUMBERED,
+    pairs_per_item: int | None = DATA(
+        200, "Most training pairs of a query that an item is in.", least=1, most=MOST_NUMBERED, advanced=True
     )
-    strict_items: bool = setting(
-        False, "Train on no item that stands in a pair of validation or test.", "Data", advanced=True
+    strict_items: bool = DATA(
+        False, "Train on no item that stands in a pair of validation or test.", advanced=True
     )
 
-    base_model: str | None = setting(
+    base_model: str | None = MODEL(
         None,
         "Model to adapt, which has to be named: ORG/NAME, or a folder.",
-        "Model",
-        flags=("-m",),
+        short="-m",
         result=False,
+        advanced=False,
     )
-    system: Literal["auto", "separate", "fold"] = setting(
+    system: Literal["auto", "separate", "fold"] = MODEL(
         "auto",
         "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
-        "Model",
-        advanced=True,
     )
-    backend_arg: tuple[str, ...] = setting(
+    backend_arg: tuple[str, ...] = MODEL(
         (),
         "k=v for the engine of a model in this process, such as device=cuda:1; repeatable.",
-        "Model",
-        result=False,
-        advanced=True,
         effect=ENGINE,
+        result=False,
     )
-    template_arg: tuple[str, ...] = setting(
-        (),
-        "k=v for the model's chat template, such as enable_thinking=false; repeatable.",
-        "Model",
-        advanced=True,
+    template_arg: tuple[str, ...] = MODEL(
+        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable."
     )
-    dtype: Literal["auto", "bfloat16", "float32"] = setting(
+    dtype: Literal["auto", "bfloat16", "float32"] = MODEL(
         "auto",
         "Type of the base; auto: bfloat16 on a GPU, else the checkpoint's. The adapter's is float32.",
-        "Model",
+        advanced=False,
     )
-    load_in_4bit: bool = setting(
-        False, "Hold the base in 4 bits, where bfloat16 does not fit (needs bitsandbytes).", "Model"
-    )
-
-    form: Literal["order", "letter"] = setting(
-        "letter", "What is answered: the two numbers in order, or a letter.", "Prompt"
+    load_in_4bit: bool = MODEL(
+        False, "Hold the base in 4 bits, where bfloat16 does not fit (needs bitsandbytes).", advanced=False
     )
 
-    labels: Literal["shifted", "random", "soft", "equal-answers"] = setting(
+    form: Literal["order", "letter"] = PROMPT(
+        "letter", "What is answered: the two numbers in order, or a letter."
+    )
+
+    labels: Literal["shifted", "random", "soft", "equal-answers"] = TRAINING(
         "shifted",
         "What pairs are trained towards: the model's own preferences less their median (shifted), halves at random "
         "(random), none (soft), or as many of its own answers for either group (equal-answers).",
-        "Training",
+        advanced=False,
     )
-    soft_labels: bool = setting(
-        False, "With shifted: probabilities instead of 0 and 1.", "Training", advanced=True
-    )
-    anchor: Literal["relevance", "base", "none"] = setting(
+    soft_labels: bool = TRAINING(False, "With shifted: probabilities instead of 0 and 1.")
+    anchor: Literal["relevance", "base", "none"] = TRAINING(
         "relevance",
         "What pairs of unequal relevance hold on to: judgements, or the base's answers.",
-        "Training",
+        advanced=False,
     )
-    anchor_weight: float = setting(
-        0.5, "Weight of these pairs in the loss.", "Training", advanced=True, least=0
+    anchor_weight: float = TRAINING(0.5, "Weight of these pairs in the loss.", least=0)
+    group_weight: float = TRAINING(0.5, "Weight of the squared mean preference of a group.", least=0)
+    group_temperature: float = TRAINING(1.0, "Margin that counts as a full preference there.", above=0)
+    slot_weight: float = TRAINING(0.0, "Weight of the squared slot bias.", least=0)
+    loss: Literal["choice", "lm"] = TRAINING(
+        "choice", "Between the two answers, or over all tokens (lm: with --preset paper)."
     )
-    group_weight: float = setting(
-        0.5, "Weight of the squared mean preference of a group.", "Training", advanced=True, least=0
+    rank: int = TRAINING(1, "Rank of the adapter.", least=1, most=10_000, advanced=False)
+    lora_alpha: float = TRAINING(
+        2.0, "Scale of the adapter: what it adds counts lora-alpha / rank times.", advanced=False, above=0
     )
-    group_temperature: float = setting(
-        1.0, "Margin that counts as a full preference there.", "Training", advanced=True
-    )
-    slot_weight: float = setting(0.0, "Weight of the squared slot bias.", "Training", advanced=True, least=0)
-    loss: Literal["choice", "lm"] = setting(
-        "choice",
-        "Between the two answers, or over all tokens (lm: with --preset paper).",
-        "Training",
-        advanced=True,
-    )
-    rank: int = setting(1, "Rank of the adapter.", "Training", least=1, most=10_000)
-    lora_alpha: float = setting(
-        2.0, "Scale of the adapter: what it adds counts lora-alpha / rank times.", "Training"
-    )
-    lora_dropout: float = setting(0.0, "Dropout before the adapter.", "Training", advanced=True, least=0)
-    target_modules: str = setting(
+    lora_dropout: float = TRAINING(0.0, "Dropout before the adapter.", least=0, below=1)
+    target_modules: str = TRAINING(
         "q_proj,k_proj,v_proj,o_proj",
         "Modules of the language model that are adapted, comma-separated.",
-        "Training",
+        advanced=False,
     )
-    learning_rate: float = setting(1e-3, "Learning rate.", "Training")
-    schedule: Literal["cosine", "constant", "linear"] = setting(
-        "cosine", "How the learning rate goes on after it rose.", "Training", advanced=True
+    learning_rate: float = TRAINING(1e-3, "Learning rate.", advanced=False, above=0)
+    schedule: Literal["cosine", "constant", "linear"] = TRAINING(
+        "cosine", "How the learning rate goes on after it rose."
     )
-    warmup: float = setting(
-        0.05, "Share of the steps in which the learning rate rises.", "Training", advanced=True, least=0
+    warmup: float = TRAINING(0.05, "Share of the steps in which the learning rate rises.", least=0, below=1)
+    prompts_per_step: int = TRAINING(
+        256, "Prompts of a step, of all devices together.", least=1, most=1_000_000, advanced=False
     )
-    prompts_per_step: int = setting(
-        256, "Prompts of a step, of all devices together.", "Training", least=1, most=1_000_000
+    group_size: int = TRAINING(64, "Prompts of one query that stay together.", least=2, most=1_000_000)
+    max_prompts: int = TRAINING(
+        40_000, "Prompts trained on in all; two a pair.", least=1, most=MOST_NUMBERED, advanced=False
     )
-    group_size: int = setting(
-        64, "Prompts of one query that stay together.", "Training", advanced=True, least=2, most=1_000_000
+    layout: Literal["auto", "padded", "shared"] = TRAINING(
+        "auto", "Prompts side by side, or their common beginning once."
     )
-    max_prompts: int = setting(
-        40_000, "Prompts trained on in all; two a pair.", "Training", least=1, most=MOST_NUMBERED
+    compile: bool = TRAINING(False, "Compile the layers (padded only).")
+    eval_every: int = TRAINING(
+        2_500, "Prompts between validations; 0: at the end only.", least=0, most=MOST_NUMBERED
     )
-    layout: Literal["auto", "padded", "shared"] = setting(
-        "auto", "Prompts side by side, or their common beginning once.", "Training", advanced=True
+    patience: int = TRAINING(
+        5, "Validations without progress before training stops.", least=1, most=MOST_NUMBERED
     )
-    compile: bool = setting(False, "Compile the layers (padded only).", "Training", advanced=True)
-    eval_every: int = setting(
-        2_500,
-        "Prompts between validations; 0: at the end only.",
-        "Training",
-        advanced=True,
-        least=0,
-        most=MOST_NUMBERED,
-    )
-    patience: int = setting(
-        5,
-        "Validations without progress before training stops.",
-        "Training",
-        advanced=True,
-        least=1,
-        most=MOST_NUMBERED,
-    )
-    clip: float = setting(1.0, "Largest norm of the gradient.", "Training", advanced=True)
-    report_to: Literal["none", "tensorboard", "wandb"] = setting(
-        "none",
-        "Where losses are also sent; training.jsonl has them always.",
-        "Training",
-        result=False,
-        advanced=True,
-        effect=LOSSES,
+    clip: float = TRAINING(1.0, "Largest norm of the gradient.", above=0)
+    report_to: Literal["none", "tensorboard", "wandb"] = TRAINING(
+        "none", "Where losses are also sent; training.jsonl has them always.", effect=LOSSES, result=False
     )
 
-    dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
-    merge: Path | None = setting(
-        None, "Write the base with this adapter merged into it to --output.", "Output", result=False
-    )
-    output: Path | None = setting(
-        None,
-        "Adapter folder (default: below adapters/, named by the settings).",
-        "Output",
-        flags=("-o",),
-        result=False,
-        effect=WRITTEN,
+    dry_run: bool = SPENDING(False, "Count what would be asked; ask nothing.", advanced=False)
+    merge: Path | None = OUTPUT(None, "Write the base with this adapter merged into it to --output.")
+    output: Path | None = OUTPUT(
+        None, "Adapter folder (default: below adapters/, named by the settings).", short="-o", effect=WRITTEN
     )
 
-    fail_on: str | None = setting(
+    fail_on: str | None = STATISTICS(
         None,
         "Verdicts that end in exit 4, comma-separated: rejected, inconclusive; a training without a checkpoint that "
         "kept its gates ends so anyway.",
-        "Statistics",
-        result=False,
         advanced=True,
     )
 
@@ -233,21 +195,6 @@ class FinetuneSettings(PromptSettings, ListSettings):
 
     def check(self) -> None:
         super().check()
-        for name in ("group_temperature", "learning_rate", "lora_alpha", "clip"):
-            if not getattr(self, name) > 0:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}, but is above 0.", "--help-all"
-                )
-        for name in ("warmup", "lora_dropout"):
-            if getattr(self, name) >= 1:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}, but is a share of 1.",
-                    "for example 0.05",
-                )
-        if not 0 < self.train_share < 1:
-            raise UsageError(
-                f"--train-share is {self.train_share}, but lies between 0 and 1.", "for example 0.8"
-            )
         if self.max_prompts < self.prompts_per_step:
             raise UsageError(
                 f"--max-prompts {self.max_prompts} is less than one step of {self.prompts_per_step} prompts.",

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings import (
+    DATA,
     MOST_REPEATS,
+    PROMPT,
+    STATISTICS,
     STOPPING_AT_ONCE,
     AuditSettings,
     CalibrationSettings,
     PlanningSettings,
     PromptSettings,
     check_stopping,
-    setting,
 )
-from llmfair.settings.designs import MOST_INJECTED, MOST_SPREAD
+from llmfair.settings.audit import MOST_INJECTED, MOST_SPREAD
+from llmfair.settings.declaration import ODDS
 
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""
@@ -28,94 +30,67 @@ ONE_ORDER = ("given", "bm25", "deltr")
 class ListwiseSettings(PromptSettings, AuditSettings):
     """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
 
-    conditions: str | None = setting(
-        None,
-        "Prompts, comma-separated (default: neutral and one for each group).",
-        "Prompt",
-        result=False,
+    conditions: str | None = PROMPT(
+        None, "Prompts, comma-separated (default: neutral and one for each group).", result=False
     )
-    strategy: tuple[str, ...] = setting(
+    strategy: tuple[str, ...] = PROMPT(
         ("windows",),
         "How a list is ordered by asking, NAME or NAME:key=value (llmfair strategies list); repeatable, one run each.",
-        "Prompt",
         result=False,
         advanced=True,
     )
-    answers: Literal["auto", "text", "margin"] = setting(
+    answers: Literal["auto", "text", "margin"] = PROMPT(
         "auto",
         "What is read of an answer that is one label: its text, or the log-probabilities of the labels (auto: these, "
         "where the model has them).",
-        "Prompt",
         result=False,
         advanced=True,
     )
-    design: Literal["ranking", "partition"] = setting(
+    design: Literal["ranking", "partition"] = PROMPT(
         "ranking",
         "What is asked: ranking orders whole lists; partition asks random windows once, for a fraction of the calls: "
         "what the model prefers, without a ranking.",
-        "Prompt",
         result=False,
     )
-    sequential: bool = setting(
+    sequential: bool = STATISTICS(
         False,
         "With --design partition: stop asking under a prompt as soon as it is settled where its odds lie.",
-        "Statistics",
-        result=False,
         advanced=True,
     )
-    window: int = setting(20, "Items in one window.", "Prompt", least=2, most=10_000)
-    step: int = setting(10, "Positions a window moves towards the head.", "Prompt", least=1, most=10_000)
-    passes: int = setting(3, "Passes over the list.", "Prompt", least=1, most=1_000)
-    depth: int | None = setting(
-        None,
-        "Rank only the first N positions (default: all).",
-        "Prompt",
-        advanced=True,
-        least=2,
-        most=1_000_000,
+    window: int = PROMPT(20, "Items in one window.", least=2, most=10_000)
+    step: int = PROMPT(10, "Positions a window moves towards the head.", least=1, most=10_000)
+    passes: int = PROMPT(3, "Passes over the list.", least=1, most=1_000)
+    depth: int | None = PROMPT(
+        None, "Rank only the first N positions (default: all).", least=2, most=1_000_000, advanced=True
     )
-    passages: Literal["first", "max"] = setting(
+    passages: Literal["first", "max"] = DATA(
         "first",
         "What counts of a long page for monot5 and monobert: its start, or its best passage.",
-        "Data",
         result=False,
         advanced=True,
     )
-    windows: Literal["covering", "rankgpt"] = setting(
-        "covering",
-        "Where windows lie: so that none is missed, or as in RankGPT's own code.",
-        "Prompt",
-        advanced=True,
+    windows: Literal["covering", "rankgpt"] = PROMPT(
+        "covering", "Where windows lie: so that none is missed, or as in RankGPT's own code.", advanced=True
     )
-    initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = setting(
+    initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = PROMPT(
         "random",
         "Order in which a list is first shown; only from random ones anything is concluded.",
-        "Prompt",
         advanced=True,
     )
-    orders: int = setting(
-        3, "Initial orders per query, shared by all prompts.", "Prompt", least=1, most=1_000
-    )
-    repeats: int = setting(
-        1, "Times each order is asked.", "Prompt", advanced=True, least=1, most=MOST_REPEATS
-    )
-    repeat: bool = setting(
-        True, "Repeat the neutral prompt: its test–retest baseline.", "Prompt", advanced=True
-    )
-    control_variate: bool = setting(
+    orders: int = PROMPT(3, "Initial orders per query, shared by all prompts.", least=1, most=1_000)
+    repeats: int = PROMPT(1, "Times each order is asked.", least=1, most=MOST_REPEATS, advanced=True)
+    repeat: bool = PROMPT(True, "Repeat the neutral prompt: its test–retest baseline.", advanced=True)
+    control_variate: bool = STATISTICS(
         True,
         "Take what random initial orders explain out of the exposure ratio (narrower intervals).",
-        "Statistics",
-        result=False,
         advanced=True,
     )
-    read: Literal["strict", "rankgpt"] = setting(
-        "strict", "How answers are read: rankgpt as in its own code.", "Prompt", advanced=True
+    read: Literal["strict", "rankgpt"] = PROMPT(
+        "strict", "How answers are read: rankgpt as in its own code.", advanced=True
     )
-    on_bad_answer: str = setting(
+    on_bad_answer: str = PROMPT(
         "repair",
         "What becomes of a bad answer: repair (what can be read counts), retry[:N] or fail.",
-        "Prompt",
         advanced=True,
     )
 
@@ -265,72 +240,42 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 class PlanSettings(PlanningSettings, ListwiseSettings):
     """A listwise audit that is planned."""
 
-    odds: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
-    tau: float = setting(
-        0.0,
-        "Standard deviation over queries of the true ln preference odds.",
-        "Statistics",
-        result=False,
-        least=0,
+    odds: float = STATISTICS(0.8, "Preference odds to be found.", form=ODDS, above=0)
+    tau: float = STATISTICS(
+        0.0, "Standard deviation over queries of the true ln preference odds.", least=0, most=MOST_SPREAD
     )
-    item_icc: float = setting(
+    item_icc: float = STATISTICS(
         0.5,
         "How far answers to the same items agree across orders: 0 fresh noise, 1 a model that answers alike every "
         "time.",
-        "Statistics",
-        result=False,
+        least=0,
+        most=1,
     )
-    expected_ratio: bool = setting(
-        False,
-        "Simulate also the ExpRatio to expect of such odds, if noise is fresh.",
-        "Statistics",
-        result=False,
-        advanced=True,
+    expected_ratio: bool = STATISTICS(
+        False, "Simulate also the ExpRatio to expect of such odds, if noise is fresh.", advanced=True
     )
-
-    def check(self) -> None:
-        super().check()
-        if self.tau > MOST_SPREAD:
-            raise UsageError(
-                f"--tau is {self.tau}, but a standard deviation of logarithms is at most {MOST_SPREAD:g} here.",
-                "for example 0.1",
-            )
-        if not (0 < self.odds < math.inf and self.odds != 1):
-            raise UsageError(
-                f"--odds is {self.odds}, but must be positive and other than 1, which is parity.",
-                "for example --odds 0.8",
-            )
-        if not 0 <= self.item_icc <= 1:
-            raise UsageError(f"--item-icc is {self.item_icc}, but lies from 0 to 1.", "for example 0.5")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateSettings(CalibrationSettings, ListwiseSettings):
     """The listwise audit, simulated with injected preferences."""
 
-    alike: float = setting(
+    alike: float = STATISTICS(
         0.5,
         "Share of windows that are answered with the same noise every time: 0 fresh noise, 1 a model that answers "
         "alike every time.",
-        "Statistics",
-        result=False,
+        least=0,
+        most=1,
     )
-    slots: float = setting(
+    slots: float = STATISTICS(
         0.0,
         "Injected log odds of the first slot of a window against the last.",
-        "Statistics",
-        result=False,
+        least=-MOST_INJECTED,
+        most=MOST_INJECTED,
     )
 
     def check(self) -> None:
         super().check()
-        if not 0 <= self.alike <= 1:
-            raise UsageError(f"--alike is {self.alike}, but is a share from 0 to 1.", "for example 0.5")
-        if not abs(self.slots) <= MOST_INJECTED:
-            raise UsageError(
-                f"--slots is {self.slots}, but log odds lie from -{MOST_INJECTED:g} to {MOST_INJECTED:g} here.",
-                "for example 2",
-            )
         if self.initial != "random":
             raise UsageError(
                 f"calibrate draws random initial orders, but --initial is {self.initial}.",

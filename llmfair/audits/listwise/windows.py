@@ -11,7 +11,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
 from llmfair.report.exhibits import Declared
-from llmfair.settings import StudySettings, setting
+from llmfair.settings import PROMPT, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.results import ListwiseResults, WindowsResults, WindowsRow
@@ -32,26 +32,19 @@ class WindowsSettings(StudySettings, ListwiseSettings):
     """The windows study: listwise audits that differ in windows, step and passes alone."""
 
     varied = dict.fromkeys(("window", "step"), "--settings 5/1,20/10")
-    settings: str = setting(
+    settings: str = PROMPT(
         "5/1,10/5,10/3,20/10",
         "WINDOW/STEP of each run, or WINDOW/STEPxPASSES; comma-separated.",
-        "Prompt",
         result=False,
     )
     # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
-    conditions: str | None = setting("neutral", "Prompts, comma-separated.", "Prompt", result=False)
-    passes: int = setting(
-        1, "Passes over the list, as in the paper's Table 2.", "Prompt", least=1, most=1_000
+    conditions: str | None = PROMPT("neutral", "Prompts, comma-separated.", result=False)
+    passes: int = PROMPT(1, "Passes over the list, as in the paper's Table 2.", least=1, most=1_000)
+    repeat: bool = PROMPT(
+        False, "Ask the neutral prompt twice: how much the same question differs.", advanced=True
     )
-    repeat: bool = setting(
-        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
-    )
-    window: int = setting(
-        20, "Not here: --settings names windows.", "Prompt", advanced=True, least=2, most=10_000
-    )
-    step: int = setting(
-        10, "Not here: --settings names steps.", "Prompt", advanced=True, least=1, most=10_000
-    )
+    window: int = PROMPT(20, "Not here: --settings names windows.", least=2, most=10_000, advanced=True)
+    step: int = PROMPT(10, "Not here: --settings names steps.", least=1, most=10_000, advanced=True)
 
 
 class WindowsStudy(Study):

@@ -9,8 +9,11 @@ from typing import Any, Literal, Self, get_args
 from llmfair.errors import UsageError
 from llmfair.nouns import PairStratum
 from llmfair.settings import (
+    DATA,
     MOST_NUMBERED,
     MOST_REPEATS,
+    PROMPT,
+    STATISTICS,
     STOPPING_AT_ONCE,
     AuditSettings,
     CalibrationSettings,
@@ -18,70 +21,73 @@ from llmfair.settings import (
     PromptSettings,
     check_stopping,
     default_of,
-    setting,
 )
-from llmfair.settings.base import WIDEST_BAND
-from llmfair.settings.designs import MOST_INJECTED, MOST_SPREAD
+from llmfair.settings.audit import MOST_INJECTED, MOST_SPREAD
+from llmfair.settings.declaration import ODDS, WIDEST_BAND, Form
+
+
+def strata_of(text: str) -> tuple[PairStratum, ...]:
+    """The relevance strata that `relevant,irrelevant` or `both` names, always in the same order. Raises ValueError."""
+    strata = get_args(PairStratum)
+    named = {part.strip() for part in text.replace("both", ",".join(strata)).split(",")} - {""}
+    if not named or not named <= {*strata}:
+        raise ValueError(text)
+    return tuple(stratum for stratum in strata if stratum in named)
+
+
+STRATA = Form(strata_of, "relevance strata with commas between: relevant, irrelevant or both")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseSettings(PromptSettings, AuditSettings):
     """The pairwise audit: one protected and one unprotected item of a query, asked in both orders."""
 
-    form: Literal["order", "letter", "scores"] = setting(
+    form: Literal["order", "letter", "scores"] = PROMPT(
         "order",
         "What is answered: the two numbers in order, or a letter (scores: by rankers that score lists).",
-        "Prompt",
     )
-    answers: Literal["text", "margin"] = setting(
-        "text",
-        "Read the text, or the log-probabilities of both labels (needs --form letter on servers).",
-        "Prompt",
+    answers: Literal["text", "margin"] = PROMPT(
+        "text", "Read the text, or the log-probabilities of both labels (needs --form letter on servers)."
     )
-    pairs: int = setting(
-        50, "Pairs per query and relevance stratum.", "Data", result=False, least=1, most=MOST_NUMBERED
-    )
-    conditions: str = setting(
+    pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED, result=False)
+    conditions: str = DATA(
         "relevant,irrelevant",
         "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.",
-        "Data",
         result=False,
+        form=STRATA,
     )
-    grades: Literal["match", "any"] = setting(
+    grades: Literal["match", "any"] = DATA(
         "match",
         "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
-        "Data",
         result=False,
         advanced=True,
     )
-    noise_share: float = setting(
+    noise_share: float = PROMPT(
         0.1,
         "Share of pairs asked a second time: how much the same question differs.",
-        "Prompt",
         advanced=True,
+        least=0,
+        most=1,
     )
-    repeats: int = setting(
-        1, "Times each pair is asked.", "Prompt", advanced=True, least=1, most=MOST_REPEATS
-    )
-    on_bad_answer: str = setting(
+    repeats: int = PROMPT(1, "Times each pair is asked.", least=1, most=MOST_REPEATS, advanced=True)
+    on_bad_answer: str = PROMPT(
         "repair",
         "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.",
-        "Prompt",
         advanced=True,
     )
-    weights: Literal["macro", "pooled"] = setting(
-        "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False, advanced=True
+    weights: Literal["macro", "pooled"] = STATISTICS(
+        "macro", "What weighs alike: queries, or pairs.", advanced=True
     )
-    sequential: bool = setting(
-        False, "Stop each stratum as soon as it is settled where its odds lie.", "Statistics"
+    sequential: bool = STATISTICS(
+        False, "Stop each stratum as soon as it is settled where its odds lie.", result=True
     )
-    max_pairs: int = setting(
+    max_pairs: int = STATISTICS(
         1000,
         "Most pairs of a stratum under --sequential.",
-        "Statistics",
-        advanced=True,
         least=1,
         most=MOST_NUMBERED,
+        result=True,
+        advanced=True,
     )
 
     @property
@@ -112,15 +118,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "--answers margin reads free answers, not those of --constrain, whose log-probabilities are "
                 "renormalised.",
                 "leave one of them out",
-            )
-        if not 0 <= self.noise_share <= 1:
-            raise UsageError(
-                f"--noise-share is {self.noise_share}, but is a share of 1.",
-                "for example 0.1; 0 asks none twice",
-            )
-        if not self.strata():
-            raise UsageError(
-                f"--conditions {self.conditions} is no relevance stratum.", "relevant, irrelevant or both"
             )
         self._check_sequential()
         if self.sequential:
@@ -153,81 +150,50 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 yield "forced_margins", "--answers margin with --form order"
 
     def strata(self) -> tuple[PairStratum, ...]:
-        """The relevance strata asked about, always in the same order; none if one of them is unknown."""
-        known = get_args(PairStratum)
-        named = {part.strip() for part in self.conditions.replace("both", ",".join(known)).split(",")} - {""}
-        return tuple(stratum for stratum in known if stratum in named) if named <= {*known} else ()
+        """The relevance strata asked about, always in the same order."""
+        return strata_of(self.conditions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
     """A pairwise audit that is planned, with what is expected of its answers."""
 
-    ratio: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
-    icc: float = setting(
-        0.05, "Expected intraclass correlation of a query's pairs.", "Statistics", result=False
+    ratio: float = STATISTICS(
+        0.8, "Preference odds to be found.", form=ODDS, least=WIDEST_BAND[0], most=WIDEST_BAND[1]
     )
-    consistent: float = setting(
-        0.5, "Expected share of pairs that do not flip with the order.", "Statistics", result=False
+    icc: float = STATISTICS(0.05, "Expected intraclass correlation of a query's pairs.", least=0, most=1)
+    consistent: float = STATISTICS(
+        0.5, "Expected share of pairs that do not flip with the order.", above=0, most=1
     )
-
-    def check(self) -> None:
-        super().check()
-        low, high = WIDEST_BAND
-        if not (low <= self.ratio <= high and self.ratio != 1):
-            raise UsageError(
-                f"--ratio is {self.ratio}, but must be odds from {low} to {high:g} other than 1, which is parity.",
-                "for example --ratio 0.8",
-            )
-        if not 0 <= self.icc <= 1:
-            raise UsageError(f"--icc is {self.icc}, but lies from 0 to 1.", "for example 0.05")
-        if not 0 < self.consistent <= 1:
-            raise UsageError(f"--consistent is {self.consistent}, but is a share above 0.", "for example 0.5")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):
     """The pairwise audit, simulated: P(protected wins) = σ(injected + b ± position), b drawn for each query."""
 
-    injected: str = setting(
-        "-0.3,-0.1,0,0.1,0.3",
-        "Injected log pair odds, comma-separated; 0 is always among them.",
-        "Statistics",
-        result=False,
+    injected: str = STATISTICS(
+        "-0.3,-0.1,0,0.1,0.3", "Injected log pair odds, comma-separated; 0 is always among them."
     )
-    position: float = setting(
-        0.5, "Injected log odds of the item shown first, beside the preference.", "Statistics", result=False
+    position: float = STATISTICS(
+        0.5,
+        "Injected log odds of the item shown first, beside the preference.",
+        least=-MOST_INJECTED,
+        most=MOST_INJECTED,
     )
-    query_sd: float = setting(
+    query_sd: float = STATISTICS(
         0.3,
         "Standard deviation over queries of the injected log pair odds.",
-        "Statistics",
-        result=False,
         advanced=True,
+        least=0,
+        most=MOST_SPREAD,
     )
-    pair_sd: float = setting(
+    pair_sd: float = STATISTICS(
         1.0,
         "Standard deviation of the same over the pairs of a query: what makes both orders agree.",
-        "Statistics",
-        result=False,
         advanced=True,
+        least=0,
+        most=MOST_SPREAD,
     )
-    malformed: float = setting(
-        0.0, "Share of answers that cannot be read.", "Statistics", result=False, advanced=True
+    malformed: float = STATISTICS(
+        0.0, "Share of answers that cannot be read.", advanced=True, least=0, below=1
     )
-
-    def check(self) -> None:
-        super().check()
-        if not abs(self.position) <= MOST_INJECTED:
-            raise UsageError(
-                f"--position is {self.position}, but is log odds from -{MOST_INJECTED:g} to {MOST_INJECTED:g}.",
-                "for example 0.5",
-            )
-        for name, spread in (("query-sd", self.query_sd), ("pair-sd", self.pair_sd)):
-            if not 0 <= spread <= MOST_SPREAD:
-                raise UsageError(
-                    f"--{name} is {spread}, but is a standard deviation of at most {MOST_SPREAD:g}.",
-                    "for example 0.3",
-                )
-        if not 0 <= self.malformed < 1:
-            raise UsageError(f"--malformed is {self.malformed}, but is a share below 1.", "for example 0.05")

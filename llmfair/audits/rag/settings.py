@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, PromptSettings, setting
-from llmfair.settings.base import IMPORTS
+from llmfair.settings import DATA, MODEL, PROMPT, SPENDING, STATISTICS, AuditSettings, PromptSettings
+from llmfair.settings.declaration import IMPORTS, Form
 
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
 CITED = "cited"
+
+
+def alphas_of(text: str) -> Sequence[float]:
+    """`1,2,4` as numbers. Raises ValueError."""
+    alphas = [float(part) for part in text.split(",")]
+    if not all(0 <= alpha <= LARGEST_ALPHA for alpha in alphas):
+        raise ValueError(text)
+    return alphas
+
+
+ALPHAS = Form(alphas_of, f"numbers from 0 to {LARGEST_ALPHA:g} with commas between, such as 1,2,4,8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,105 +36,81 @@ class RagSettings(PromptSettings, AuditSettings):
         "128 tokens, entailment of bare answers, and the bounds of the paper's own code."
     )
 
-    dataset: str = setting(
+    dataset: str = DATA(
         "rag-sample",
         "Questions with answers: rag-sample, a .jsonl file, a folder, or lamp/1 to lamp/7 with --data.",
-        "Data",
-        flags=("-d",),
+        short="-d",
         result=False,
     )
-    data: Path | None = setting(
-        None, "Folder of the files of a dataset that users bring, such as lamp/4.", "Data", result=False
+    data: Path | None = DATA(
+        None, "Folder of the files of a dataset that users bring, such as lamp/4.", result=False
     )
-    model: tuple[str, ...] = setting(
+    model: tuple[str, ...] = MODEL(
         ("fake:reader",),
         "The generator: openai:NAME, hf:NAME, vllm:NAME, fake:reader; repeatable, one run each.",
-        "Model",
-        flags=("-m",),
-        result=False,
+        short="-m",
         effect=IMPORTS,
-    )
-    prompt: str | None = setting(
-        None,
-        "Prompt template of your own, a TOML file (default: the dataset's).",
-        "Prompt",
         result=False,
+        advanced=False,
     )
-    retriever: tuple[str, ...] = setting(
+    prompt: str | None = PROMPT(
+        None, "Prompt template of your own, a TOML file (default: the dataset's).", result=False
+    )
+    retriever: tuple[str, ...] = DATA(
         ("bm25",),
         "Who scores the items: bm25, bm25-okapi, dense:NAME, sparse:NAME, contriever, sbert, splade; repeatable.",
-        "Data",
     )
-    alpha: str = setting(
+    alpha: str = DATA(
         "1,2,4,8",
         "How closely lists follow the scores, comma-separated: 0 is uniform, large ones the one best list.",
-        "Data",
+        form=ALPHAS,
     )
-    k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",), least=1, most=LARGEST_K)
-    pool: int = setting(
+    k: int = DATA(5, "Items that the generator is shown.", short="-k", least=1, most=LARGEST_K)
+    pool: int = DATA(
         100,
         "Of a corpus that all questions share: items per question, those that the first retriever finds.",
-        "Data",
-        advanced=True,
         least=1,
         most=100_000,
+        advanced=True,
     )
-    samples: int = setting(
-        20, "Lists drawn per query, retriever and alpha.", "Data", least=1, most=MOST_SAMPLES
-    )
-    useful: str = setting(
+    samples: int = DATA(20, "Lists drawn per query, retriever and alpha.", least=1, most=MOST_SAMPLES)
+    useful: str = DATA(
         "gain",
         "Which items are useful: those that alone improve the answer (gain), those judged relevant (qrels), or those "
         "that a file of labels names, in the form of Fair-RAG's.",
-        "Data",
         result=False,
     )
-    context: int | None = setting(
+    context: int | None = PROMPT(
         None,
         "Tokens that the generator reads: items are cut to fit (default: those of hf: and vllm: models, else 4096).",
-        "Prompt",
-        advanced=True,
         least=64,
         most=10_000_000,
+        advanced=True,
     )
-    utility: str | None = setting(
+    utility: str | None = STATISTICS(
         None,
         "What an answer is worth: accuracy, exact-match, contains, token-f1, rouge-l, mae (default: the dataset's).",
-        "Statistics",
-        result=False,
     )
-    attribution: str = setting(
+    attribution: str = STATISTICS(
         "overlap",
         "Which items an answer is credited to: overlap (those that hold it), cited (those it names), those "
         "that a model says support it (openai:NAME, nli:NAME), none; cited,MODEL: which citations hold, too.",
-        "Statistics",
-        result=False,
         effect=IMPORTS,
     )
-    hypothesis: Literal["prompt", "bare"] = setting(
+    hypothesis: Literal["prompt", "bare"] = STATISTICS(
         "prompt",
         "What a model that judges is told an answer claims: the prompt's sentence with it, or the bare answer.",
-        "Statistics",
-        result=False,
         advanced=True,
     )
-    stop_after: Literal["labels", "retrieval", "outputs"] | None = setting(
+    stop_after: Literal["labels", "retrieval", "outputs"] | None = SPENDING(
         None,
         "End early: with each retriever's scores (retrieval, which asks nobody), with what is useful (labels), or "
         "before a model judges (outputs). The same command without it goes on.",
-        "Spending",
-        result=False,
-        advanced=True,
     )
-    fail_on: str | None = setting(
-        None,
-        "Verdicts that end in exit 4, comma-separated: lost, inconclusive, 'not assessable'.",
-        "Statistics",
-        result=False,
+    fail_on: str | None = STATISTICS(
+        None, "Verdicts that end in exit 4, comma-separated: lost, inconclusive, 'not assessable'."
     )
-    margin: float = setting(
-        0.02, "Loss of utility that still counts as kept.", "Statistics", result=False, least=0
-    )
+    margin: float = STATISTICS(0.02, "Loss of utility that still counts as kept.", least=0)
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -165,7 +151,6 @@ class RagSettings(PromptSettings, AuditSettings):
 
     def check(self) -> None:
         super().check()
-        self.alphas()
         for flag, values in (("retriever", self.retriever), ("alpha", tuple(self.alphas()))):
             if twice := next((value for value in values if values.count(value) > 1), None):
                 raise UsageError(f"--{flag} names {twice} twice.", "each once")
@@ -182,17 +167,5 @@ class RagSettings(PromptSettings, AuditSettings):
         return {"alpha": {"alpha": f"{self.alpha},{larger:g}"}}
 
     def alphas(self) -> Sequence[float]:
-        """The alphas asked for, in the order given. Raises UsageError."""
-        found = []
-        for text in self.alpha.split(","):
-            try:
-                alpha = float(text)
-            except ValueError:
-                alpha = math.nan
-            if not 0 <= alpha <= LARGEST_ALPHA:
-                raise UsageError(
-                    f"--alpha {text.strip() or self.alpha!r} is not a number from 0 to {LARGEST_ALPHA:g}.",
-                    "for example 1,2,4,8",
-                )
-            found.append(alpha)
-        return found
+        """The alphas asked for, in the order given."""
+        return alphas_of(self.alpha)

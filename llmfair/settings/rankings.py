@@ -1,4 +1,4 @@
-"""Settings of what reads run files: `llmfair score` and `llmfair rerank`."""
+"""Settings of what reads rankings that exist: `llmfair score`, `llmfair rerank` and `llmfair mitigate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import WRITTEN, CommandSettings, MeasureSettings, setting
+from llmfair.settings.asking import SpendingSettings
+from llmfair.settings.base import CommandSettings, MeasureSettings
+from llmfair.settings.declaration import DATA, MODEL, OUTPUT, SENT, STATISTICS, WRITTEN
 
 LOG = ".jsonl"
 """How a log ends of what a generator was shown and said: like a run folder it brings its judgements."""
@@ -24,20 +26,16 @@ RERANK_FORMS = (
 class JudgedSettings(CommandSettings):
     """Rankings that exist: where their judgements and groups are."""
 
-    columns: str | None = setting(
-        None,
-        "Of a table as dataset, what its columns are called: doc_id=id,gender=sex.",
-        "Data",
-        advanced=True,
+    columns: str | None = DATA(
+        None, "Of a table as dataset, what its columns are called: doc_id=id,gender=sex.", advanced=True
     )
-    qrels: Path | None = setting(None, "TREC qrels, instead of a dataset.", "Data")
-    groups: Path | None = setting(
-        None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels.", "Data"
+    qrels: Path | None = DATA(None, "TREC qrels, instead of a dataset.")
+    groups: Path | None = DATA(
+        None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels."
     )
-    attributes: Path | None = setting(
+    attributes: Path | None = DATA(
         None,
         "Which groups are protected, which the reference, in a file as llmfair datasets attributes prints it.",
-        "Data",
     )
 
     @classmethod
@@ -50,11 +48,9 @@ class JudgedSettings(CommandSettings):
 class ScoreSettings(JudgedSettings, MeasureSettings):
     """What is measured of rankings that exist."""
 
-    report: bool = setting(True, "Write report.html into the --output folder.", "Output", result=False)
-    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
-    per_query: bool = setting(
-        False, "Every query's values as tab-separated rows, then those of all.", "Output", result=False
-    )
+    report: bool = OUTPUT(True, "Write report.html into the --output folder.")
+    open: bool = OUTPUT(False, "Open the report in the browser.")
+    per_query: bool = OUTPUT(False, "Every query's values as tab-separated rows, then those of all.")
 
     @classmethod
     def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
@@ -76,19 +72,16 @@ class ScoreSettings(JudgedSettings, MeasureSettings):
 class RerankSettings(JudgedSettings):
     """Rankings that exist, to be ordered anew: where groups and texts are, and where the new ones go."""
 
-    query_text: Literal["keywords", "title"] = setting(
+    query_text: Literal["keywords", "title"] = DATA(
         "keywords",
         "What rankers read of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
-        "Data",
         result=False,
     )
 
-    output: Path | None = setting(
+    output: Path | None = OUTPUT(
         None,
         "The new run, or of several runs the folder of the new ones; a name that ends in .gz is packed.",
-        "Output",
-        flags=("-o",),
-        result=False,
+        short="-o",
         effect=WRITTEN,
     )
 
@@ -104,3 +97,48 @@ class RerankSettings(JudgedSettings):
             raise UsageError("who is in which group?", RERANK_FORMS)
         if self.dataset is not None and not (self.qrels is None and self.groups is None):
             raise UsageError("--dataset and --groups both say who is in which group.", RERANK_FORMS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitigateSettings(SpendingSettings, CommandSettings):
+    """Which remedies are held against a run, and for how much; data, model and prompt are those of the run."""
+
+    remedy: tuple[str, ...] = DATA(
+        (),
+        "A remedy, with parameters as in fair-star:p=0.4,alpha=0.1; repeatable (default: all).",
+        result=False,
+    )
+    free: bool = DATA(False, "Only remedies that ask no model.", result=False)
+    condition: str | None = DATA(
+        None, "The prompt of the run that is mitigated (default: neutral).", result=False
+    )
+    adapter: Path | None = MODEL(
+        None,
+        "Folder of a LoRA adapter for the run's model (default: those trained beside the run).",
+        result=False,
+        advanced=False,
+    )
+    extra: tuple[str, ...] = MODEL(
+        (),
+        "An --extra of the run whose value is secret, so that no run folder keeps it; repeatable.",
+        result=False,
+    )
+    base_url: tuple[str, ...] = MODEL(
+        (),
+        "A --base-url of the run with the password or key in it that no run folder keeps; repeatable.",
+        effect=SENT,
+        result=False,
+    )
+    margin: float = STATISTICS(0.02, "Loss of nDCG that still counts as none.", least=0, below=1)
+    report: bool = OUTPUT(True, "Write report.html beside the results.")
+    open: bool = OUTPUT(False, "Open the report in the browser.", advanced=True)
+    output: Path | None = OUTPUT(
+        None,
+        "Folder of the results and of the new rankings (default: mitigation, in the run's folder).",
+        short="-o",
+        effect=WRITTEN,
+    )
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | {"dataset", "attribute", "mixed", "band", "level"}  # the run's own
