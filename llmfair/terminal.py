@@ -8,8 +8,8 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -106,6 +106,14 @@ def fail(error: LlmfairError) -> int:
     return error.exit_code
 
 
+def failed_after_output(error: LlmfairError) -> Exception:
+    """What ends a command whose result is on stdout already, the error in it."""
+    import typer
+
+    output.as_json = False
+    return typer.Exit(fail(error))
+
+
 def say_message(error: LlmfairError) -> None:
     """An error's sentence, of which others may follow."""
     _to_stderr(shortened(secrets.said(f"Error: {error.message}")))
@@ -177,6 +185,30 @@ def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
 
 def print_json(content: Any) -> None:
     print(in_json(json_text(content)), end="")
+
+
+def show(
+    style: str,
+    document: Any,
+    table: Callable[[], Table],
+    tsv: Callable[[], str] | None = None,
+    report: Path | None = None,
+    below: Sequence[object] = (),
+) -> None:
+    """A result on stdout in the style that was asked for; `below`: lines under the table of a terminal."""
+    from llmfair.report.tables import markdown
+
+    if style == "json":
+        print_json(document)
+    elif style == "tsv":
+        rows = tsv() if tsv else "".join("\t".join(row) + "\n" for row in (table().header, *table().rows))
+        print(rows, end="")
+    elif style == "md":
+        print(markdown(table()), end="")
+    else:
+        print_table(table(), report)
+        if below:
+            print("", *below, sep="\n")
 
 
 def draw(text: str = "") -> None:
@@ -394,6 +426,28 @@ class Bar(Line):
 def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
     """Shows a run's progress on stderr: a bar on a terminal, else a plain line every ten seconds."""
     with drawn(name, Bar(name, total, progress, limit)):
+        yield
+
+
+@contextmanager
+def asking(
+    name: str,
+    seen: dict[str, Any],
+    folder: Path,
+    planned: Mapping[str, Any],
+    progress: Progress,
+    limit: int,
+    before: str = "",
+    batch: bool = False,
+) -> Iterator[None]:
+    """Shows a run while it asks, after a line `before`; notes in `seen` where it goes and how far it is."""
+    output.begun.append(folder)
+    seen.update(folder=folder, calls=planned["calls"], progress=progress)
+    progress.tell = lambda text: say(visible(text))
+    if planned["calls"]:
+        say(before)
+    # a batch has nothing to draw for hours
+    with bar(name, planned["calls"], progress, limit) if planned["calls"] and not batch else nullcontext():
         yield
 
 

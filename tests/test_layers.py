@@ -211,7 +211,7 @@ def test_a_command_loads_no_other_command_nor_kind() -> None:
     loaded = loaded_by("from llmfair.cli.app import run\nassert run(['listwise', '--help']) == 0")
     assert "llmfair.audits.listwise.settings" in loaded
     assert not loaded & {
-        "llmfair.cli.plan",
+        "llmfair.cli.datasets",
         "llmfair.cli.runs",
         "llmfair.audits.pairwise",
         "llmfair.audits.rag",

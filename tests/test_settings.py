@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
@@ -43,7 +42,7 @@ def test_the_paper_preset_and_a_flag_over_it() -> None:
 
 def wrong_values(item: Field[Any], hint: Any) -> Iterator[Any]:
     """What the declaration of a setting excludes: other types, numbers beyond its bounds, texts of no form."""
-    least, most, above, below, form = item.metadata["limits"]
+    least, most, above, below, _ = item.metadata["limits"]
     wanted = next((part for part in get_args(hint) if part is not type(None)), hint)
     wanted = hint if get_origin(hint) in (Literal, tuple) else wanted
     yield object()
@@ -138,9 +137,9 @@ def test_settings_that_do_not_go_together_are_named_as_they_were_given(
     assert "Error: LLMFAIR_STEP 9 is larger than --window 5:" in refuses("", "listwise", "--window", "5").err
     monkeypatch.delenv("LLMFAIR_STEP")
     Path("llmfair.toml").write_text("[listwise]\nstep = 9\n")
-    path = os.path.abspath("llmfair.toml")
+    path = Path("llmfair.toml").absolute()
     assert f"Error: {path}: listwise.step 9 is larger" in refuses("", "listwise", "--window", "5").err
-    with pytest.raises(UsageError, match="^step 9 is larger than window 5"):
+    with pytest.raises(UsageError, match=r"^step 9 is larger than window 5"):
         llmfair.audit_listwise(window=5, step=9)
 
 

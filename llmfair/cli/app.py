@@ -27,11 +27,13 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import files, secrets, text
 from llmfair.io.files import FULL
 
-COMMANDS = (
-    "score", "rerank", "mitigate", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
-    "datasets", "prompts", "strategies", "measures", "runs", "cache", "doctor",
-)  # fmt: skip
-"""The commands beside the audits, each a module of this folder."""
+MODULES = {
+    "score": "rankings", "rerank": "rankings", "mitigate": "remedies", "finetune-lora": "remedies",
+    "plan": "audits", "calibrate": "audits", "study": "audits", "report": "runs", "compare": "runs",
+    "datasets": "datasets", "prompts": "catalogue", "strategies": "catalogue", "measures": "catalogue",
+    "runs": "runs", "cache": "runs", "doctor": "catalogue",
+}  # fmt: skip
+"""The commands beside the audits, each with the module of this folder that adds it."""
 HELP = {"help_option_names": ["-h", "--help"]}
 ASKS_NOTHING = {*HELP["help_option_names"], "--help-all", "--version", "-V"}
 COMPLETES = "_LLMFAIR_COMPLETE"
@@ -91,7 +93,7 @@ def _stands_in() -> None:
 
 
 def _names() -> Iterable[str]:
-    return (*(kind.name for kind in kinds()), *COMMANDS)
+    return (*(kind.name for kind in kinds()), *MODULES)
 
 
 def _application(names: Iterable[str]) -> typer.Typer:
@@ -105,8 +107,9 @@ def _application(names: Iterable[str]) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(start)
     for name in names:
-        if name in COMMANDS:
-            import_module(f"llmfair.cli.{name.replace('-', '_')}").add(app)
+        if name in MODULES:
+            module = import_module(f"llmfair.cli.{MODULES[name]}")
+            getattr(module, f"add_{name.replace('-', '_')}")(app)
         else:
             audits.add(app, kind_of(name))
     return app
@@ -123,7 +126,7 @@ def _asked_for(arguments: list[str]) -> Any:
     if completed:
         words = next((os.environ[name].split()[1:] for name in COMPLETED if name in os.environ), [])
     name = words[0] if words else ""
-    if name in COMMANDS or registry.has("audit", name):
+    if name in MODULES or registry.has("audit", name):
         return command(name)
     return outline() if completed or {*words} <= ASKS_NOTHING else command()
 

@@ -1,34 +1,41 @@
-"""What every audit's command does: one run per model, shown while it is asked and when it is done."""
+"""The commands of every kind of audit: itself, `llmfair plan`, `calibrate` and `study`."""
 
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from llmfair import terminal
-from llmfair.audits.kind import Kind
+from llmfair.audits.kind import Help, Kind, kinds, studies
+from llmfair.audits.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.io.files import plain
-from llmfair.io.text import visible
-from llmfair.settings import AuditSettings, default_of
+from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings, default_of
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.documents import Comparison
     from llmfair.audits.junit import Suite
+    from llmfair.audits.runs.run import Watch
     from llmfair.audits.runs.spending import Spending
+    from llmfair.audits.sweep import SettingRun
     from llmfair.audits.subject import Subject
     from llmfair.manifest import Manifest
     from llmfair.report.tables import Table
     from llmfair.results import Results
     from llmfair.rundir import RunDir
+
+
+EVIDENCE = 20
+"""Answers that a report shows with their prompts."""
 
 
 def audit_command(kind: Kind) -> Callable[..., None]:
@@ -76,8 +83,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         if settings.junit is not None and suites:
             write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
     if error is not None:
-        terminal.output.as_json = False  # said already
-        raise typer.Exit(terminal.fail(error))
+        raise terminal.failed_after_output(error)
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
         terminal.say(
             f"Simulated; a real model: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini --dry-run"
@@ -175,7 +181,6 @@ def _audit(
     """
     from llmfair.audits.junit import suite_of
     from llmfair.audits.runs.run import perform
-    from llmfair.cli.report import show, write_report
     from llmfair.manifest import named_model
     from llmfair.rundir import REPORT
 
@@ -184,24 +189,19 @@ def _audit(
 
     @contextmanager
     def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
-        calls = planned["calls"]
-        terminal.output.begun.append(folder)
-        seen.update(folder=folder, calls=calls, progress=progress)
-        progress.tell = lambda text: terminal.say(visible(text))
-        if calls:
-            terminal.say(kind.before(planned))
-        for remark in planned["remarks"]:
-            terminal.say(remark)
-        if settings.batch:  # which has nothing to draw for hours
-            shown: AbstractContextManager[None] = nullcontext()
-        elif calls:
-            shown = terminal.bar(f"Asking {name}", calls, progress, limit)
-        else:
+        before = "\n".join([kind.before(planned), *planned["remarks"]])
+        with terminal.asking(
+            f"Asking {name}", seen, folder, planned, progress, limit, before, settings.batch
+        ):
+            if planned["calls"]:
+                yield
+                return
+            for remark in planned["remarks"]:
+                terminal.say(remark)
             chains = getattr(planned["design"], "chains", 0)
             count = terminal.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
-            shown = terminal.drawn(count.name, count)
-        with shown:
-            yield
+            with terminal.drawn(count.name, count):
+                yield
 
     def draw(run: RunDir, results: Results) -> bool:
         return not (settings.report and ranked(results)) or write_report(run) is not None
@@ -240,8 +240,9 @@ def _audit(
         terminal.warn(line)
     report = run.path / REPORT if (run.path / REPORT).is_file() else None
     if report and settings.open:
-        show(report)
-    _show(kind, results, seen["folder"], report, style)
+        open_page(report)
+    if style != "json":
+        _show(kind, results, seen["folder"], report, style)
     if isinstance(error, Incomplete):
         terminal.say(how_far())
     elif error is None and results.status == "incomplete":
@@ -288,32 +289,224 @@ def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str
 
 
 def _show(kind: Kind, results: Results, folder: Path, report: Path | None, style: str) -> None:
-    """The table, and under it where the report is, or the run folder where there is none."""
-    from llmfair.report.tables import markdown, tidy_tsv
-
-    if style == "json":
-        return
-    if style == "tsv":
-        print(tidy_tsv(results.rows), end="")
-    elif not ranked(results):
-        print(f"No result: none of the {kind.unit} has all its answers.")
-    elif style == "md":
-        print(markdown(_table(kind, results, folder)), end="")
-    else:
-        terminal.print_table(_table(kind, results, folder), report)
-        print()
-        print(report or folder)
-
-
-def _table(kind: Kind, results: Results, folder: Path) -> Table:
-    """The table of a run below its verdict."""
+    """The table below its verdict, and under it where the report is, or the run folder where there is none."""
     from llmfair.audits.commands import continuing
-    from llmfair.report.tables import headed
+    from llmfair.report.tables import headed, tidy_tsv
     from llmfair.rundir import RunDir
 
-    return headed(kind.table(results), results.verdict, folder, continuing(RunDir(folder)))
+    def table() -> Table:
+        return headed(kind.table(results), results.verdict, folder, continuing(RunDir(folder)))
+
+    if style != "tsv" and not ranked(results):
+        print(f"No result: none of the {kind.unit} has all its answers.")
+    else:
+        terminal.show(style, results, table, lambda: tidy_tsv(results.rows), report, [report or folder])
 
 
 def ranked(results: Results) -> int:
     """How many chains or pairs have all their answers; without one there is nothing to show."""
     return sum(condition.ranked for condition in results.chains.values())
+
+
+def write_report(run: RunDir, open_it: bool = False) -> Path | None:
+    """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
+    from llmfair.pages import page_of, write_page
+    from llmfair.report.page import read_source
+    from llmfair.rundir import REPORT
+
+    path = run.path / REPORT
+    try:
+        write_page(path, page_of([read_source(run)], EVIDENCE))
+    except Exception as error:
+        why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.filename:
+            why = f"{error.filename}: {error.strerror}"
+        terminal.warn(f"no report was written, everything else was: {why}")
+        if terminal.output.verbose:
+            traceback.print_exception(error)
+        return None
+    if open_it:
+        open_page(path)
+    return path
+
+
+def open_page(path: Path) -> None:
+    """Opens a file in the user's browser, where there is one."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        terminal.warn(f"no browser could be opened for {path}")
+
+
+def _planning(kind: Kind) -> Callable[..., None]:
+    """The plan of one kind of audits."""
+
+    def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
+        from llmfair.audits.planning.plan import plan as plan_of
+
+        with _busy("Counting and simulating"):
+            planned = plan_of(kind, settings)
+        table = kind.plan_table(planned)
+        if table is None and style != "json":
+            terminal.print_text(kind.plan_text(planned).rstrip("\n"))
+            return
+        terminal.show(style, planned, lambda: cast("Table", table))
+
+    return run
+
+
+@contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """Lists of many lengths take seconds to simulate: a terminal shows that something is going on."""
+    stderr = terminal.console(stderr=True)
+    if terminal.output.quiet or not terminal.output.progress or not stderr.is_terminal:
+        yield
+        return
+    with stderr.status(what):
+        yield
+
+
+def add_plan(app: typer.Typer) -> None:
+    group = typer.Typer(name="plan", help="Power, calls, cost and time of a design before it runs.")
+    for kind in kinds():
+        add_command(group, kind.name, kind.plan_settings, _planning(kind), kind.help("plan"))
+    app.add_typer(group, rich_help_panel="Plan")
+
+
+def _calibrating(kind: Kind) -> Callable[..., None]:
+    """Simulated audits of one kind."""
+
+    def run(settings: CalibrationSettings, style: str, *, ctx: typer.Context) -> None:
+        from llmfair.report.tables import calibration_tsv
+
+        simulated = 0
+
+        def advance() -> None:
+            nonlocal simulated
+            simulated += 1
+
+        count = terminal.Count("Simulating", kind.calibration(settings), "audits", lambda: simulated)
+        with terminal.drawn(count.name, count):
+            found = kind.calibrate(settings, advance)
+        terminal.show(style, found, lambda: kind.calibration_table(found), lambda: calibration_tsv(found))
+
+    return run
+
+
+def add_calibrate(app: typer.Typer) -> None:
+    group = typer.Typer(name="calibrate", help="The audit procedure against injected preferences.")
+    for kind in kinds():
+        if kind.calibrated is not None:
+            add_command(group, kind.name, kind.calibrated, _calibrating(kind), kind.help("calibrate"))
+    app.add_typer(group, rich_help_panel="Plan")
+
+
+def _studying(kind: Kind, named: Study) -> Callable[..., None]:
+    """The command of one study."""
+
+    def run(settings: StudySettings, style: str, *, ctx: typer.Context) -> None:
+        from llmfair.audits.sweep import plan_study, told
+        from llmfair.rundir import RunDir
+
+        for flag, instead in settings.varied.items():
+            source = ctx.get_parameter_source(flag)
+            if source is not None and source.name == "COMMANDLINE":
+                raise UsageError(f"--{flag} names one setting, but a study has several.", instead)
+        if settings.dry_run:
+            _show_study_plan(named, plan_study(kind, named, settings), style)
+            return
+        tried = _ask(kind, named, settings)
+        found, gravest = told(kind, named, tried, settings)
+        for one in tried:
+            if one.error is not None and one.error is not gravest:
+                terminal.say_message(one.error)
+        report = None
+        if settings.output is not None and settings.report:
+            report = write_report(RunDir(settings.output), settings.open)
+        _show_study(kind, named, found, gravest, tried, style, report)
+        if gravest is not None:
+            raise terminal.failed_after_output(gravest)
+
+    return run
+
+
+def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
+    """Every setting's run, each with its progress shown."""
+    from llmfair.audits.sweep import sweep
+
+    seen: dict[str, Any] = {}
+    tried: list[SettingRun] = []
+
+    def watch_of(setting: str) -> Watch:
+        seen.clear()
+        seen["setting"] = setting
+
+        def watch(
+            folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+        ) -> AbstractContextManager[None]:
+            name, before = f"Asking {settings.model[0]}, {setting}", kind.before(planned)
+            return terminal.asking(name, seen, folder, planned, progress, limit, before, settings.batch)
+
+        return watch
+
+    try:
+        for one in sweep(kind, named, settings, watch_of):
+            tried.append(one)
+            for line in one.written.skipped if one.written else ():
+                terminal.warn(line)
+            if one.folder is not None:
+                say_cost(one.folder, seen["progress"], one.setting)
+    except KeyboardInterrupt:
+        if not seen:
+            raise
+        how_far = ""
+        if "calls" in seen:
+            how_far = f" at {answers_of(seen['folder'], seen['progress'], seen['calls'])}"
+        said = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
+        code = terminal.interrupted(said)
+        if "folder" in seen:
+            say_cost(seen["folder"], seen["progress"], seen["setting"])
+        raise typer.Exit(code) from None
+    return tried
+
+
+def _show_study(
+    kind: Kind,
+    named: Study,
+    found: StudyResults,
+    gravest: LlmfairError | None,
+    tried: Sequence[SettingRun],
+    style: str,
+    report: Path | None,
+) -> None:
+    from llmfair.report.tables import tsv
+
+    def lines() -> str:
+        columns, rows = named.lines(found)
+        return tsv(columns, (dict(zip(columns, row, strict=True)) for row in rows))
+
+    if style in ("table", "md") and not any(ranked(one.results) for one in tried if one.results):
+        print(f"No result: no setting has a {kind.unit.removesuffix('s')} with all its answers.")
+        return
+    below = [*found.runs, *([report] if report else [])]
+    document = {**plain(found), **(terminal.failure(gravest) if gravest else {})}
+    terminal.show(style, document, lambda: named.headed_table(found), lines, report, below)
+
+
+def _show_study_plan(named: Study, planned: Mapping[str, Any], style: str) -> None:
+    """What each setting would ask."""
+    if style == "json":
+        terminal.print_json(planned)
+    else:
+        terminal.print_table(named.plan_table(planned))
+        for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
+            terminal.say(line)
+
+
+def add_study(app: typer.Typer) -> None:
+    group = typer.Typer(name="study", help="The same model under several settings.")
+    for kind, named in studies().values():
+        add_command(
+            group, named.name, named.settings, _studying(kind, named), Help(named.does, named.examples)
+        )
+    app.add_typer(group, rich_help_panel="Plan")

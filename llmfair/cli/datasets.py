@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,13 +13,16 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli.complete import OFFERED
-from llmfair.cli.fetched import print_record, tell_plan
 from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
-from llmfair.cli.transfers import transfers
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    pass
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from llmfair.datasets.download import DownloadProgress
+    from llmfair.datasets.fetch import FetchOptions, FetchPlan
+
 
 datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
 
@@ -297,5 +304,161 @@ def _print_facts(found: dict[str, Any]) -> None:
     terminal.print_table(Table(title, header, tuple(rows), tuple(notes)))
 
 
-def add(app: typer.Typer) -> None:
+def add_datasets(app: typer.Typer) -> None:
     app.add_typer(datasets, rich_help_panel="Look")
+
+
+def tell_plan(plan: FetchPlan, options: FetchOptions) -> None:
+    """What is about to be downloaded and read, the room that takes and there is, and what is kept of it."""
+    import shutil
+
+    from llmfair.datasets.base import cache_folder
+
+    parts = [
+        f"{origin.name} {'of unknown size' if missing is None else _size(missing)}"
+        for origin, missing in plan.to_download
+    ]
+    here = [f"{origin.name} {_size(origin.bytes or 0)}" for origin in plan.files if origin.here]
+    total = _size(sum(missing or 0 for _, missing in plan.to_download))
+    told = [f"downloads {total} ({', '.join(parts)})"] * bool(parts)
+    told += [f"reads {', '.join(here)} from this disk"] * bool(here)
+    terminal.say(f"{plan.collection.name}: {', '.join(told)}")
+    place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
+    downloaded = (
+        "kept"
+        if options.keep_downloads
+        else "read without a copy"
+        if options.stream
+        else "removed afterwards"
+    )
+    fates = [f"downloads are {downloaded}"] * any(origin.temporary for origin in plan.files)
+    fates += ["files of this disk stay as they are"] * bool(here)
+    terminal.say(
+        f"  needs {_size(plan.disk_bytes)} of disk, {_size(shutil.disk_usage(place).free)} are free in {place}"
+        + "".join(f"; {fate}" for fate in fates)
+    )
+    terminal.say(f"  keeps {_kept(plan.options)}; all else that the files hold is dropped")
+
+
+def _kept(options: FetchOptions) -> str:
+    """What stays of the source files, in words."""
+    pages = "titles, groups, quality, sitelinks and page views"
+    text = f", and the first {options.text_words:,} words" * bool(options.text_words)
+    index = {
+        None: "",
+        "pool": "; an index of these pages",
+        "full": "; an index of all pages, with their titles",
+    }
+    return f"topics, relevance, and of relevant pages {pages}{text}{index[options.index]}"
+
+
+def _size(count: int) -> str:
+    for least, unit, name in ((1e8, 1e9, "GB"), (1e5, 1e6, "MB")):
+        if count >= least:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count / 1e3:,.1f} kB"
+
+
+def print_record(name: str, folder: str, record: dict[str, Any], already: bool) -> None:
+    from llmfair.report.tables import Table
+
+    topics, groups, pages = record["topics"], record["metadata"], record["pages"]
+    numbers = groups.get("pages_with_numbers", {})
+    rows: tuple[tuple[str, str], ...] = (
+        ("topics", f"{topics['queries']:,}"),
+        ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
+        ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
+        ("with numbers", ", ".join(f"{name} {count:,}" for name, count in numbers.items()) or "none"),
+        ("without title", f"{pages['pages_without_title']:,} (never drawn)"),
+        (
+            "repeats dropped",
+            f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
+            f"{pages['duplicate_lines']:,} articles",
+        ),
+    )
+    if indexed := pages.get("index"):
+        told = f"{indexed['documents']:,} pages ({indexed['scope']}), {indexed['analyzer']} terms, {indexed['engine']}"
+        rows = (*rows, ("index", told))
+    unknown = groups["unrecognised_labels"]
+    notes = [
+        *([f"labels of no known place, read as unknown: {', '.join(unknown)}"] if unknown else []),
+        folder,
+        *(["fetched before; remove the folder to start over"] if already else []),
+    ]
+    terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, tuple(notes)))
+
+
+@contextmanager
+def transfers() -> Iterator[DownloadProgress]:
+    """Shows the steps of a fetch on stderr."""
+    from llmfair.datasets.download import Silent
+
+    stderr = terminal.console(stderr=True)
+    if terminal.output.quiet or not terminal.output.progress:
+        yield Silent()
+    elif stderr.is_terminal and not stderr.is_dumb_terminal:
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+        from rich.progress import Progress as RichProgress
+
+        columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with RichProgress(TextColumn("{task.description}"), BarColumn(30), *columns, console=stderr) as shown:
+            yield _Bars(shown)
+    else:
+        lines = _Lines()
+        yield lines
+        lines.tell()
+
+
+class _Bars:
+    def __init__(self, shown: RichProgress) -> None:
+        self.shown = shown
+        self.task: TaskID | None = None
+
+    def step(self, name: str, total: int | None, done: int = 0) -> None:
+        self.task = self.shown.add_task(name, total=total, completed=done)
+
+    def advance(self, count: int) -> None:
+        if self.task is not None:
+            self.shown.advance(self.task, count)
+
+    def say(self, text: str) -> None:
+        self.shown.console.print(text, markup=False)
+
+
+class _Lines:
+    """One line every 30 seconds, and one when a step is over."""
+
+    def __init__(self) -> None:
+        self.name, self.total, self.first, self.done = "", 0, 0, 0
+        self.started = self.told = time.monotonic()
+
+    def step(self, name: str, total: int | None, done: int = 0) -> None:
+        self.tell()
+        self.name, self.total, self.first, self.done = name, total or 0, done, done
+        self.started = self.told = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        if time.monotonic() - self.told > terminal.PLAIN_EVERY:
+            self.tell()
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def tell(self) -> None:
+        """Bytes, rate and time left; nothing before the first step."""
+        if not self.name:
+            return
+        self.told = time.monotonic()
+        rate = (self.done - self.first) / max(self.told - self.started, 1e-9)
+        of_total = f" of {self.total / 1e6:,.1f}" if self.total else ""
+        parts = [self.name, f"{self.done / 1e6:,.1f}{of_total} MB", f"{rate / 1e6:,.1f} MB/s"]
+        if rate and self.total > self.done:
+            parts.append(f"{(self.total - self.done) / rate:,.0f} s left")
+        print("  ".join(parts), file=sys.stderr, flush=True)

@@ -199,9 +199,9 @@ def test_a_ranking_of_a_query_that_has_no_list() -> None:
     ("flags", "message"),
     [
         ({"strateggy": "windows"}, "no flag `strateggy` is known here - at `$.flags`."),
-        ({"limit": "many"}, "Expected `int | null`, got `str` - at `$.limit`."),
-        ({"input": "nothing"}, "Invalid enum value 'nothing' - at `$.input`."),
-        ({"level": 7.0}, "--level is 7.0, but lies between 0 and 1."),
+        ({"limit": "many"}, "flags.limit is 'many', but takes a whole number from 1"),
+        ({"input": "nothing"}, "flags.input is 'nothing', but takes one of title, text."),
+        ({"level": 7.0}, "flags.level is 7.0, but takes a number above 0 and below 1."),
     ],
 )
 @pytest.mark.parametrize("kind", ["listwise", "pairwise"])

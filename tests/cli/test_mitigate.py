@@ -233,7 +233,7 @@ def test_from_python(run: Path) -> None:
         ("--remedy offset:x=1: this remedy takes no parameters", ("--remedy", "offset:x=1")),
         ("--free leaves no remedy", ("--remedy", "lora", "--free")),
         ("--condition femal: the run has no such prompt.", ("--condition", "femal")),
-        ("--margin is 2.0, but nDCG lies from 0 to 1.", ("--margin", "2")),
+        ("--margin is 2.0, but takes a number from 0 and below 1.", ("--margin", "2")),
     ],
 )
 def test_wrong_words(run: Path, says: str, flags: tuple[str, ...]) -> None:

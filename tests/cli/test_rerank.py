@@ -237,7 +237,7 @@ def test_what_does_not_go_together_is_said() -> None:
     folder.mkdir()
     (folder / "my.run").write_text(RUN)
     for says, arguments in (
-        ("Missing option '--with'", ("my.run", "--groups", "groups.tsv", "-o", "new.run")),
+        ("--with is missing.", ("my.run", "--groups", "groups.tsv", "-o", "new.run")),
         ("--output is missing", ("my.run", *WITH)),
         ("who is in which group?", ("my.run", *WITH[:2], "-o", "new.run")),
         ("both say who is in which group", ("my.run", *WITH, "-d", "sample", "-o", "new.run")),

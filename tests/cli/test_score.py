@@ -127,7 +127,7 @@ def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
 
 
 def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.cli.score.TOLD_FROM", 100)
+    monkeypatch.setattr("llmfair.cli.rankings.TOLD_FROM", 100)
     assert llmfair(*SCORE).err == "Reading my.run, 0 MB\n"
     assert llmfair(*SCORE, "--no-progress").err == llmfair(*SCORE, "-q").err == ""
 
@@ -225,10 +225,10 @@ USAGE: list[tuple[str, tuple[str, ...], str]] = [
     ("absent qrels", ("score", "my.run", "--qrels", "no", *SCORE[4:]), "no: cannot be read: No such file or directory"),
     ("no run folder", ("score", "."), "is not a run folder: it has no manifest.json."),
     ("nothing there", ("score", "nope"), "nope: there is no such file."),
-    ("no run", ("score",), "Missing argument 'RUN"),
+    ("no run", ("score",), "RUN… is missing."),
     ("attribute", (*SCORE, "-a", "gendr"), "has no attribute 'gendr'. Did you mean 'gender'?"),
     ("measure", (*SCORE, "--measures", "nDCQ@20"), "no measure 'nDCQ'. Did you mean 'nDCG'?"),
-    ("level", (*SCORE, "--level", "95"), "--level is 95.0, but lies between 0 and 1."),
+    ("level", (*SCORE, "--level", "95"), "--level is 95.0, but takes a number above 0 and below 1."),
     ("output", (*SCORE, "-o", "my.run"), "cannot write my.run: File exists."),
 ]  # fmt: skip
 

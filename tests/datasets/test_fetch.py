@@ -24,7 +24,7 @@ import pytest
 from rich.console import Console
 
 from llmfair import terminal
-from llmfair.cli.transfers import transfers
+from llmfair.cli.datasets import transfers
 from llmfair.datasets import distill, download, fetch
 from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
 from llmfair.io.files import TABLE

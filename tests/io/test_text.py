@@ -118,54 +118,6 @@ def test_a_signal_while_all_is_imported_ends_the_command(number: signal.Signals)
     assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "Stopped.\n")
 
 
-def test_a_signal_while_code_is_made_ends_the_command_with_its_code(tmp_path: Path) -> None:
-    """`exec()`, as dataclasses are made by, has Python remember a Ctrl-C that was handled long since."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Meanwhile:\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'llmfair.cli.calibrate':\n"
-        "            exec('import os; os.kill(os.getpid(), 2)\\nfor _ in range(10**7): pass')\n"
-        "sys.meta_path.insert(0, Meanwhile())\n"
-    )
-    found = subprocess.run(
-        [sys.executable, "-m", "llmfair", "calibrate", "listwise"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "Stopped.\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_during_a_later_import_comes_after_it(number: int, tmp_path: Path) -> None:
-    """Also one that arrives in the code of the module: C++ that imports, as torch does, would abort."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Meanwhile:\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'llmfair.cli.calibrate':\n"
-        "            import slow\n"
-        "sys.meta_path.insert(0, Meanwhile())\n"
-    )
-    (tmp_path / "slow.py").write_text(
-        "import os, time\n"
-        "try:\n"
-        f"    os.kill(os.getpid(), {int(number)})\n"
-        "    time.sleep(0.1)\n"
-        "except BaseException:\n"
-        "    os.abort()\n"
-        "print('whole', flush=True)\n"
-    )
-    found = subprocess.run(
-        [sys.executable, "-m", "llmfair", "calibrate", "listwise", "--runs", "1000"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    assert (found.returncode, found.stdout, found.stderr) == (128 + number, "whole\n", "Stopped.\n")
-
-
 def test_what_draws_takes_the_stream_as_it_is() -> None:
     below = io.StringIO()
     stream = text.Printable(below, "stdout")

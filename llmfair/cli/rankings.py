@@ -1,4 +1,4 @@
-"""`llmfair score`: measures of runs that exist, on the command line."""
+"""The commands of run files: `llmfair score` measures them, `llmfair rerank` orders them anew."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import WithFlags
+from llmfair.cli.complete import OFFERED
+from llmfair.cli.options import WithFlags, flag
 from llmfair.errors import RequirementFailed
-from llmfair.settings import ScoreSettings
+from llmfair.settings import RerankSettings, ScoreSettings
 
 TOLD_FROM = 10_000_000
 Runs = Annotated[
@@ -36,10 +37,10 @@ def score(
     from llmfair.audits.junit import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measure
-    from llmfair.cli.report import write_report
+    from llmfair.cli.audits import write_report
     from llmfair.io.files import plain
     from llmfair.report.compare import score_table, score_warnings
-    from llmfair.report.tables import markdown, tidy_tsv
+    from llmfair.report.tables import tidy_tsv
     from llmfair.results import lines_of
     from llmfair.rundir import COLUMNS, RunDir
 
@@ -64,17 +65,11 @@ def score(
         terminal.print_json({**plain(results), "rows": rows, **failure})
     elif settings.per_query:
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *lines_of(rows)])
-    elif style == "tsv":
-        print(tidy_tsv(results.rows), end="")
-    elif style == "md":
-        print(markdown(score_table(results)), end="")
     else:
-        terminal.print_table(score_table(results), written)
-        if written is not None:
-            print("", written, sep="\n")
+        below = [] if written is None else [written]
+        terminal.show(style, None, lambda: score_table(results), lambda: tidy_tsv(results.rows), written, below)
     if failed is not None:
-        terminal.output.as_json = False  # said already
-        raise typer.Exit(terminal.fail(failed))
+        raise terminal.failed_after_output(failed)
 
 
 def _tell(path: Path) -> None:
@@ -84,9 +79,49 @@ def _tell(path: Path) -> None:
         terminal.say(f"Reading {path}, {size / 1e6:,.0f} MB")
 
 
-def add(app: typer.Typer) -> None:
+def add_score(app: typer.Typer) -> None:
     app.command(
         rich_help_panel="Audit",
         epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
         "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
     )(WithFlags(ScoreSettings, score))
+
+
+RunFiles = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN…", help="TREC run files (gzip too).", show_default=False),
+]
+With = Annotated[
+    str,
+    flag(
+        "Who orders them, fair-star, mmr, greedy or any other ranker; parameters as in fair-star:p=0.3,alpha=0.15.",
+        "--with",
+        metavar="RANKER",
+        panel="Data",
+        autocompletion=OFFERED["ranker"],
+    ),
+]
+
+
+def rerank(settings: RerankSettings, style: str, *, ctx: typer.Context, runs: RunFiles, ranker: With) -> None:
+    """Rankings that exist in another order: TREC run in, TREC run out; no model is asked."""
+    from llmfair.audits.rerank import rerank as ordered
+
+    found = ordered(runs, ranker, settings)
+    for run in found.runs:
+        for warning in run.warnings:
+            terminal.warn(warning)
+    if style == "json":
+        terminal.print_json(found)
+        return
+    for run in found.runs:
+        print(f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order")
+    print(f"NEXT     {found.next}")
+
+
+def add_rerank(app: typer.Typer) -> None:
+    app.command(
+        rich_help_panel="Mitigate",
+        epilog="llmfair rerank bm25.run --with fair-star:p=0.3,alpha=0.15 -d trec-fair/2022/gender -o fair.run\n\n"
+        "llmfair rerank bm25.run.gz monot5.run --with greedy --qrels qrels.txt --groups groups.tsv -o greedy",
+    )(WithFlags(RerankSettings, rerank))

@@ -1,0 +1,437 @@
+"""What there is to choose from: `llmfair prompts`, `strategies`, `measures`, and on this machine: `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llmfair import terminal
+from llmfair.audits.kind import Kind, kinds
+from llmfair.cli.complete import OFFERED
+from llmfair.cli.options import Json, add_command, flag
+from llmfair.errors import UsageError
+from llmfair.settings import MOST_NUMBERED, AuditSettings
+
+if TYPE_CHECKING:
+    from llmfair.backends.base import Backend
+    from llmfair.metrics.base import Definition
+    from llmfair.nouns import Chat, Completion, Request
+
+
+prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.")
+SOURCE = 60
+"""Letters of a prompt's source in the list."""
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=OFFERED["prompt"])
+]
+
+
+@prompts.command("list", epilog="llmfair prompts list\n\nllmfair prompts list --json")
+def list_prompts(as_json: Json = False) -> None:
+    """The templates that can be named with --prompt."""
+    from llmfair.prompts import load_prompt, prompt_names, wordings
+    from llmfair.report.tables import Table
+
+    found = [load_prompt(name) for name in prompt_names()]
+    named = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
+    if as_json:
+        rows = [
+            {
+                "prompt": prompt.id,
+                "wording": named.get(prompt.id),
+                "source": prompt.source,
+                "sha256": prompt.sha256,
+            }
+            for prompt in found
+        ]
+        terminal.print_json({"schema": 1, "prompts": rows})
+        return
+    cells = tuple(
+        (prompt.id, named.get(prompt.id, ""), prompt.sha256[:16], _in_short(prompt.source))
+        for prompt in found
+    )
+    notes = (
+        "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
+        "the paper's articles, the default of sample, trec-fair/… and --preset paper",
+        "the whole source, and every word: llmfair prompts show listwise",
+        "one of your own: llmfair prompts show listwise-general > my.toml, change it, --prompt my.toml",
+    )
+    terminal.print_table(Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
+
+
+def _in_short(source: str) -> str:
+    """A source on what is left of a line; `prompts show` has all of it."""
+    return source if len(source) <= SOURCE else f"{source[: SOURCE - 1].rpartition(' ')[0].rstrip(' ,;:(')} …"
+
+
+@prompts.command("show", epilog="llmfair prompts show listwise\n\nllmfair prompts show my-prompt.toml --json")
+def show(name: Name, as_json: Json = False) -> None:
+    """A template as it stands."""
+    from llmfair.prompts import load_prompt
+
+    prompt = load_prompt(name)
+    if as_json:
+        terminal.print_json({"schema": 1, "prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text})
+        return
+    print(prompt.text, end="")
+
+
+render = typer.Typer(name="render", help="Exactly the messages that would be sent.")
+prompts.add_typer(render)
+
+
+def _rendering(kind: Kind) -> Callable[..., None]:
+    """The messages of one kind of audits."""
+
+    def run(
+        settings: AuditSettings,
+        style: str,
+        *,
+        ctx: typer.Context,
+        number: int = 1,
+    ) -> None:
+        _print(list(kind.rendered(settings)), number, f"{kind.question}s", style)
+
+    run.__annotations__["number"] = Annotated[
+        int, flag(kind.numbered, named="number", min=1, max=MOST_NUMBERED)
+    ]
+    return run
+
+
+def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
+    """The messages of one chat, as they are sent. Raises UsageError for a number that there is not."""
+    if not 1 <= number <= len(chats):
+        raise UsageError(f"there are {len(chats)} {what}, not {number}.", "choose a smaller --number")
+    messages = chats[number - 1].messages
+    if style == "json":
+        shown = [{"role": message.role, "content": message.content} for message in messages]
+        terminal.print_json({"schema": 1, "messages": shown})
+        return
+    for message in messages:
+        print(f"{message.role}: {message.content}")
+
+
+def add_prompts(app: typer.Typer) -> None:
+    for kind in kinds():
+        add_command(render, kind.name, kind.settings, _rendering(kind), kind.help("render"))
+    app.add_typer(prompts, rich_help_panel="Look")
+
+
+strategies = typer.Typer(name="strategies", help="How lists can be ordered by asking.")
+SIZES = (40, 100)
+"""Lists whose cost is shown."""
+
+
+@strategies.callback()
+def _strategies() -> None: ...
+
+
+@strategies.command("list", epilog="llmfair strategies list\n\nllmfair strategies list --json")
+def list_strategies(as_json: Json = False) -> None:
+    """What --strategy takes, with parameters, calls and rounds that wait for each other."""
+    from llmfair import registry
+    from llmfair.report.tables import Table
+
+    found = [_strategy_facts(name) for name in registry.names("strategy")]
+    if as_json:
+        terminal.print_json({"schema": 1, "strategies": found})
+        return
+    header = (
+        "strategy",
+        "parameters",
+        *(f"calls (rounds), {n} items" for n in SIZES),
+        "reads",
+        "what it does",
+    )
+    rows = tuple(
+        (
+            one["strategy"],
+            ",".join(f"{name}={value}" for name, value in one["parameters"].items()),
+            *map(_cost, one["plans"]),
+            one["reads"],
+            one["does"],
+        )
+        for one in found
+    )
+    notes = (
+        "--strategy NAME:key=value,… in llmfair listwise, repeatable: one run each; llmfair plan listwise prices them "
+        "side by side on your lists",
+        "≤: at most, since what is asked hangs on the answers; windows by --window, --step and --passes",
+        "one of your own is one file, joined by the entry point llmfair.strategies",
+    )
+    terminal.print_table(Table("", header, rows, notes))
+
+
+def _strategy_facts(name: str) -> dict[str, Any]:
+    """A strategy as it is without parameters, under the settings of windows that are usual."""
+    from llmfair import registry
+    from llmfair.audits.listwise.settings import ListwiseSettings
+    from llmfair.rankers.strategies import strategy_of
+
+    strategy = strategy_of(name, vars(ListwiseSettings()))
+    plans = [(n, strategy.plan(n)) for n in SIZES]
+    margins = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
+    return {
+        "strategy": name,
+        "parameters": dict(strategy.parameters),
+        "prompt": strategy.question.prompt,
+        "reads": margins[strategy.question.margins],
+        "plans": [
+            {"items": n, "calls": plan.calls, "rounds": plan.rounds, "at_most": not plan.exact}
+            for n, plan in plans
+        ],
+        "does": (registry.lookup("strategy", name).__doc__ or "").partition("\n")[0].strip(),
+    }
+
+
+def _cost(plan: dict[str, Any]) -> str:
+    return f"{'≤ ' * plan['at_most']}{plan['calls']:,} ({plan['rounds']:,})"
+
+
+def add_strategies(app: typer.Typer) -> None:
+    app.add_typer(strategies, rich_help_panel="Look")
+
+
+measures = typer.Typer(name="measures", help="What can be measured.")
+
+
+@measures.callback()
+def _measures() -> None: ...
+
+
+@measures.command("list", epilog="llmfair measures list\n\nllmfair measures list --json")
+def list_measures(as_json: Json = False) -> None:
+    """What --measures takes, with parameters, and which way is better."""
+    from llmfair import registry
+    from llmfair.report.tables import Table
+
+    found = [_measure_facts(name, registry.lookup("measure", name)) for name in registry.names("measure")]
+    if as_json:
+        terminal.print_json({"schema": 1, "measures": found})
+        return
+    header = ("measure", "of", "in words", "better", "cutoff", "parameters", "source")
+    rows = tuple(
+        (
+            one["measure"],
+            one["of"],
+            one["label"] if one["label"] != one["measure"] else "",
+            one["better"] or "",
+            {"none": "", "optional": "@k or none", "required": "@k"}[one["cutoff"]],
+            ", ".join(
+                f"{name}={'|'.join(words)}" if words else name for name, words in one["parameters"].items()
+            ),
+            one["source"],
+        )
+        for one in found
+    )
+    notes = (
+        "--measures NAME, NAME@20, NAME(key=value)@20, comma-separated; the first of several words is the default",
+        "beside these, utility by ir_measures' names (P@20, nDCG@20, AP, RR)",
+        "one of your own is one file, joined by the entry point llmfair.measures",
+    )
+    terminal.print_table(Table("", header, rows, notes))
+
+
+def _measure_facts(name: str, definition: Definition) -> dict[str, Any]:
+    return {
+        "measure": name,
+        "of": definition.reads.about,
+        "label": definition.label,
+        "better": definition.better,
+        "cutoff": definition.cutoff,
+        "parameters": {
+            key: [*words] if isinstance(words, tuple) else [] for key, words in definition.params.items()
+        },
+        "aggregate": definition.aggregate,
+        "source": definition.cite,
+    }
+
+
+def add_measures(app: typer.Typer) -> None:
+    app.add_typer(measures, rich_help_panel="Look")
+
+
+Model = Annotated[
+    str | None,
+    flag(
+        "Look at this model: where it would run, what it can do.",
+        "--model",
+        "-m",
+        autocompletion=OFFERED["model"],
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url"),
+]
+Ask = Annotated[bool, flag("Ask the model one question.", "--ask")]
+
+
+def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_json: Json = False) -> None:
+    """What this machine can run, and what to set or install for the rest."""
+    import os
+    import platform
+
+    import llmfair
+    from llmfair import registry
+    from llmfair.report.tables import Table
+
+    backends = {name: (status, note) for name, status, note in _backends(base_url)}
+    for name in registry.names("backend"):
+        backends.setdefault(name, ("ready", "added, in this package or another"))
+    facts = {
+        "llmfair": llmfair.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "gpu": _gpu(),
+        "backends": {name: {"status": status, "note": note} for name, (status, note) in backends.items()},
+        "rankers": registry.names("ranker"),
+        "datasets": registry.names("dataset"),
+    }
+    seen = None if model is None else _look_at(model, base_url, ask)
+    if as_json:
+        terminal.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
+        return
+    title = (
+        f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores · "
+        f"{facts['gpu'] or 'no GPU'}"
+    )
+    rows = tuple((name, status, note) for name, (status, note) in sorted(backends.items()))
+    notes = (
+        f"rankers that ask no model: {', '.join(registry.names('ranker'))}",
+        f"data: {', '.join(registry.names('dataset'))}",
+        *(f"{model}: {key} {value}" for key, value in (seen or {}).items()),
+    )
+    terminal.print_table(Table(title, ("backend", "status", ""), rows, notes))
+
+
+LOCAL = "pip install 'llmfair[local]'"
+NEEDED = {
+    "hf": (("torch", "transformers", "peft", "llguidance"), LOCAL),
+    "cross-encoder": (("torch", "transformers", "sentence_transformers"), LOCAL),
+    "nli": (("torch", "transformers"), LOCAL),
+    "pyterrier": (("pandas", "pyterrier"), "pip install 'llmfair[pandas]' python-terrier"),
+}
+"""What backends in this process import, and how it is installed."""
+
+
+def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
+    """Name, status and note of each of our backends; nothing is imported that takes long."""
+    import os
+    from importlib.util import find_spec
+
+    yield (
+        "fake",
+        "ready",
+        "offline: fake:biased, fake:oracle, fake:random, fake:reader, fake:refiner, fake:name; fake:biased,pairwise=-1 "
+        "injects log odds of -1",
+    )
+    key, elsewhere = "OPENAI_API_KEY", "--base-url" if base_url else "OPENAI_BASE_URL"
+    compatible = base_url or os.environ.get("OPENAI_BASE_URL")
+    server = f"the server of {elsewhere}" if compatible else "api.openai.com"
+    if os.environ.get(key):
+        yield "openai", "ready", f"{key} is set · {server}"
+    elif compatible:
+        yield "openai", "ready", f"{key} is not set; {server} may need none"
+    else:
+        yield "openai", "no", f"set {key}, or name any compatible server with --base-url"
+    yield "python", "ready", "python:MODULE:FUNCTION, a ranker of your own in this folder"
+    if base_url or os.environ.get("RERANK_BASE_URL"):
+        yield "rerank", "ready", f"the endpoint of {'--base-url' if base_url else 'RERANK_BASE_URL'}"
+    else:
+        yield "rerank", "no", "name the address of an endpoint with --base-url, or set RERANK_BASE_URL"
+    for name, (packages, install) in NEEDED.items():
+        versions = _versions(packages)
+        if missing := [package for package in packages if find_spec(package) is None]:
+            yield name, "no", f"{install} ({', '.join(missing)} missing)"
+        elif "torch" in packages:
+            place = (
+                "the CPU, as this build of torch knows no GPU" if "+cpu" in versions and _gpu() else _gpu()
+            )
+            yield name, "ready", f"{versions} · on {place or 'the CPU'}"
+        else:
+            yield name, "ready", versions
+    if find_spec("vllm") is not None:
+        yield "vllm", "ready", _versions(("vllm",))
+    elif _gpu() == NVIDIA:
+        yield "vllm", "no", "pip install 'llmfair[vllm]'"
+    else:
+        yield "vllm", "no", "needs an NVIDIA GPU; a server works: --base-url http://HOST:8000/v1"
+
+
+NVIDIA = "an NVIDIA GPU"
+
+
+def _gpu() -> str | None:
+    """The kind of GPU, by its driver: asking torch would take seconds."""
+    import platform
+    from pathlib import Path
+
+    if Path("/proc/driver/nvidia/version").exists():
+        return NVIDIA
+    return "an Apple GPU" if (platform.system(), platform.machine()) == ("Darwin", "arm64") else None
+
+
+def _versions(packages: tuple[str, ...]) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:  # a rebuild under another name
+            found.append(package)
+    return " · ".join(found)
+
+
+def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
+    """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
+    import asyncio
+
+    from llmfair.asking.requests import chat_sampling
+    from llmfair.audits.kind import kinds
+    from llmfair.audits.subject import backend_of, sampling_of
+    from llmfair.nouns import Request
+    from llmfair.settings import AuditSettings
+
+    at = () if base_url is None else (base_url,)
+    asked: dict[str, Any] = {"model": (model,), "base_url": at, "limit": 1}
+    settings = AuditSettings.make(**asked)
+    backend = backend_of(model, settings)
+    seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
+    if ask:
+        # the shortest question that any audit would begin with; simulated models do not answer all forms
+        askers = [kind for kind in kinds() if kind.name in getattr(backend, "forms", (kind.name,))]
+        first = (next(iter(kind.rendered(kind.settings.make(**asked)))) for kind in askers)
+        chat = min(first, key=lambda chat: len(chat.said))
+        request = Request(chat, chat_sampling(chat, sampling_of(settings)), "doctor", "doctor")
+        answer = asyncio.run(_answer(backend, request))
+        facts = getattr(backend, "facts", {})  # of a model in this process
+        seen |= {key: value for key, value in facts.items() if isinstance(value, str)}
+        seen |= {
+            "answers": repr(answer.text),
+            "ends by": str(answer.finish),
+            "in seconds": round(answer.seconds, 2),
+        }
+    return seen
+
+
+async def _answer(backend: Backend, request: Request) -> Completion:
+    """One answer in one attempt. Raises Unavailable where a run would try again."""
+    from llmfair.backends.base import RateLimited, Transient
+    from llmfair.errors import Unavailable
+
+    try:
+        await backend.open()
+        return await backend.complete(request)
+    except (RateLimited, Transient) as error:
+        raise Unavailable(f"no answer: {error}.", "a run would try again; check the server") from None
+    finally:
+        await backend.close()
+
+
+def add_doctor(app: typer.Typer) -> None:
+    app.command(rich_help_panel="Look", epilog="llmfair doctor\n\nllmfair doctor --json")(doctor)

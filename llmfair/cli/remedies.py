@@ -1,0 +1,201 @@
+"""`llmfair mitigate`: remedies for a finished run; `llmfair finetune-lora`: an adapter."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llmfair import terminal
+from llmfair.cli import complete
+from llmfair.cli.options import RunsDir, WithFlags
+from llmfair.errors import RequirementFailed, RunConflict, UsageError
+from llmfair.io.files import plain
+from llmfair.io.text import visible
+from llmfair.settings import FinetuneSettings, MitigateSettings
+
+if TYPE_CHECKING:
+    from llmfair.asking.limits import Progress
+    from llmfair.audits.runs.run import Watch
+    from llmfair.mitigation.mitigate import Mitigated
+
+
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="The folder of a listwise run, or the beginning of its name.",
+        show_default=False,
+        autocompletion=complete.runs,
+    ),
+]
+
+
+def mitigate(
+    settings: MitigateSettings, style: str, *, ctx: typer.Context, run: Run, runs_dir: RunsDir = Path("runs")
+) -> None:
+    """Remedies for a listwise run, side by side: what each buys and costs, on the same queries.
+
+    Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt, FAIR-QR and a LoRA
+    adapter are asked, each in a run folder of its own that its own command would take, too.
+    """
+    from llmfair.cli.audits import write_report
+    from llmfair.mitigation.mitigate import mitigate as held
+    from llmfair.mitigation.mitigate import plan_mitigation
+    from llmfair.rundir import RunDir, find_run
+
+    folder = find_run(run, runs_dir)
+    if settings.dry_run:
+        _show_plan(plan_mitigation(folder, settings), style)
+        return
+    seen: dict[str, Any] = {}
+    try:
+        done = held(folder, settings, _watching(seen))
+    except KeyboardInterrupt:
+        if "folder" not in seen:
+            raise
+        said = f"Stopped at {seen['remedy']}. The same command continues."
+        raise typer.Exit(terminal.interrupted(said)) from None
+    report = write_report(RunDir(done.folder), settings.open) if settings.report else None
+    _show_mitigated(done, report, style)
+    if done.error is not None:
+        raise terminal.failed_after_output(done.error)
+
+
+def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
+    """Shows each remedy while it is asked."""
+    from llmfair.report.tables import count, on_disk
+
+    def watch_of(remedy: str) -> Watch:
+        def watch(
+            folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+        ) -> AbstractContextManager[None]:
+            seen["remedy"] = remedy
+            before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
+            return terminal.asking(f"Asking, {remedy}", seen, folder, planned, progress, limit, before)
+
+        return watch
+
+    return watch_of
+
+
+def _show_mitigated(done: Mitigated, report: Path | None, style: str) -> None:
+    from llmfair.mitigation.words import headed_table
+    from llmfair.report.tables import tidy_tsv
+
+    found, failure = done.results, terminal.failure(done.error) if done.error else {}
+    document, below = {**plain(done.results), **failure}, [report or done.folder]
+    terminal.show(style, document, lambda: headed_table(found), lambda: tidy_tsv(found.rows), report, below)
+
+
+def _show_plan(planned: Any, style: str) -> None:
+    from llmfair.mitigation.words import plan_table
+
+    if style == "json":
+        terminal.print_json(planned)
+    else:
+        terminal.print_table(plan_table(planned))
+
+
+def add_mitigate(app: typer.Typer) -> None:
+    app.command(
+        rich_help_panel="Mitigate",
+        epilog="llmfair mitigate listwise-sample --free\n\n"
+        "llmfair mitigate runs/my-run --remedy offset --remedy fair-star:p=0.4 --dry-run",
+    )(WithFlags(MitigateSettings, mitigate))
+
+
+def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
+    """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
+    from llmfair.tuning.lora import rank
+
+    task = _merge if settings.merge is not None else _plan_training if settings.dry_run else _finetune
+    if rank() == 0:
+        task(settings, style)
+        return
+    terminal.output.quiet = True  # the first process alone speaks
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            task(settings, style)
+    except (UsageError, RunConflict) as error:  # which the first one says as well
+        raise typer.Exit(error.exit_code) from None
+
+
+def _finetune(settings: FinetuneSettings, style: str) -> None:
+    from llmfair.audits.gates import refused, statuses_of
+    from llmfair.rundir import REPORT
+    from llmfair.tuning import lora
+    from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.shown import REJECTED, TrainingProgress
+    from llmfair.tuning.words import STATUSES, finetune_tsv, headed_table, missed_on_test, model_card
+
+    shown, error = TrainingProgress(), None
+    fail_on = statuses_of(settings.fail_on, STATUSES)
+    try:
+        done = finetune(settings, model_card, shown)
+    except KeyboardInterrupt:
+        if shown.folder is None:
+            raise
+        told = f"Stopped {shown.how_far()}. The same command continues: {shown.folder}"
+        raise typer.Exit(terminal.interrupted(told, run=str(shown.folder))) from None
+    if done.before:
+        terminal.say(f"Already complete: {done.folder.path}")
+    if done.results.status == "rejected":
+        error = RequirementFailed(str(done.results.training.why), REJECTED)
+    elif failed := refused(done.results.verdict, fail_on):
+        error = RequirementFailed(failed, "everything is written")
+    results, page = done.results, done.folder.path / REPORT
+    terminal.show(
+        style,
+        {**plain(done.results), **(terminal.failure(error) if error else {})},
+        lambda: headed_table(results),
+        lambda: finetune_tsv(results),
+        page if page.is_file() else None,
+        [done.folder.path],
+    )
+    if missed := missed_on_test(done.results):
+        terminal.warn(missed)
+    if error is not None:
+        terminal.output.as_json = False  # said already
+        code = terminal.fail(error)
+        lora.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
+        raise typer.Exit(code if lora.rank() == 0 else 0)
+
+
+def _plan_training(settings: FinetuneSettings, style: str) -> None:
+    """Says what a training would take; asks nothing."""
+    from llmfair.tuning.finetune import plan_finetune
+    from llmfair.tuning.words import plan_text
+
+    planned = plan_finetune(settings)
+    if style == "json":
+        terminal.print_json(planned)
+    else:
+        terminal.print_text("\n".join(map(visible, plan_text(planned).splitlines())))
+    for warning in planned.warnings:
+        terminal.warn(warning)
+
+
+def _merge(settings: FinetuneSettings, style: str) -> None:
+    """The base with an adapter merged into it, and what rounding makes of it."""
+    from llmfair.tuning.merging import merge_adapter
+    from llmfair.tuning.words import merge_text
+
+    merged = merge_adapter(settings)
+    if style == "json":
+        terminal.print_json(merged)
+    else:
+        print(merge_text(merged))
+
+
+def add_finetune_lora(app: typer.Typer) -> None:
+    app.command(
+        "finetune-lora",
+        rich_help_panel="Mitigate",
+        epilog="llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run\n\n"
+        "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
+    )(WithFlags(FinetuneSettings, finetune_lora))
