@@ -46,10 +46,7 @@ class Audited:
 
 
 LISTWISE = Audited(
-    (
-        "listwise", "--window", "5", "--step", "2", "--passes", "1", "--orders", "1", "--conditions", "neutral",
-        "--no-repeat",
-    ),
+    tuple("listwise --window 5 --step 2 --passes 1 --orders 1 --conditions neutral --no-repeat".split()),
     190,  # 10 queries × 40 items at 5/2, one pass, one condition, one order
     (
         "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
@@ -98,19 +95,7 @@ RAG = Audited(
 )  # fmt: skip
 
 JUDGED = Audited(
-    (
-        "rag",
-        "-n",
-        "3",
-        "--alpha",
-        "1",
-        "--samples",
-        "4",
-        "--utility",
-        "contains",
-        "--attribution",
-        "openai:any",
-    ),
+    tuple("rag -n 3 --alpha 1 --samples 4 --utility contains --attribution openai:any".split()),
     None,
     RAG.same,
 )

@@ -78,8 +78,7 @@ def audit(audited: Audited, server: ServerKind = OWN, output: str = "run", below
 
     strategy = () if audited.strategy == "windows" else ("--strategy", audited.strategy)
     words = (
-        *audited.command, *strategy, "-d", audited.data, "-m", "openai:any", "-o", output, "-j", "8",
-        "--server-name", "test", "--max-invalid", "1", "--no-cache",
+        *audited.command, *strategy, "-d", audited.data, "-m", "openai:any", "-o", output, *"-j 8 --server-name test --max-invalid 1 --no-cache".split()
     )  # fmt: skip
     same = tuple(f"{below}{name}" for name in audited.same)
     return Long(words, same, partial(_lists, audited), watched, grows="**/journal.jsonl")

@@ -280,10 +280,3 @@ def test_a_current_folder_that_was_removed(
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert "cd elsewhere" in refuses("the current folder was removed.", *command).err
-
-
-def test_the_help_of_pairs_speaks_of_pairs() -> None:
-    told = " ".join(llmfair("pairwise", "--help-all").out.replace("│", " ").split())
-    for of_lists in ("fake:… or bm25", "by the window's size", "Shuffles of the permutation test"):
-        assert of_lists not in told
-    assert "no pair twice" in told

@@ -32,27 +32,6 @@ def test_a_dry_run_scores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Nothing was ranked." in ran("listwise", "-m", "bm25", "--dry-run").out
 
 
-def test_its_report_does_not_say_that_it_saw_titles_only() -> None:
-    """Of a model it does; bm25 reads titles and texts, whatever a model is shown."""
-    for model, said in (("bm25", False), ("fake:oracle", True)):
-        ran(
-            "listwise",
-            "-m",
-            model,
-            "-n",
-            "5",
-            "--orders",
-            "1",
-            "--conditions",
-            "neutral",
-            "--report",
-            "-o",
-            model,
-        )
-        page = Path(model, "report.html").read_text()
-        assert ("saw titles only" in page) == said
-
-
 def test_the_run_folder() -> None:
     first = ran("listwise", "-m", "bm25", "--json")
     run = only_run()

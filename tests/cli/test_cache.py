@@ -148,8 +148,7 @@ def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None
 def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
     with Server(faulty(rank, latency=0.02)) as server:
         command = (
-            "pairwise", "-d", str(lists()), *server.flags, "--server-name", "test",
-            "--pairs", "20", "--conditions", "relevant", "-j", "8",
+            "pairwise", "-d", str(lists()), *server.flags, *"--server-name test --pairs 20 --conditions relevant -j 8".split()
         )  # fmt: skip
         running = [process(*command, "-o", f"seed{seed}/run", "--seed", seed) for seed in ("1", "2")]
         for one in running:

@@ -236,13 +236,7 @@ def test_copies_of_a_collection_behind_a_password() -> None:
             base = server.url.replace("://", f"://user:{MARK}-url@")
             fetched = [
                 llmfair(
-                    "datasets",
-                    "fetch",
-                    "trec-fair/2022",
-                    "--yes",
-                    "--stream",
-                    "-v",
-                    "--topics",
+                    *"datasets fetch trec-fair/2022 --yes --stream -v --topics".split(),
                     f"{base}/{name}",
                 )
                 for name in (f"topics.jsonl?token={MARK}-query", "topics.jsonl")

@@ -219,16 +219,6 @@ def test_runs_that_share_all_answers_are_not_tested() -> None:
     assert not any(one["same_answers"] for one in compared["runs"])
 
 
-def test_a_setting_left_as_it_is_has_its_value_beside_another() -> None:
-    base = run(*LISTWISE, output="ranking")
-    part = ("listwise", "-q", "--conditions", "neutral", "--no-repeat", "--design", "partition")
-    other = run(*part, "-m", "fake:biased,malformed=0", output="partition")
-    shown = llmfair("compare", base, other).out
-    assert (
-        "\n\n  fake:biased,malformed=0 also differs in design: ranking → partition; passes: 1 → 3\n" in shown
-    )
-
-
 def test_nothing_has_no_sign() -> None:
     model = "fake:biased,malformed=0"  # what it makes of lists does not show in pairs
     one, two = (run(*PAIRWISE, "-m", f"{model},listwise={n}", output=f"of{n}") for n in (0, 1))

@@ -139,21 +139,6 @@ def test_a_count_of_tokens_that_is_none_is_a_damaged_line(tokens: str) -> None:
     assert [found["prompt_tokens"] for found in read_rows(path, damaged)] == [7] and damaged == [2]
 
 
-def test_the_field_is_named() -> None:
-    for file, name, message in (
-        ("manifest.json", "model", "hurt/manifest.json: Expected `str`, got `float` - at `$.model`."),
-        (
-            "manifest.json",
-            "settings",
-            "hurt/manifest.json: Expected `object`, got `float` - at `$.settings`.",
-        ),
-        ("results.json", "design", "hurt/results.json: Expected `object`, got `float` - at `$.design`."),
-    ):
-        hurt("listwise", file, lambda document, name=name: HARMS["of another type"](document, name))  # type: ignore[misc]
-        found = llmfair("compare", "hurt", "whole")
-        assert found.code == 2 and message in found.err
-
-
 def test_results_of_a_kind_that_is_not_installed_say_so() -> None:
     for file in ("manifest.json", "results.json"):
         hurt("pairwise", file, lambda document: {**document, "task": "elsewhere"})

@@ -69,11 +69,6 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_bad_data_are_said_before_the_model_is_looked_for() -> None:
-    found = llmfair("listwise", "-d", "nowhere", "-m", "hf:./mdoel")
-    assert found.code == 2 and found.err.startswith("Error: no dataset 'nowhere'.")
-
-
 # Runs that never begin
 
 
@@ -153,16 +148,6 @@ def test_what_to_try_next_is_said_once() -> None:
     found = llmfair("listwise", *SMALL, "-m", one, "-m", f"{one},noise=2")
     assert found.code == 0 and found.err.count("Simulated; a real model: ") == 1
     assert "Simulated;" not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
-
-
-def test_what_to_try_next_is_about_the_same_data() -> None:
-    lists = write_folder(Path("my lists"), balanced(2, 6, 6))
-    small = (*SMALL, "--passes", "1", "-m", "fake:oracle")
-    found = llmfair("listwise", *small, "-d", lists, "-a", "gender")
-    assert "Simulated; a real model: llmfair listwise -d 'my lists' -a gender -m openai:" in found.err
-    assert "Simulated; a real model: llmfair listwise -m openai:" in llmfair("listwise", *small).err
-    pairs = llmfair("pairwise", "-d", lists, "--pairs", "2", "-m", "fake:oracle")
-    assert "Simulated; a real model: llmfair pairwise -d 'my lists' -m openai:" in pairs.err
 
 
 # Pages of results that are no more
@@ -326,10 +311,3 @@ def test_the_file_that_the_documentation_shows_is_one(monkeypatch: pytest.Monkey
         found = llmfair(command, "-m", "fake:biased", "--dry-run", "--json")
         assert found.code == 0 and found.json["queries"] == 4, found.err
         assert found.json["folder"].startswith("../audits/")
-
-
-@pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_a_dry_run_says_the_cost_where_it_knows_the_prices(task: str) -> None:
-    asked = (task, "-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1", "--dry-run")
-    assert "costs about" in llmfair(*asked, "--price-in", "1000", "--price-out", "1000").out
-    assert "cost" not in llmfair(*asked, "--json").json

@@ -85,14 +85,7 @@ def test_what_a_file_does_beyond_the_run_folder_is_told_before_it_is_done(comman
         assert part in told, found.err
     assert "fake:oracle" not in told
     flags = llmfair(
-        "listwise",
-        "-m",
-        "fake:oracle",
-        "--junit",
-        "mine.xml",
-        "--base-url",
-        "http://127.0.0.1:9/v1",
-        "--dry-run",
+        *"listwise -m fake:oracle --junit mine.xml --base-url http://127.0.0.1:9/v1 --dry-run".split()
     )
     assert "imports code" not in flags.err and "is written" not in flags.err
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import pytest
-import typer
 
-from llmfair.audits.kind import Help, Kind, kinds
+from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.app import command
-from llmfair.cli.help import GROUPS, SHORT, AdvancedPanel, with_help
-from llmfair.cli.options import add_command, settings_of_commands
-from llmfair.settings import AuditSettings, setting
+from llmfair.cli.help import SHORT, AdvancedPanel
+from llmfair.cli.options import settings_of_commands
 from tests.cli.command import llmfair, refuses
 
 NOT_SET_BY_VARIABLE = {"help_all", "help", "version", "install_completion", "show_completion"}
@@ -111,25 +109,6 @@ def test_a_long_help_shows_what_a_first_week_needs_and_counts_the_rest(words: tu
         assert entry.findall(text) == entry.findall(whole), name
 
 
-@dataclass(frozen=True, kw_only=True)
-class RatedSettings(AuditSettings):
-    """Settings of an audit as another package may have it."""
-
-    top: int = setting(10, "The highest number.", "Prompt")
-    bottom: int = setting(0, "The lowest number.", "Prompt", advanced=True)
-
-
-def test_flags_of_another_package_s_audit_are_in_its_short_help_unless_they_are_advanced(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    app = typer.Typer()
-    add_command(app, "rated", RatedSettings, lambda settings, style, *, ctx: None, Help("Rates items."))
-    with_help(typer.main.get_command(app))(["--help"], standalone_mode=False)
-    short = flags(capsys.readouterr().out)
-    assert {"--top", "--dataset", "--model", "--measures"} <= {*short} and "--bottom" not in short
-    assert len(short) <= FIRST_WEEK
-
-
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
 def test_a_command_has_two_examples_of_its_own_whose_flags_exist(words: tuple[str, ...]) -> None:
     told = examples(shown(words))
@@ -140,20 +119,6 @@ def test_a_command_has_two_examples_of_its_own_whose_flags_exist(words: tuple[st
         ours = example.partition(" ".join(("llmfair", *words)))[2]
         flags = [word for word in ours.split() if re.fullmatch(r"--?[a-z][a-z-]*", word)]
         assert {*flags} <= known, example
-
-
-def test_panels_are_those_of_the_settings_in_their_order() -> None:
-    for words, names in (
-        (("listwise",), ["Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output"]),
-        (("finetune-lora",), ["Data", "Model", "Prompt", "Training", "Spending", "Statistics", "Output"]),
-        (("score",), ["Arguments", "Data", "Statistics", "Output"]),
-    ):
-        whole = shown(words, "--help-all").splitlines()
-        headings = [line for line in whole if re.fullmatch(r"[A-Z][a-z]+", line)]
-        assert headings == [*names, "Examples"]
-    groups = [line for line in shown(()).splitlines() if line in GROUPS]
-    assert groups == [*GROUPS]
-    assert all(name in shown(()) for name in command().commands)
 
 
 def test_every_setting_is_a_flag_and_explains_itself() -> None:
@@ -191,11 +156,6 @@ def test_what_changes_nothing_is_taken_but_not_shown(words: str, idle: tuple[str
         assert llmfair(*words.split(), "-n", "2", "--no-report").code == 0, "as the audit's own flags are"
 
 
-def test_v_says_that_it_shows_every_note() -> None:
-    for words in ("runs", "show"), ("listwise",):
-        assert "All notes below a table, and tracebacks of errors." in shown(words)
-
-
 @pytest.mark.parametrize("width", [40, 60, 200])
 def test_no_width_loses_a_flag_or_a_variable(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -204,14 +164,6 @@ def test_no_width_loses_a_flag_or_a_variable(width: int, monkeypatch: pytest.Mon
         assert all(name in text for name in item.opts) and (item.envvar or "") in text
     wrapped = [line for line in text.splitlines() if line.startswith(" " * 6)]
     assert max(map(len, wrapped)) <= max(width, 40)
-
-
-def test_headings_are_bold_on_a_terminal_only_and_never_under_no_color(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert "\x1b" not in shown(("listwise",))
-    monkeypatch.delenv("NO_COLOR")
-    assert "\x1b" not in shown(("listwise",))  # stdout is no terminal here
 
 
 def test_alone_it_says_in_five_lines_what_to_try_first() -> None:
@@ -239,7 +191,3 @@ def test_a_group_without_a_command_names_them_in_a_sentence() -> None:
         found = refuses("Missing command.", name)
         assert found.err.splitlines()[1:] == [f"  llmfair {name} {'|'.join(group.commands)}"]
     assert "runs" in groups
-
-
-def test_the_help_of_a_study_names_the_table_that_it_makes_again() -> None:
-    assert "Table 2" in shown(("study", "windows"))

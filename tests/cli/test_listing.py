@@ -28,17 +28,7 @@ def test_measures_are_listed_with_their_parameters() -> None:
 
 @pytest.mark.whole
 def test_strategies_are_planned_side_by_side() -> None:
-    asked = (
-        "listwise",
-        "-n",
-        "6",
-        "--conditions",
-        "neutral",
-        "--strategy",
-        "windows",
-        "--strategy",
-        "setwise:c=3",
-    )
+    asked = tuple("listwise -n 6 --conditions neutral --strategy windows --strategy setwise:c=3".split())
     planned = llmfair("plan", *asked, "--json").json
     windows, setwise = planned["strategies"]
     assert (windows["calls"], windows["longest_chain"], windows["at_most"]) == (6 * 2 * 3 * 9, 9, False)

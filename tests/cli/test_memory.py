@@ -43,11 +43,7 @@ def test_of_an_answer_little_is_kept(tmp_path: Path) -> None:
         asked = (
             "--pairs",
             str(SIDE * SIDE),
-            "--noise-share",
-            "0",
-            "-m",
-            "fake:oracle,malformed=0",
-            "--no-report",
+            *"--noise-share 0 -m fake:oracle,malformed=0 --no-report".split(),
         )
         peak("pairwise", "-d", lists, *asked, "-q", "-o", run)
         peaks["check"].append(peak("runs", "check", run))

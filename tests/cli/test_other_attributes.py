@@ -9,19 +9,7 @@ import pytest
 from tests.cli.command import kept, only_run, ran, refuses
 from tests.folders import balanced, write, write_folder
 
-LISTWISE = (
-    "listwise",
-    "-q",
-    "-d",
-    "mine",
-    "--no-report",
-    "--max-invalid",
-    "1",
-    "--conditions",
-    "neutral",
-    "--orders",
-    "1",
-)
+LISTWISE = tuple("listwise -q -d mine --no-report --max-invalid 1 --conditions neutral --orders 1".split())
 PAIRWISE = ("pairwise", "-q", "-d", "mine", "--no-report", "--max-invalid", "1", "--pairs", "2")
 
 

@@ -43,12 +43,7 @@ def test_both_outcomes_of_every_pair_are_written() -> None:
 
 def test_content_bias_position_bias_and_unparseable_answers_are_told_apart() -> None:
     found = asked(
-        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05",
-        "--max-invalid",
-        "1",
-        "--model-seed",
-        "1",
-        "--json",
+        *"fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05 --max-invalid 1 --model-seed 1 --json".split(),
         queries=12,
     ).json
     for stratum in ("relevant", "irrelevant"):
@@ -261,10 +256,7 @@ def test_where_too_much_is_unparseable_nothing_says_otherwise() -> None:
 
 def test_margins_are_read_where_the_model_gives_them() -> None:
     found = asked(
-        "fake:biased,pairwise=0.2,position=0,query_sd=0,malformed=0",
-        "--answers",
-        "margin",
-        "--json",
+        *"fake:biased,pairwise=0.2,position=0,query_sd=0,malformed=0 --answers margin --json".split(),
         queries=6,
     )
     assert (
@@ -293,8 +285,7 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
 
     with Server(answer) as server:
         found = asked(
-            "openai:any", "--base-url", server.base_url, "--answers", "margin", "--noise-share", "0",
-            "--pairs", "10", "-j", "1", "--json", queries=6,
+            "openai:any", "--base-url", server.base_url, *"--answers margin --noise-share 0 --pairs 10 -j 1 --json".split(), queries=6,
         ).json  # fmt: skip
     assert len(seen) == 240 and all(seen)
     lines = table(only_run() / "verdicts.csv")
@@ -304,8 +295,7 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
     assert found["answers"]["relevant"]["mass"] == pytest.approx(0.6)
     assert found["answers"]["irrelevant"]["mass"] == pytest.approx(0.4)
     again = llmfair(
-        "pairwise", "-d", lists(6), *server.flags, "--answers", "margin",
-        "--noise-share", "0", "--pairs", "10",
+        "pairwise", "-d", lists(6), *server.flags, *"--answers margin --noise-share 0 --pairs 10".split()
     )  # fmt: skip
     assert "40 % of the first token's probability: this model does not answer in this form" in again.out
 

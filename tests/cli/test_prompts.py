@@ -157,10 +157,6 @@ def test_texts_that_are_shown_are_said_to_be(mine: Path) -> None:
     assert planned["sees"] == "prompt general, titles and texts, 300 words at most (1 item has text, of 40)"
 
 
-def test_nothing_is_said_of_a_ranker_that_reads_no_prompt() -> None:
-    assert "prompt wikiproject" not in ran("listwise", "-m", "bm25").out
-
-
 @pytest.mark.whole
 def test_two_prompts_of_one_name_are_told_apart(mine: Path) -> None:
     text = load_prompt("listwise-general").text

@@ -9,18 +9,7 @@ import pytest
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write_folder
 
-LISTWISE = (
-    "listwise",
-    "-d",
-    "mine",
-    "--conditions",
-    "neutral",
-    "--no-repeat",
-    "--orders",
-    "1",
-    "--passes",
-    "1",
-)
+LISTWISE = tuple("listwise -d mine --conditions neutral --no-repeat --orders 1 --passes 1".split())
 PAIRWISE = ("pairwise", "-d", "mine", "--pairs", "2", "--noise-share", "0")
 LISTS = "2 of 15 queries can be assessed (the others have no two items of both groups with one grade of relevance)"
 PAIRS = "2 of 15 queries can be assessed (the others have no pair of items of both groups alike in relevance)"

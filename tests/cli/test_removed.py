@@ -25,17 +25,7 @@ class Disturbed:
     """A server in whose run something happens, and the command that asks it."""
 
     def __init__(self) -> None:
-        self.asked: tuple[str, ...] = (
-            "listwise",
-            "-m",
-            "openai:any",
-            "-n",
-            "2",
-            "--orders",
-            "1",
-            "--passes",
-            "1",
-        )
+        self.asked: tuple[str, ...] = tuple("listwise -m openai:any -n 2 --orders 1 --passes 1".split())
         self.happens: Callable[[], object] | None = None
         self.server = Server(self._reply)
         self.seen = 0

@@ -121,18 +121,6 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
 
 
 @undrawn
-def test_several_runs_are_headed_by_their_attributes_and_warned_of_as_one_is() -> None:
-    for name, more in (("one", ()), ("other", ("--window", "10")), ("location", ("-a", "location"))):
-        ran(*SMALL, *more, "--no-report", "-o", name)
-    few = "Only 3 queries: no intervals, which need 5."
-    for other, heading in (("other", "2 runs, gender"), ("location", "2 runs, gender and location")):
-        ran("report", "one", other)
-        text = "".join(read(Path("report.html")).text)
-        assert heading in text and few in text
-        assert "listwise on sample, gender" in text
-
-
-@undrawn
 @pytest.mark.parametrize("task", ["listwise", pytest.param("pairwise", marks=pytest.mark.slow)])
 def test_a_run_that_was_killed_says_how_many_answers_it_has(task: str) -> None:
     """A kill leaves no results; what is there is counted against what was planned."""

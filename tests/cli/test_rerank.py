@@ -64,29 +64,14 @@ def test_scores_beyond_all_bounds_do_no_harm() -> None:
             "my.run",
             "--with",
             ranker,
-            "--qrels",
-            "qrels.txt",
-            "--groups",
-            "groups.tsv",
-            "-o",
+            *"--qrels qrels.txt --groups groups.tsv -o".split(),
             ranker,
         )
         assert sorted(orders(ranker)["q1"].split()) == ["f2", "m1", "m2"]
 
 
 def test_greedy_says_of_which_queries_nothing_is_relevant() -> None:
-    found = ran(
-        "rerank",
-        "my.run",
-        "--with",
-        "greedy",
-        "--qrels",
-        "qrels.txt",
-        "--groups",
-        "groups.tsv",
-        "-o",
-        "new.run",
-    )
+    found = ran(*"rerank my.run --with greedy --qrels qrels.txt --groups groups.tsv -o new.run".split())
     assert orders()["q1"].startswith("m1 f1") and orders()["q3"] == "zz m1 f1"
     assert "so the order is the first stage's (1 of 3 queries)" in found.err
     ran("rerank", "my.run", "--with", "greedy:target=uniform", "--groups", "groups.tsv", "-o", "even.run")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -167,12 +166,7 @@ def test_a_ranker_that_scores_answers_pairs_too() -> None:
     Path("own.py").write_text(RANKER)
     with endpoint(by_length) as server:
         asked = (
-            "pairwise",
-            "--pairs",
-            "5",
-            "-m",
-            "rerank:m",
-            "--base-url",
+            *"pairwise --pairs 5 -m rerank:m --base-url".split(),
             server.url,
             "--server-name",
             "test",
@@ -189,76 +183,6 @@ def test_a_ranker_that_scores_answers_pairs_too() -> None:
         of_function["rows"]
         and {(r["measure"], r["condition"]): r["value"] for r in of_function["rows"]} == rows
     )
-
-
-def scored(
-    score: Callable[[int, str], float | None], most: int = 1000
-) -> Callable[[dict[str, Any], int], Any]:
-    """An endpoint that gives the first so many documents these scores, by place and text."""
-
-    def answer(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
-        rows = enumerate(body["documents"][:most])
-        return [{"index": place, "relevance_score": score(place, text)} for place, text in rows]
-
-    return answer
-
-
-EQUAL = "so nothing is ranked"
-SET_UP = "another model, or this one set up otherwise"
-
-
-@pytest.mark.parametrize(
-    ("answer", "lists", "pairs"),
-    [
-        (
-            scored(lambda place, text: 1e-20),
-            [EQUAL, SET_UP, "all scores are equal in 23 of 23 lists"],
-            [EQUAL, SET_UP],
-        ),
-        (
-            scored(lambda place, text: None),
-            [SET_UP, "have no score at all"],
-            [SET_UP, "lack the score of an item"],
-        ),
-        (
-            scored(lambda place, text: -place, 0),
-            [SET_UP, "have no score at all"],
-            [SET_UP, "have no score at all"],
-        ),
-        (
-            scored(lambda place, text: len(text), 1),
-            ["repaired: 100.0 % · items without a score "],
-            [SET_UP, "an item without a score "],
-        ),
-        (
-            lambda body, number: scored(lambda place, text: number % 2 and len(text))(body, number),
-            ["all scores are equal in ", "lists: they stay as they were shown"],
-            ["tied ones"],
-        ),
-        (
-            scored(lambda place, text: -place),
-            ["another model: these answers follow the position"],
-            ["another model: "],
-        ),
-    ],
-)
-def test_scores_that_rank_nothing_are_said_as_what_they_are(
-    answer: Any, lists: list[str], pairs: list[str]
-) -> None:
-    asked = ("-m", "rerank:m", "--no-cache", "-v", "--no-report", "-j", "1")
-    with endpoint(answer) as server:
-        for task, says in (("listwise", lists), ("pairwise", pairs)):
-            more = ("--pairs", "5", "--noise-share", "0", "-n", "4") * (task == "pairwise")
-            said = " ".join(llmfair(task, *asked, "--base-url", server.url, *more).out.split())
-            assert all(words in said for words in says), said
-            assert not re.search("--(constrain|prompt|window|thinking|max-tokens)", said)
-
-
-def test_equal_scores_of_a_function_are_said_too() -> None:
-    Path("alike.py").write_text("def same(query, documents):\n    return [0.5] * len(documents)\n")
-    for task in ("listwise", "pairwise"):
-        said = ran(task, "-m", "python:alike:same", "--no-report", "-n", "5").out
-        assert EQUAL in " ".join(said.split()) and SET_UP in said
 
 
 def test_what_cannot_be_asked_is_said_before_anything() -> None:

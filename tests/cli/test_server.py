@@ -19,8 +19,6 @@ from tests.servers import Reply, Server, completion, faulty, rank
 
 pytestmark = pytest.mark.whole
 
-SAME = ("results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv")
-
 
 def at(server: Server) -> tuple[str, ...]:
     return (*server.flags, "--server-name", "test", "--no-cache")
@@ -54,28 +52,6 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
 def test_an_outage_costs_no_answer(seconds: float, tmp_path: Path) -> None:
     """Longer than attempts alone last with a server that answers after 20 ms."""
     outage(tmp_path / "outage", seconds)
-
-
-def test_what_each_of_several_models_has_cost_is_told_under_its_name() -> None:
-    """Answers of 15 tokens at a price of 10,000 a million, 6 of each model; the command has 8 calls."""
-    with Server(rank) as server:
-        asked = (
-            "listwise",
-            "-n",
-            "1",
-            "--orders",
-            "1",
-            "--conditions",
-            "neutral",
-            "--no-repeat",
-            *at(server),
-        )
-        priced = (*asked, "-m", "openai:other", "--passes", "2", "--price-in", "1e4", "--price-out", "1e4")
-        found = llmfair(*priced, "--max-calls", "8")
-        assert found.code == 3 and len(server.requests) == 8
-    assert "openai:any: 6 calls, cost 0.9000; the run in all: 6 calls, cost 0.9000\n" in found.err
-    assert "openai:other: 2 calls, cost 0.3000; the run in all: 2 calls, cost 0.3000\n" in found.err
-    assert "this command" not in found.err
 
 
 def test_one_refused_request_ends_its_chain_only() -> None:
@@ -231,14 +207,7 @@ def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
     """Answers of 15 tokens at a price of one a million; also after an interrupt, and without any call."""
     with Server(rank) as server:
         asked = (
-            "listwise",
-            "-n",
-            "1",
-            "--orders",
-            "1",
-            "--conditions",
-            "neutral",
-            "--no-repeat",
+            *"listwise -n 1 --orders 1 --conditions neutral --no-repeat".split(),
             *at(server),
         )
         priced = (*asked, "--passes", "2", "-o", "run", "--price-in", "1e4", "--price-out", "1e4")

@@ -19,13 +19,8 @@ from tests.cli.command import llmfair as command
 PAIRS = ("pairwise", "-q", "--noise-share", "0", "--conditions", "relevant", "--no-report")
 MODELS = {
     "disparity": ("-m", "fake:biased,pairwise=-2", "--pairs", "10"),
-    "parity": (
-        "-m",
-        "fake:biased,pairwise=0,query_sd=0,position=0,pair_sd=1.5,malformed=0",
-        "--pairs",
-        "100",
-        "--seed",
-        "2",
+    "parity": tuple(
+        "-m fake:biased,pairwise=0,query_sd=0,position=0,pair_sd=1.5,malformed=0 --pairs 100 --seed 2".split()
     ),
     "inconclusive": ("-m", "fake:biased,pairwise=0", "--pairs", "4"),
     "not assessable": ("-m", "fake:biased,pairwise=0,position=30", "--pairs", "10"),
