@@ -129,9 +129,7 @@ def with_one_reader(command: Any) -> Any:
     return command
 
 
-def _read(
-    param: Any, settings: type[CommandSettings], item: Field[Any] | None, ctx: typer.Context, value: Any
-) -> Any:
+def _read(param: Any, settings: Any, item: Field[Any] | None, ctx: typer.Context, value: Any) -> Any:
     """The value of a flag or argument. Raises UsageError for a wrong one and for one that is missing."""
     rank, where = _rank(ctx, param.name), _origin(ctx, param)
     if isinstance(value, Written):

@@ -15,7 +15,6 @@ Declared = Mapping[str, Free | tuple[str, ...]]
 def read_parameters(ranker: str, text: str, declared: Declared) -> dict[str, Any]:
     """All parameters by name, those of `key=value,…` over their defaults. Raises UsageError."""
     found = {name: of[0] if isinstance(of, tuple) else of.default for name, of in declared.items()}
-    written = set[str]()
     for assignment in text.split(",") if text else ():
         key, equals, value = map(str.strip, assignment.partition("="))
         if not equals or not value:
@@ -26,9 +25,6 @@ def read_parameters(ranker: str, text: str, declared: Declared) -> dict[str, Any
                 f"{ranker} has no parameter '{key}'.{did_you_mean(key, declared)}",
                 f"known: {', '.join(declared)}",
             )
-        if key in written:
-            raise UsageError(f"{ranker}: {key} is given twice.", f"once: {ranker}:{key}={value}")
-        written.add(key)
         found[key] = _read(f"{ranker}: {key}", value, declared[key])
     return found
 

@@ -29,8 +29,8 @@ from llmfair.settings.declaration import (
 
 
 @cache
-def hints_of(settings: type[Settings]) -> Mapping[str, Any]:
-    """The types of all settings, by name."""
+def hints_of(settings: Any) -> Mapping[str, Any]:
+    """The types of all settings of a class, by name."""
     return get_type_hints(settings)
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,9 @@ def well(found: Outcome) -> Outcome:
     return found
 
 
-def unless_given(flags: Mapping[str, str], given: Sequence[str | Path] = ()) -> list[str]:
-    """Flags with a value each, but for those that are given: a flag given twice is refused."""
-    return [word for flag, value in flags.items() if flag not in given for word in (flag, value)]
+def words_of(flags: Mapping[str, str]) -> list[str]:
+    """Flags with a value each; of one that comes again the last value counts."""
+    return [word for pair in flags.items() for word in pair]
 
 
 def ran(*arguments: str | Path) -> Outcome:

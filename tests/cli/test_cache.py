@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, process, ran, refuses, unless_given, well
+from tests.cli.command import Outcome, llmfair, process, ran, refuses, well, words_of
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
 from tests.servers import Server, faulty, rank
@@ -35,7 +35,7 @@ def audit(server: Server, output: str, *more: str, task: str = "listwise", model
     """A run in the folder `output`/run, so that results do not differ by its name."""
     return llmfair(
         task, "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url,
-        "-o", Path(output) / "run", *unless_given(SMALL[task] | {"--server-name": "test"}, more), *more,
+        "-o", Path(output) / "run", *words_of(SMALL[task] | {"--server-name": "test"}), *more,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Place, files_sha256, find_checkpoint
 from llmfair.tuning.results import ADAPTER
 from tests import models
-from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, unless_given, well
+from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well, words_of
 from tests.folders import balanced, write_folder
 from tests.tuning.biased import biased_model, marked_data
 
@@ -56,7 +56,7 @@ def adapter(root: Path) -> Path:
 
 
 def finetune(root: Path, *more: str | Path, settings: Mapping[str, str] = SMALL) -> Outcome:
-    kept = unless_given(settings, more)
+    kept = words_of(settings)
     return llmfair("finetune-lora", "-d", root / "data", "-m", root / "model", "--no-progress", *kept, *more)
 
 
@@ -257,7 +257,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
-    arguments = ["finetune-lora", "-d", root / "data", "-m", root / "model", *unless_given(SMALL), "-o", out]
+    arguments = ["finetune-lora", "-d", root / "data", "-m", root / "model", *words_of(SMALL), "-o", out]
     run = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100
     )
@@ -287,7 +287,7 @@ def test_two_processes_make_the_same_adapter_and_one_of_them_speaks(
     adapter: Path, root: Path, tmp_path: Path
 ) -> None:
     arguments = [
-        "finetune-lora", "-d", root / "data", "-m", root / "model", *unless_given(SMALL), "-o", tmp_path / "two", "--json",
+        "finetune-lora", "-d", root / "data", "-m", root / "model", *words_of(SMALL), "-o", tmp_path / "two", "--json",
     ]  # fmt: skip
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "llmfair"]
     run = subprocess.run([*launch, *map(str, arguments)], capture_output=True, text=True, timeout=500)
@@ -363,7 +363,7 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
-    arguments = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *unless_given(SMALL)]
+    arguments = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *words_of(SMALL)]
 
     def without_torch(*more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code, *arguments, *more]
@@ -418,7 +418,7 @@ def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
             root / "data",
             "-m",
             base,
-            *unless_given(SMALL),
+            *words_of(SMALL),
             *more,
         )
 

@@ -13,7 +13,7 @@ from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.app import command
 from llmfair.cli.help import SHORT, AdvancedPanel
 from llmfair.cli.options import settings_of_commands
-from tests.cli.command import llmfair, refuses
+from tests.cli.command import Snapshot, llmfair, refuses, transcript
 
 NOT_SET_BY_VARIABLE = {"help_all", "help", "version", "install_completion", "show_completion"}
 FIRST_WEEK = 30
@@ -107,6 +107,10 @@ def test_a_long_help_shows_what_a_first_week_needs_and_counts_the_rest(words: tu
     for name in short:  # as on the whole page, with its variable and meaning
         entry = re.compile(rf"^  (?:-\w, )?{name}(?=\s).*\n(?:      .*\n)+", re.MULTILINE)
         assert entry.findall(text) == entry.findall(whole), name
+
+
+def test_pages(snapshot: Snapshot) -> None:
+    snapshot("help", transcript("--help", "listwise --help", "finetune-lora --help", "score --help"))
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)

@@ -243,6 +243,7 @@ def test_no_snapshot_is_left_behind() -> None:
         *PLANS,
         *WHOLE,
         "finetune-plan",
+        "help",
         "listwise-deltr",
         "score-files",
         "score-cutoffs",
