@@ -29,7 +29,7 @@ Runs = Annotated[
         autocompletion=complete.runs,
     ),
 ]
-File = Annotated[
+ReportFile = Annotated[
     Path | None,
     flag(
         "The file; report.html in the run folder, of several runs in this folder.",
@@ -54,18 +54,18 @@ PageFormat = Annotated[
         named="report_format",
     ),
 ]
-OpenIt = Annotated[bool, flag("OpenIt it in the browser.", "--open")]
+Open = Annotated[bool, flag("Open it in the browser.", "--open")]
 
 
 def report(
     runs: Runs,
     # not `output`: a configuration file names the run folder of audits by that word
-    file: File = None,
+    file: ReportFile = None,
     figures: Figures = None,
     evidence: Evidence = EVIDENCE,
     # nor `format`, what their tables are printed as
     shape: PageFormat = "html",
-    open_it: OpenIt = False,
+    open_it: Open = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
     verbose: Verbose = False,
@@ -116,7 +116,7 @@ def add_report(app: typer.Typer) -> None:
     )(report)
 
 
-Compared = Annotated[
+ComparedRuns = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN RUN…",
@@ -131,23 +131,23 @@ Measures = Annotated[
         "Measures, comma-separated (default: those of both runs that have a better direction).", "--measures"
     ),
 ]
-Form = Annotated[
+TableFormat = Annotated[
     Literal["table", "tsv", "json", "md"],
     flag("What stdout gets.", "--format"),
 ]
 
 
 def compare(
-    runs: Compared,
+    runs: ComparedRuns,
     # not `measures`: a configuration file names those of audits by that word
     wanted: Measures = None,
-    format: Form = "table",
+    format: TableFormat = "table",
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
 ) -> None:
-    """Compared side by side, paired by query: what another model, adapter or setting changes."""
+    """Runs side by side, paired by query: what another model, adapter or setting changes."""
     from llmfair.audits.comparing import compare as compared_of
     from llmfair.report.compare import compare_table, compare_tsv
     from llmfair.rundir import find_run
