@@ -7,10 +7,9 @@ command line's alone. Functions raise the errors of `llmfair.errors` instead of 
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -343,22 +342,13 @@ def _watch(name: str, shown: bool, batch: bool = False) -> Watch:
     def watch(
         folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
     ) -> AbstractContextManager[None]:
+        from llmfair.terminal import asking
+
         if not shown or not planned["calls"]:
             return nullcontext()
-        return _bar(name, planned["calls"], progress, limit, batch)
+        return asking(name, {}, folder, planned, progress, limit, batch=batch)
 
     return watch
-
-
-@contextmanager
-def _bar(name: str, calls: int, progress: Progress, limit: int, batch: bool) -> Iterator[None]:
-    from llmfair.io.text import visible
-    from llmfair.terminal import bar
-
-    progress.tell = lambda text: print(visible(text), file=sys.stderr)
-    # a batch has nothing to draw for hours
-    with nullcontext() if batch else bar(name, calls, progress, limit):
-        yield
 
 
 def _report(run: RunDir) -> bool:

@@ -425,7 +425,7 @@ class Bar(Line):
 @contextmanager
 def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
     """Shows a run's progress on stderr: a bar on a terminal, else a plain line every ten seconds."""
-    with drawn(name, Bar(name, total, progress, limit)):
+    with drawn(Bar(name, total, progress, limit)):
         yield
 
 
@@ -444,7 +444,7 @@ def asking(
     output.begun.append(folder)
     seen.update(folder=folder, calls=planned["calls"], progress=progress)
     progress.tell = lambda text: say(visible(text))
-    if planned["calls"]:
+    if planned["calls"] and before:
         say(before)
     # a batch has nothing to draw for hours
     with bar(name, planned["calls"], progress, limit) if planned["calls"] and not batch else nullcontext():
@@ -478,7 +478,7 @@ class Count(Line):
 
 
 @contextmanager
-def drawn(name: str, state: Line) -> Iterator[None]:
+def drawn(state: Line) -> Iterator[None]:
     """Shows a state that changes meanwhile: on stderr, or below the cell of a notebook."""
     if output.quiet or not output.progress:
         yield
@@ -496,7 +496,7 @@ def drawn(name: str, state: Line) -> Iterator[None]:
     tell, every = (
         (_below_a_cell(state), NOTEBOOK_EVERY)
         if stderr.is_jupyter
-        else (lambda: print(f"{name}  {state.line()}", file=sys.stderr, flush=True), PLAIN_EVERY)
+        else (lambda: print(f"{state.name}  {state.line()}", file=sys.stderr, flush=True), PLAIN_EVERY)
     )
 
     def tell_on() -> None:

@@ -200,7 +200,7 @@ def _audit(
                 terminal.say(remark)
             chains = getattr(planned["design"], "chains", 0)
             count = terminal.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
-            with terminal.drawn(count.name, count):
+            with terminal.drawn(count):
                 yield
 
     def draw(run: RunDir, results: Results) -> bool:
@@ -386,7 +386,7 @@ def _calibrating(kind: Kind) -> Callable[..., None]:
             simulated += 1
 
         count = terminal.Count("Simulating", kind.calibration(settings), "audits", lambda: simulated)
-        with terminal.drawn(count.name, count):
+        with terminal.drawn(count):
             found = kind.calibrate(settings, advance)
         terminal.show(style, found, lambda: kind.calibration_table(found), lambda: calibration_tsv(found))
 

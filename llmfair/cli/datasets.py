@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +16,6 @@ from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
-
     from llmfair.datasets.download import DownloadProgress
     from llmfair.datasets.fetch import FetchOptions, FetchPlan
 
@@ -36,8 +32,7 @@ def list_all(as_json: Json = False) -> None:
 
     found = [{"dataset": name, **_listing(name)} for name in registry.names("dataset")]
     if as_json:
-        terminal.print_json({"schema": 1, "datasets": found})
-        return
+        return terminal.print_json({"schema": 1, "datasets": found})
     rows = tuple(
         (row["dataset"], ", ".join(row["attributes"]), str(row["queries"] or ""), row["size"], state)
         for row in found
@@ -225,8 +220,7 @@ def show(
     else:  # a source has no lists of its own: those of a default audit are shown
         found = facts(load_lists(ListSettings(dataset=name))[0])
     if as_json:
-        terminal.print_json({"schema": 1, **found})
-        return
+        return terminal.print_json({"schema": 1, **found})
     _print_facts(found)
 
 
@@ -240,8 +234,7 @@ def attributes(as_json: Json = False) -> None:
 
     text = shipped_attributes().read_text("utf-8")
     if as_json:
-        terminal.print_json({"schema": 1, "text": text})
-        return
+        return terminal.print_json({"schema": 1, "text": text})
     print(text, end="")
 
 
@@ -390,75 +383,42 @@ def print_record(name: str, folder: str, record: dict[str, Any], already: bool) 
 
 @contextmanager
 def transfers() -> Iterator[DownloadProgress]:
-    """Shows the steps of a fetch on stderr."""
-    from llmfair.datasets.download import Silent
-
-    stderr = terminal.console(stderr=True)
-    if terminal.output.quiet or not terminal.output.progress:
-        yield Silent()
-    elif stderr.is_terminal and not stderr.is_dumb_terminal:
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-        from rich.progress import Progress as RichProgress
-
-        columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        with RichProgress(TextColumn("{task.description}"), BarColumn(30), *columns, console=stderr) as shown:
-            yield _Bars(shown)
-    else:
-        lines = _Lines()
-        yield lines
-        lines.tell()
+    """Shows the steps of a fetch on stderr: as a bar, else as a line now and then and one after each step."""
+    transfer = Transfer()
+    with terminal.drawn(transfer):
+        yield transfer
+    transfer.over()
 
 
-class _Bars:
-    def __init__(self, shown: RichProgress) -> None:
-        self.shown = shown
-        self.task: TaskID | None = None
-
-    def step(self, name: str, total: int | None, done: int = 0) -> None:
-        self.task = self.shown.add_task(name, total=total, completed=done)
-
-    def advance(self, count: int) -> None:
-        if self.task is not None:
-            self.shown.advance(self.task, count)
-
-    def say(self, text: str) -> None:
-        self.shown.console.print(text, markup=False)
-
-
-class _Lines:
-    """One line every 30 seconds, and one when a step is over."""
+class Transfer(terminal.Line):
+    """The bytes of a fetch, one step after another."""
 
     def __init__(self) -> None:
-        self.name, self.total, self.first, self.done = "", 0, 0, 0
-        self.started = self.told = time.monotonic()
+        self.name, self.total, self.first, self.bytes = "", 0, 0, 0
+        self.started = time.monotonic()
 
     def step(self, name: str, total: int | None, done: int = 0) -> None:
-        self.tell()
-        self.name, self.total, self.first, self.done = name, total or 0, done, done
-        self.started = self.told = time.monotonic()
+        self.over()
+        self.name, self.total, self.first, self.bytes = name, total or 0, done, done
+        self.started = time.monotonic()
 
     def advance(self, count: int) -> None:
-        self.done += count
-        if time.monotonic() - self.told > terminal.PLAIN_EVERY:
-            self.tell()
+        self.bytes += count
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        terminal.say(text)
 
-    def tell(self) -> None:
-        """Bytes, rate and time left; nothing before the first step."""
-        if not self.name:
-            return
-        self.told = time.monotonic()
-        rate = (self.done - self.first) / max(self.told - self.started, 1e-9)
-        of_total = f" of {self.total / 1e6:,.1f}" if self.total else ""
-        parts = [self.name, f"{self.done / 1e6:,.1f}{of_total} MB", f"{rate / 1e6:,.1f} MB/s"]
-        if rate and self.total > self.done:
-            parts.append(f"{(self.total - self.done) / rate:,.0f} s left")
-        print("  ".join(parts), file=sys.stderr, flush=True)
+    def over(self) -> None:
+        if self.name and terminal.output.progress and not terminal.console(stderr=True).is_terminal:
+            terminal.say(f"{self.name}  {self.line()}")
+
+    def done_now(self) -> int:
+        return self.bytes
+
+    def parts(self) -> list[str]:
+        rate = (self.bytes - self.first) / max(time.monotonic() - self.started, 1e-9)
+        of_total = f"/{self.total / 1e6:,.1f}" if self.total else ""
+        parts = [f"{self.bytes / 1e6:,.1f}{of_total} MB", f"{rate / 1e6:,.1f} MB/s"]
+        if rate and self.total > self.bytes:
+            parts.append(f"{(self.total - self.bytes) / rate:,.0f} s left")
+        return parts

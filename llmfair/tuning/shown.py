@@ -37,7 +37,7 @@ class TrainingProgress:
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Callable[[int, str], None]]:
         self.done, self.count = 0, terminal.Count(name, total, "prompts", lambda: self.done)
-        with terminal.drawn(name, self.count):
+        with terminal.drawn(self.count):
             yield self.tell
 
     def tell(self, done: int, words: str = "") -> None:

@@ -167,8 +167,7 @@ def _mock_digest(raw: bytes) -> str:
 def command(audited: Audited, port: int, output: Path) -> list[str]:
     return [
         *audited.command, *([] if audited.strategy == "windows" else ["--strategy", audited.strategy]),
-        "-d", audited.data, "-m", "openai:any", "-o", str(output), "-j", "8",
-        "--base-url", f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1", "--no-cache",
+        "-d", audited.data, "-m", "openai:any", "-o", str(output), *"-j 8 --base-url".split(), f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1", "--no-cache",
     ]  # fmt: skip
 
 

@@ -60,9 +60,7 @@ def test_scores_beyond_all_bounds_do_no_harm() -> None:
     Path("my.run").write_text("q1 Q0 m1 1 1e300 x\nq1 Q0 m2 2 -1e300 x\nq1 Q0 f2 3 1e-300 x\n")
     for ranker in ("greedy", "fair-star"):
         ran(
-            "rerank",
-            "my.run",
-            "--with",
+            *"rerank my.run --with".split(),
             ranker,
             *"--qrels qrels.txt --groups groups.tsv -o".split(),
             ranker,

@@ -46,9 +46,7 @@ def test_what_cannot_be_done_is_said() -> None:
     refuses("fair-star: p cannot be '3'.", "listwise", "-m", "fair-star:p=3")
     refuses(
         "greedy: target cannot be 'uniforn'. Did you mean 'uniform'?",
-        "listwise",
-        "-m",
-        "greedy:target=uniforn",
+        *"listwise -m greedy:target=uniforn".split(),
     )
     refuses("mmr ranks lists; it answers no questions", "pairwise", "-m", "mmr")
     refuses("mmr gives an order and no scores", "rag", "--retriever", "mmr")

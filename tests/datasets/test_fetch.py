@@ -273,7 +273,7 @@ def test_steps_are_shown_as_lines_or_as_bars(serve: Serve, monkeypatch: pytest.M
         for line in found.err.splitlines()
         if "metadata" not in line and "corpus" in line and ": read" in line
     ]
-    assert re.fullmatch(r"trec_corpus_20220301_plain.json.gz: read  0.0 of 0.0 MB  [\d.,]+ MB/s", line)
+    assert re.fullmatch(r"trec_corpus_20220301_plain.json.gz: read  0.0/0.0 MB  [\d.,]+ MB/s", line)
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", found.err), "no control characters without a screen"
     shown = io.StringIO()
     screen = Console(file=shown, force_terminal=True, highlight=False, width=120, _environ={"TERM": "xterm"})
