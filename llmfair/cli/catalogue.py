@@ -73,9 +73,8 @@ def show(name: Name, as_json: Json = False) -> None:
 
     prompt = load_prompt(name)
     if as_json:
-        return terminal.print_json(
-            {"schema": 1, "prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text}
-        )
+        terminal.print_json({"schema": 1, "prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text})
+        return
     print(prompt.text, end="")
 
 
@@ -137,7 +136,8 @@ def list_strategies(as_json: Json = False) -> None:
 
     found = [_strategy_facts(name) for name in registry.names("strategy")]
     if as_json:
-        return terminal.print_json({"schema": 1, "strategies": found})
+        terminal.print_json({"schema": 1, "strategies": found})
+        return
     header = (
         "strategy",
         "parameters",
@@ -209,7 +209,8 @@ def list_measures(as_json: Json = False) -> None:
 
     found = [_measure_facts(name, registry.lookup("measure", name)) for name in registry.names("measure")]
     if as_json:
-        return terminal.print_json({"schema": 1, "measures": found})
+        terminal.print_json({"schema": 1, "measures": found})
+        return
     header = ("measure", "of", "in words", "better", "cutoff", "parameters", "source")
     rows = tuple(
         (
@@ -292,7 +293,8 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_j
     }
     seen = None if model is None else _look_at(model, base_url, ask)
     if as_json:
-        return terminal.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
+        terminal.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
+        return
     title = (
         f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores · "
         f"{facts['gpu'] or 'no GPU'}"

@@ -32,7 +32,8 @@ def list_all(as_json: Json = False) -> None:
 
     found = [{"dataset": name, **_listing(name)} for name in registry.names("dataset")]
     if as_json:
-        return terminal.print_json({"schema": 1, "datasets": found})
+        terminal.print_json({"schema": 1, "datasets": found})
+        return
     rows = tuple(
         (row["dataset"], ", ".join(row["attributes"]), str(row["queries"] or ""), row["size"], state)
         for row in found
@@ -220,7 +221,8 @@ def show(
     else:  # a source has no lists of its own: those of a default audit are shown
         found = facts(load_lists(ListSettings(dataset=name))[0])
     if as_json:
-        return terminal.print_json({"schema": 1, **found})
+        terminal.print_json({"schema": 1, **found})
+        return
     _print_facts(found)
 
 
@@ -234,7 +236,8 @@ def attributes(as_json: Json = False) -> None:
 
     text = shipped_attributes().read_text("utf-8")
     if as_json:
-        return terminal.print_json({"schema": 1, "text": text})
+        terminal.print_json({"schema": 1, "text": text})
+        return
     print(text, end="")
 
 

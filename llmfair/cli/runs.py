@@ -187,7 +187,8 @@ def list_all(
 
     found = [run.summary() | {"verdict": _status(run)} for run in list_runs(runs_dir)]
     if as_json:
-        return terminal.print_json({"schema": 1, "runs": found})
+        terminal.print_json({"schema": 1, "runs": found})
+        return
     header = ("run", "status", "verdict", "model", "answers", "started (UTC)")
     cells = tuple(
         (
@@ -255,7 +256,8 @@ def show(
         return
     rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:
-        return terminal.print_json({"schema": 1, "run": run.path.name, "rows": rows})
+        terminal.print_json({"schema": 1, "run": run.path.name, "rows": rows})
+        return
     header = tuple(rows[0]) if rows else ("nothing",)
     cells = tuple(tuple(str(value) for value in row.values()) for row in rows)
     terminal.print_table(Table("", header, cells, ()))
@@ -280,7 +282,8 @@ def _show_trail(run: RunDir, query_id: str | None, as_json: bool) -> None:
 
     lines = kind_in(run.manifest, run.read_manifest().task).trail(run, query_id)
     if as_json:
-        return terminal.print_json({"schema": 1, "run": run.path.name, "trail": [*lines]})
+        terminal.print_json({"schema": 1, "run": run.path.name, "trail": [*lines]})
+        return
     for line in lines:
         print(visible(line))
 
@@ -295,7 +298,8 @@ def _show_furthest(run: RunDir, as_json: bool) -> None:
     found = kind_of(results.task).section(results, run.path, exhibits_of(run, 0)).furthest
     rows = [] if found is None else [{"query": one.query, "figures": one.figures} for one in found.queries]
     if as_json:
-        return terminal.print_json({"schema": 1, "run": run.path.name, "queries": rows})
+        terminal.print_json({"schema": 1, "run": run.path.name, "queries": rows})
+        return
     if found is None:
         print("no query has a figure of its own; the report has every answer")
         return
@@ -355,7 +359,8 @@ def info(as_json: Json = False) -> None:
 
     found = facts(_cache_file())
     if as_json:
-        return terminal.print_json({"schema": 1, **found})
+        terminal.print_json({"schema": 1, **found})
+        return
     rows = tuple(
         (row["model"], f"{row['entries']:,}", row["oldest"][:10], row["newest"][:10])
         for row in found["models"]
