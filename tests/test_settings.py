@@ -115,17 +115,17 @@ def test_a_wrong_value_is_named_as_it_was_given(
 ) -> None:
     """In one sentence, wherever it comes from: a flag, a variable, a file, Python."""
     words, flag, variable = command.split("_"), "--" + name.replace("_", "-"), f"LLMFAIR_{name.upper()}"
-    said = rf"is '?{re.escape(text)}(\.0)?'?, but takes {re.escape(takes)}\."
+    sentence = rf"is '?{re.escape(text)}(\.0)?'?, but takes {re.escape(takes)}\."
     if name != "repeat":  # a switch has no value
-        assert re.search(f"Error: {flag} {said}", refuses(flag, *words, flag, text).err)
+        assert re.search(f"Error: {flag} {sentence}", refuses(flag, *words, flag, text).err)
     monkeypatch.setenv(variable, text)
-    assert re.search(f"Error: {variable} {said}", refuses(variable, *words).err)
+    assert re.search(f"Error: {variable} {sentence}", refuses(variable, *words).err)
     monkeypatch.delenv(variable)
-    said = said.replace("perhaps", "2")
+    sentence = sentence.replace("perhaps", "2")
     Path("llmfair.toml").write_text(f"[{words[0]}]\n{name} = {value!r}\n")
-    assert re.search(f"llmfair.toml: {words[0]}.{name} {said}", refuses(name, *words).err)
+    assert re.search(f"llmfair.toml: {words[0]}.{name} {sentence}", refuses(name, *words).err)
     call = getattr(llmfair, command if len(words) > 1 else f"audit_{command}")
-    with pytest.raises(UsageError, match=f"^{name} {said}"):
+    with pytest.raises(UsageError, match=f"^{name} {sentence}"):
         call(**{name: value})
     assert not Path("runs").exists()
 

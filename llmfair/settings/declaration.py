@@ -64,8 +64,8 @@ class Limits(NamedTuple):
             return "a list of texts"
         below = "below" if self.least is self.above is None else "and below"
         bounds = {"from": self.least, "above": self.above, "to": self.most, below: self.below}
-        said = [f"{word} {bound:,}" for word, bound in bounds.items() if bound is not None]
-        return " ".join([NAMES[wanted] if self.form is None else self.form.words, *said])
+        range_ = [f"{word} {bound:,}" for word, bound in bounds.items() if bound is not None]
+        return " ".join([NAMES[wanted] if self.form is None else self.form.words, *range_])
 
 
 UNLIMITED = Limits()
@@ -149,8 +149,8 @@ def value_of(
         _check(converted, limits)
     except (ValidationError, ValueError, OverflowError):
         near = did_you_mean(str(value), get_args(wanted)) if get_origin(wanted) is Literal else ""
-        shown = repr(value) if isinstance(value, str) else secrets.written(value)
-        raise UsageError(f"{where} is {shown}, but takes {limits.words(hint)}.{near}", way_out) from None
+        quoted = repr(value) if isinstance(value, str) else secrets.written(value)
+        raise UsageError(f"{where} is {quoted}, but takes {limits.words(hint)}.{near}", way_out) from None
     return converted
 
 
