@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import Field, asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -27,11 +27,8 @@ from llmfair.settings.declaration import (
     value_of,
 )
 
-
-@cache
-def hints_of(settings: Any) -> Mapping[str, Any]:
-    """The types of all settings of a class, by name."""
-    return get_type_hints(settings)
+hints_of: Callable[[Any], Mapping[str, Any]] = cache(get_type_hints)
+"""The types of all settings of a class, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
