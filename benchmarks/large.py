@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.dispatch import WORDS
-from llmfair.datasets.trec_groups import REGIONS
+from llmfair.datasets.distill import REGIONS
 
 TOPICS, JUDGED, PAGES = 50, 866_000, 800_000
 DATASET = "trec-fair/2022/eval"

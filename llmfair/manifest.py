@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta
 
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, read_json, typed
 
+Count = Annotated[int, Meta(ge=0)]
+Cost = Annotated[float, Meta(ge=0)]
 T = TypeVar("T", bound="RunSettings")
-STAGE = re.compile(r"[A-Za-z0-9_-]{1,60}")
+Stage = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,60}\Z")]
 """A stage's name, which its journal has too."""
 RUNS_HINT = "llmfair runs list    shows the run folders"
 Status = Literal["running", "incomplete", "complete"]
@@ -25,8 +28,8 @@ class Invocation:
     command: Sequence[str]
     started: str
     ended: str | None = None
-    calls: int | None = None
-    cost: float | None = None
+    calls: Count | None = None
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +64,21 @@ class Manifest(RunSettings):
     flags: Mapping[str, Any]
     model: str
     simulated: bool
-    invocations: Sequence[Invocation]
-    journal_answers: int = 0
+    invocations: Annotated[Sequence[Invocation], Meta(min_length=1)]
+    journal_answers: Count = 0
     journal_lines_skipped: Sequence[int] = ()
-    planned_calls: int | None = None
+    planned_calls: Count | None = None
     prompt: AskedWith | None = None
     warnings: Sequence[str] = ()
     sees: str = ""
-    stages: Mapping[str, bool] = field(default_factory=dict)
-    stage_answers: Mapping[str, int] = field(default_factory=dict)
+    stages: Mapping[Stage, bool] = field(default_factory=dict)
+    stage_answers: Mapping[str, Count] = field(default_factory=dict)
     stage_lines_skipped: Mapping[str, Sequence[int]] = field(default_factory=dict)
     models_reported: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-    cost: float | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    cost: Cost | None = None
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
     server: str = ""
     label: str = ""
     unused: Sequence[str] = ()
@@ -113,43 +116,19 @@ def named_model(model: str, server: str = "", label: str = "") -> str:
 
 def read_named(path: Path, of: type[T]) -> T:
     """Raises UsageError naming the file, and the field that is wrong or missing."""
-    return typed(_document(path), of, path, RUNS_HINT)
-
-
-def _document(path: Path) -> dict[str, Any]:
     document = read_json(path, RUNS_HINT)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
-    return document
-
-
-def _negative(value: Any, where: str) -> Iterator[str]:
-    """The places of counts and costs below 0."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _negative(inner, f"{where}.{name}")
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _negative(inner, f"{where}[{place}]")
-    elif (isinstance(value, int) or where.endswith(".cost")) and value is not None and value < 0:
-        yield where
+    return typed(document, of, path, RUNS_HINT)
 
 
 def read_manifest(path: Path) -> Manifest:
     """A run's manifest. Raises UsageError naming the file, and the field that is wrong or missing."""
-    document = _document(path)
-    found = typed(document, Manifest, path, RUNS_HINT)
-    counted = {name: value for name, value in document.items() if name not in ("settings", "flags")}
-    if below := next(_negative(counted, "$"), None):
-        raise UsageError(f"{path}: a count or cost is below 0 - at `{below}`.", RUNS_HINT)
+    found = read_named(path, Manifest)
     for name in ("task", "identity"):
         if not isinstance(found.settings.get(name), str):
             raise UsageError(f"{path}: Object missing required field `{name}` - at `$.settings`.", RUNS_HINT)
     stages = found.settings.get("stages", {})
     if not isinstance(stages, dict) or stages.keys() != found.stages.keys():
         raise UsageError(f"{path}: names other stages at `$.stages` than at `$.settings`.", RUNS_HINT)
-    if strange := [name for name in stages if not STAGE.fullmatch(name)]:
-        raise UsageError(f"{path}: '{strange[0][:40]}' is no stage's name - at `$.stages`.", RUNS_HINT)
-    if not found.invocations:
-        raise UsageError(f"{path}: names no command - at `$.invocations`.", RUNS_HINT)
     return found

@@ -18,10 +18,9 @@ from llmfair.datasets.base import (
     load_dataset,
     named_attribute,
 )
-from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan
+from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan, drawn_once
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import Given, OwnData, searched
-from llmfair.datasets.stored import drawn_once
 from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files

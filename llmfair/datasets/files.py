@@ -31,7 +31,7 @@ HINT = (
     "relevance; groups.tsv: doc_id<TAB>attribute<TAB>group"
 )
 KEYWORDS_HINT = f'lines of {KEYWORDS}: {{"query_id": "…", "keywords": ["…", "…"]}}, or "keywords": "…"'
-Id = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\S+$")]
+Id = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\S+\Z")]
 """Of a query or item: white space would break every TREC file that it appears in."""
 Words = Annotated[str, Meta(pattern=r"\S")]
 """A text that is not blank."""

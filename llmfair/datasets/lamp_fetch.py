@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from llmfair.datasets.alone import alone_in
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download
+from llmfair.datasets.fetch import alone_in
 from llmfair.datasets.lamp import FORMATS, Lamp, read_task
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import files

@@ -17,7 +17,7 @@ HINT = (
     "has the columns q_id, doc_id and score"
 )
 QUERY_IDS = ("q_id", "query_id")
-Word = Annotated[str, Meta(pattern=r"^\S+$")]
+Word = Annotated[str, Meta(pattern=r"^\S+\Z")]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.page_store import PageStore, StoredIndex, damaged
-from llmfair.datasets.page_values import JudgedPages
+from llmfair.datasets.page_store import JudgedPages, PageStore, StoredIndex, damaged
 from llmfair.datasets.pools import Pools
 from llmfair.datasets.relevant_pages import judgements, read_pages, relevant_pages
 from llmfair.errors import UsageError, line_of

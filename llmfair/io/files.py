@@ -507,7 +507,11 @@ def wrong(path: Path | str, line: int, field: str, what: str, hint: str) -> Usag
     return UsageError(f"{place}: {field}: {what}" if field else f"{place}: {what}", hint)
 
 
-PATTERNS = {"'^\\\\S+$'": "is empty or holds white space", "'\\\\S'": "is empty", "length >= 1": "is empty"}
+PATTERNS = {
+    "'^\\\\S+\\\\Z'": "is empty or holds white space",
+    "'\\\\S'": "is empty",
+    "length >= 1": "is empty",
+}
 """What is wrong with a text or a list that msgspec holds against one of these."""
 
 

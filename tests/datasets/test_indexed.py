@@ -13,10 +13,8 @@ import pytest
 from llmfair.audits.engines import engine_of
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.page_lines import Met
-from llmfair.datasets.page_store import GroupsOf, PageStore, written
-from llmfair.datasets.page_values import JudgedPages
-from llmfair.datasets.trec_groups import canonical_groups
+from llmfair.datasets.distill import Met, canonical_groups
+from llmfair.datasets.page_store import GroupsOf, JudgedPages, PageStore, written
 from llmfair.nouns import of_each_kind
 from llmfair.retrieval.build import MANIFEST
 from tests.cli.command import llmfair, ran, refuses

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.datasets import trec_groups
+from llmfair.datasets import distill
 from llmfair.datasets.base import DocumentSource, attribute_of, load_dataset
+from llmfair.datasets.distill import canonical_groups
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
-from llmfair.datasets.trec_groups import canonical_groups
 from llmfair.errors import UsageError
 from llmfair.nouns import Document, MixedPolicy, Side
 from tests.cli.command import llmfair, ran, refuses, table
@@ -168,8 +168,8 @@ def test_gender_labels(label: str, expected: Side | None) -> None:
 
 
 def test_continents_and_sub_regions() -> None:
-    assert len(trec_groups.CONTINENTS) == 7 and len(trec_groups.SUBREGIONS) == 20
-    for region in {*trec_groups.CONTINENTS, *trec_groups.SUBREGIONS}:
+    assert len(distill.CONTINENTS) == 7 and len(distill.SUBREGIONS) == 20
+    for region in {*distill.CONTINENTS, *distill.SUBREGIONS}:
         assert canonical_groups("location", [region]) == (region,)
         assert side("location", [region]) is (U if region in EUROPE else P), region
     pacific = ["Polynesia", "Oceania", "Australia and New Zealand", "Melanesia", "Micronesia"]
