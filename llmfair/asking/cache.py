@@ -29,11 +29,10 @@ from llmfair.nouns import Completion, Finish
 FILE = "answers.sqlite"
 BUSY_SECONDS = 5.0
 GATHER_SECONDS = 0.5
-COLUMNS = "answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, value TEXT NOT NULL)"
-TABLE = f"CREATE TABLE IF NOT EXISTS {COLUMNS}"
-DEFINED = "SELECT sql FROM sqlite_master WHERE name = 'answers' OR type IN ('view', 'trigger')"
-OURS = [(f"CREATE TABLE {COLUMNS}",)]
-"""What SQLite finds defined. A view in place of the table, or a trigger on it, may never come to its end."""
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS "
+    "answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, value TEXT NOT NULL)"
+)
 CHOSEN = (
     "WHERE (:model IS NULL OR model = :model OR substr(model, 1, length(:model) + 1) = :model || ' ') "
     "AND (:before IS NULL OR created < :before)"
@@ -42,12 +41,6 @@ DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """SQLite's codes for a file that is no database, a broken one, and one with another table."""
 UNUSABLE = (OSError, sqlite3.Error, UnicodeDecodeError)
 """What a cache that cannot be used raises; the last where SQLite tells of damage in damaged words."""
-
-
-class AnotherTable(sqlite3.DatabaseError):
-    """A database that holds another table than ours."""
-
-    sqlite_errorcode = sqlite3.SQLITE_NOTADB
 
 
 class Cache:
@@ -238,8 +231,6 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise OSError("its file system allows no write-ahead log")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute(TABLE)
-        if database.execute(DEFINED).fetchmany(2) != OURS:
-            raise AnotherTable("its table is another")
         database.execute("SELECT key, model, created, value FROM answers LIMIT 1").fetchone()
     except BaseException:
         database.close()
@@ -259,23 +250,13 @@ def _digest(key: str, answer: str) -> str:
 
 def _completion(key: str, value: Any) -> Completion | None:
     """The answer a row holds; None for one that was damaged or changed, so that it is asked again."""
-    try:
-        digest, _, answer = value.partition(" ")
-        if digest != _digest(key, answer):
-            return None
-        row = decode(answer)
-        if row.get("logprobs"):  # −∞ is null in JSON, and no more than a label that is absent
-            row["logprobs"] = {label: value for label, value in row["logprobs"].items() if value is not None}
-        found = convert(row, Completion)
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-    ):  # a ValidationError is a ValueError
+    digest, _, answer = value.partition(" ") if isinstance(value, str) else ("", "", "")
+    if digest != _digest(key, answer):
         return None
-    return found if found.finish is Finish.STOP else None
+    row = decode(answer)
+    if row["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        row["logprobs"] = {label: value for label, value in row["logprobs"].items() if value is not None}
+    return convert(row, Completion)
 
 
 def _stamp(at: datetime | None = None) -> str:

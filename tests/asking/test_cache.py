@@ -169,23 +169,6 @@ def of_another_kind(path: Path) -> None:
         database.execute("CREATE TABLE answers (question TEXT, answer TEXT)")
 
 
-def without_an_end(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(
-            "CREATE VIEW answers AS WITH RECURSIVE n(key) AS (SELECT 'a' UNION ALL SELECT key FROM n) "
-            "SELECT key, 'm' AS model, '2026' AS created, '' AS value FROM n"
-        )
-
-
-def with_a_trigger(path: Path) -> None:
-    filled(path, "known")
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(
-            "CREATE TRIGGER more BEFORE DELETE ON answers BEGIN INSERT INTO answers WITH RECURSIVE "
-            "n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT 'x' || key, '', '', '' FROM n; END"
-        )
-
-
 def a_folder(path: Path) -> None:
     path.mkdir()
 
@@ -195,9 +178,7 @@ def in_a_file(path: Path) -> None:
     path.parent.write_text("not a folder")
 
 
-@pytest.mark.parametrize(
-    "harm", [damaged, broken_inside, of_another_kind, without_an_end, with_a_trigger, a_folder, in_a_file]
-)
+@pytest.mark.parametrize("harm", [damaged, broken_inside, of_another_kind, a_folder, in_a_file])
 def test_an_unusable_cache_is_said_once_and_left_alone(tmp_path: Path, harm: object) -> None:
     assert callable(harm)
     path = tmp_path / "folder" / FILE
@@ -276,10 +257,7 @@ def test_a_file_system_without_write_ahead_log(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     "value",
-    ["", "{", "[]", "null", "3", b"\xff", '{"text": null, "finish": "stop"}', '{"text": "a", "finish": "length"}',
-     '{"text": "a", "finish": "never heard of"}', '{"finish": "stop"}', '{"text": 7, "finish": "stop"}',
-     '{"text": "a", "finish": "stop", "prompt_tokens": "3"}', '{"text": "a", "finish": "stop", "logprobs": [1]}',
-     '0123456789abcdef {"text": "a", "finish": "stop"}'],
+    ["", b"\xff", 3, '{"text": "a", "finish": "stop"}', '0123456789abcdef {"text": "a", "finish": "stop"}'],
 )  # fmt: skip
 def test_a_row_that_somebody_damaged_is_asked_again(tmp_path: Path, value: object) -> None:
     path = filled(tmp_path / FILE, "damaged", "sound")
@@ -341,7 +319,7 @@ def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
     assert rows(path) == 1
 
 
-@pytest.mark.parametrize("harm", [damaged, of_another_kind, without_an_end, with_a_trigger])
+@pytest.mark.parametrize("harm", [damaged, of_another_kind])
 def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     path = tmp_path / FILE
     harm(path)
