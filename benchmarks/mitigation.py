@@ -24,7 +24,7 @@ import numpy as np
 import llmfair
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
-from llmfair.io.trec import Problems, read_run
+from llmfair.io.trec import read_run
 from llmfair.mitigation.remedies import Asking, Audit
 from llmfair.mitigation.unmitigated import TASK, Unmitigated
 from llmfair.registry import register
@@ -112,7 +112,7 @@ def simulated(seed: int, data: Path, below: Path, remedies: Sequence[str] = REME
 
 def first(path: Path) -> Mapping[str, set[str]]:
     """The first documents of each query."""
-    rankings = read_run(path, Problems()).rankings
+    rankings = read_run(path).rankings
     return {query_id: {*ranking.doc_ids[:FIRST]} for query_id, ranking in rankings.items()}
 
 

@@ -261,11 +261,10 @@ def held(path: Path, what: Path, hint: str, wait: bool = False) -> Iterator[None
     try:
         lock.acquire()
     except Timeout:
+        holder = "another process"
         with suppress(OSError):
-            raise RunConflict(
-                f"{what} is in use by {text(path, 200).strip() or 'another process'}.", hint
-            ) from None
-        raise RunConflict(f"{what} is in use by another process.", hint) from None
+            holder = content(path).decode("utf-8", "replace").strip()[:200] or holder
+        raise RunConflict(f"{what} is in use by {holder}.", hint) from None
     except OSError as error:
         why = A_LINK if error.errno == errno.ELOOP else error.strerror
         raise RunConflict(
@@ -275,7 +274,7 @@ def held(path: Path, what: Path, hint: str, wait: bool = False) -> Iterator[None
         with (
             suppress(OSError),
             open(path, "w", opener=itself) as file,
-        ):  # a full disk: it is held all the same
+        ):  # on a full disk it is held all the same
             now = datetime.now(UTC).isoformat(timespec="seconds")
             file.write(f"process {os.getpid()} on {gethostname()}, since {now}\n")
         yield

@@ -56,7 +56,7 @@ def told_in_a_sentence(file: str) -> None:
 
 @pytest.mark.parametrize("kind", ["listwise", "sequential"])
 @pytest.mark.parametrize("file", ["manifest.json", "results.json"])
-@pytest.mark.parametrize("document", [[], "", 3, None, {}, {"schema": 1}, {"schema": 2, "task": "pairwise"}])
+@pytest.mark.parametrize("document", [[], None, {"schema": 1}, {"schema": 2, "task": "pairwise"}])
 def test_a_file_of_another_shape(kind: str, file: str, document: object) -> None:
     hurt(kind, file, lambda _: document)
     told_in_a_sentence(file)
@@ -130,7 +130,7 @@ def test_a_journal_s_first_line_is_checked() -> None:
         assert found.code == 1 and message in found.out
 
 
-@pytest.mark.parametrize("tokens", ["2.5", "-7", "NaN", "Infinity", "1e308", "true", "99999999999999999999"])
+@pytest.mark.parametrize("tokens", ["2.5", "-7", "NaN", "99999999999999999999"])
 def test_a_count_of_tokens_that_is_none_is_a_damaged_line(tokens: str) -> None:
     path = Path("journal.jsonl")
     row = '{"key":"k","probe":"p","text":"a","finish":"stop","about":{},"chat":[],"prompt_tokens":%s}'
@@ -197,17 +197,6 @@ def test_a_flag_that_nobody_knows_or_takes(kind: str, flags: dict[str, Any], mes
     assert llmfair("report", "hurt").code == 0  # which says no command, and shows all else
 
 
-@pytest.mark.parametrize("stages", [None, {}, [], {"other": "a model"}])
-def test_a_stage_that_the_settings_do_not_name(stages: Any) -> None:
-    def harm(document: dict[str, Any]) -> dict[str, Any]:
-        named = {} if stages is None else {"stages": stages}
-        return document | {"stages": {"second": True}, "settings": document["settings"] | named}
-
-    hurt("listwise", "manifest.json", harm)
-    found = llmfair("runs", "check", "hurt")
-    assert found.code == 2 and "hurt/manifest.json: names other stages at `$.stages`" in found.err
-
-
 JOURNAL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "about nothing": lambda row: row | {"about": {}},
     "about null": lambda row: row | {"about": None},
@@ -235,15 +224,8 @@ def test_a_line_of_the_journal_that_is_none_of_the_audits(kind: str, harm: str) 
         assert "hurt/journal.jsonl:" in found.err and told in found.err
 
 
-def test_a_failure_without_its_message_is_none() -> None:
-    hurt("listwise", "results.json", lambda document: document)
-    with Path("hurt", "journal.jsonl").open("a") as file:
-        file.write('{"failure": "Rejected", "probe": "p"}\n')
-    assert ran("runs", "show", "hurt", "--failures", "--json").json["rows"] == []
-
-
 @pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
-@pytest.mark.parametrize("manifest", ["", "{", "[]", None, '{"schema": 1, "settings": {}}'])
+@pytest.mark.parametrize("manifest", ["{", None, '{"schema": 1, "settings": {}}'])
 def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> None:
     """The same command makes it anew, and asks nothing."""
     copied(kind, "kept")
