@@ -43,6 +43,11 @@ def _end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
+def was_stopped() -> bool:
+    """Whether a scheduler or a closed terminal ended the command."""
+    return bool(_ended_by)
+
+
 def stop_code() -> int:
     """The exit code of a command that was stopped."""
     return 128 + (_ended_by[0] if _ended_by else signal.SIGINT)
