@@ -213,5 +213,5 @@ def unwaiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a module that imports it: batches are looked at again at once."""
     monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
     monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("llmfair.io.net.FIRST_WAIT", 0.01)
     monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)

@@ -18,9 +18,9 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from llmfair.asking import dispatch
 from llmfair.backends import vllm
 from llmfair.errors import BackendError
+from llmfair.io import net
 from tests.ports import free_port
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ needs_vllm = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine returns on dispatch's loop, where engines live."""
-    return asyncio.run_coroutine_threadsafe(work, dispatch._loop()).result(timeout=280)
+    return asyncio.run_coroutine_threadsafe(work, net.loop()).result(timeout=280)
 
 
 @contextmanager

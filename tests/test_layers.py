@@ -61,14 +61,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
     "datasets/irds.py": {"retrieval.bm25"},
-    "retrieval/rest.py": {"backends.base"},
-    "retrieval/search_server.py": {
-        "asking.retries",
-        "backends.addresses",
-        "backends.base",
-        "backends.deadline",
-        "backends.headers",
-    },
     "report/compare.py": {"audits.comparing", "audits.documents", "audits.runs.exhibits", "audits.scoring"},
 }
 LAZY = {

@@ -53,9 +53,9 @@ class _Loop(asyncio.SelectorEventLoop):
 def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of all that dispatch goes by, its draws seeded."""
     clock = Clock()
-    monkeypatch.setattr("llmfair.asking.retries.random", random.Random(0))
-    for module in ("lanes", "one_chat", "rate", "retries"):
-        monkeypatch.setattr(f"llmfair.asking.{module}.time", clock)
+    monkeypatch.setattr("llmfair.io.net.random", random.Random(0))
+    for module in ("asking.lanes", "asking.one_chat", "asking.rate", "io.net"):
+        monkeypatch.setattr(f"llmfair.{module}.time", clock)
     return clock
 
 
@@ -72,7 +72,7 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     loop = _Loop(clock)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    monkeypatch.setattr("llmfair.asking.dispatch._loop", lambda: loop)
+    monkeypatch.setattr("llmfair.io.net.loop", lambda: loop)
     yield clock
     loop.call_soon_threadsafe(loop.stop)
     thread.join()

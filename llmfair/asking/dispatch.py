@@ -8,7 +8,6 @@ and engines live on the loop that made them and a notebook's own loop is left al
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker, Stopped
 from llmfair.backends.base import Backend
 from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
+from llmfair.io import net
 from llmfair.nouns import Chat, Completion, Failure, Sampling, Steps
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def dispatch(
     progress = progress if progress is not None else Progress()
     finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
     driver = _Driver(Asker(backend, journal, cache, sampling, limits, progress), finished)
-    loop = _loop()
+    loop = net.loop()
     done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
     try:
         # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
@@ -91,21 +91,6 @@ def dispatch(
             done.cancel()
             driver.ended.wait(timeout=1)  # until no chain can write any more
         raise
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    """The process's event loop, in the daemon thread `llmfair-io`."""
-    with _loop_lock:
-        if not _loops:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="llmfair-io", daemon=True).start()
-            _loops.append(loop)
-        return _loops[0]
-
-
-_loops: list[asyncio.AbstractEventLoop] = []
-_loop_lock = threading.Lock()
-os.register_at_fork(after_in_child=_loops.clear)  # a child has no thread but the one that forked
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

@@ -12,9 +12,9 @@ from zlib import crc32
 
 from llmfair.asking.limits import Limits
 from llmfair.asking.rate import Adaptive, Bucket, Slots
-from llmfair.asking.retries import LONGEST_WAIT
 from llmfair.backends.base import Backend, Member, RateLimited, Transient, members_of
 from llmfair.errors import LlmfairError
+from llmfair.io.net import LONGEST_WAIT
 from llmfair.nouns import Request
 
 LEFT_AFTER = 3

@@ -17,10 +17,10 @@ from llmfair.asking.journal import SHARED, Journal
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.requests import Requests
-from llmfair.asking.retries import Retries
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.io import files
+from llmfair.io.net import Retries
 from llmfair.nouns import Chat, Completion, Finish, Request, Sampling
 
 if TYPE_CHECKING:

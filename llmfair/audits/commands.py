@@ -12,9 +12,9 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.audits.subject import Subject
-from llmfair.backends.addresses import OPENAI_HOST
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
+from llmfair.io.net import OPENAI_HOST
 from llmfair.manifest import Manifest
 from llmfair.prompts import wordings
 from llmfair.rundir import RunDir

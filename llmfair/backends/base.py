@@ -8,28 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from llmfair.errors import BackendError, LlmfairError
+from llmfair.io.net import RateLimited as RateLimited
+from llmfair.io.net import Transient as Transient
 from llmfair.nouns import Completion, Message, Request
-
-
-class RateLimited(Exception):
-    """The server asks for fewer requests; `retry_after` seconds if it said so, and its own words behind a colon
-    (`quote`). Seen by dispatch only.
-    """
-
-    def __init__(self, retry_after: float | None = None, quote: str = "") -> None:
-        super().__init__("rate limited")
-        self.retry_after, self.quote = retry_after, quote
-        self.cause = f"the rate is limited (429){quote}"
-
-
-class Transient(Exception):
-    """A failure that the next attempt may not meet (connection lost, 5xx), after `retry_after` seconds if the server
-    said so. Seen by dispatch only.
-    """
-
-    def __init__(self, cause: str, retry_after: float | None = None) -> None:
-        super().__init__(cause)
-        self.cause, self.retry_after = cause, retry_after
 
 
 @dataclass(frozen=True, slots=True)

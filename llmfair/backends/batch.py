@@ -1,52 +1,35 @@
 """OpenAI's Batch API: files of requests that a server answers within a day, at half the price (`backends.md` 5).
 
-The openai package speaks to files and batches; what a line asks and what its answer means is told by the backend
-of single requests, so that both roads give equal answers.
+What a line asks and what its answer means is told by the backend of single requests, so that both roads give equal
+answers.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-import socket
-import ssl
 import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 
-from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.bounded import Bounds
 from llmfair.backends.chat_completions import UNPARSEABLE
 from llmfair.backends.faults import nature_of, refusal_of
 from llmfair.backends.openai import OpenAI
-from llmfair.backends.posting import ReplyTooLong
-from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
+from llmfair.errors import BackendError, LlmfairError, Rejected
 from llmfair.io.files import decode, encode
+from llmfair.io.net import SLOWEST, Client, RateLimited, Reply, ReplyTooLong, Retries, Transient, wait
 from llmfair.nouns import Completion, Request
-
-if TYPE_CHECKING:
-    from openai import APIStatusError
-    from openai import OpenAI as Client
-    from openai.types import Batch as Told
 
 T = TypeVar("T")
 
 _ID = re.compile(r"[\w.:=+~@-]{1,2000}", re.ASCII)  # which stands in addresses, and on a terminal
 _KEY = re.compile(rb'"custom_id"\s*:\s*"([\w-]+)"', re.ASCII)
-_LOST: Mapping[type[BaseException], str] = {
-    ssl.SSLError: "no secure connection to {server} (certificate or protocol)",
-    socket.gaierror: "the name of {server} cannot be resolved",
-    ConnectionRefusedError: "connection refused by {server}",
-    TimeoutError: "no answer from {server} within {seconds:g} s",
-    zlib.error: "the reply of {server} cannot be unpacked: it is not in the encoding that it names",
-}
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 MOST_LINES = 50_000
 MOST_BYTES = 200 * 10**6
@@ -54,8 +37,6 @@ ENDED = {"completed", "failed", "expired", "cancelled"}
 RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
 MOST_LISTED = 10_000
 """Batches that are looked through for one; a list without an end is of no server that is well."""
-FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
-RETRIES_BEFORE_SUCCESS = 3
 SETTLE_SECONDS = 5.0
 """How long a batch may take to show in the list of all, after its creation was asked for."""
 
@@ -86,20 +67,19 @@ class Batches:
         max_wait: float,
         waits: Callable[[str, float], None] = lambda cause, seconds: None,
     ) -> None:
-        self.backend, self.retries, self.max_wait, self._waits = backend, retries, max_wait, waits
+        self.backend, self._waits = backend, waits
         self.identity, self.name = backend.identity, backend.server
-        self._answered, self._held = False, ExitStack()
-        self._bounds = Bounds(backend.options.timeout, backend.options.max_reply)
+        self._retries, self._held = Retries(retries, max_wait, 0.0), ExitStack()
 
     @cached_property
     def _client(self) -> Client:
         """Made on first use, since a run that has all its answers needs no key. Raises MissingKey."""
-        return self.backend.client(self._bounds)
+        return self.backend.client()
 
     def close(self) -> None:
         self._held.close()
         if "_client" in vars(self):
-            self._client.close()
+            wait(self._client.close())
 
     def line(self, request: Request) -> bytes:
         """A request as a line of a file; its answer comes back under the request's key."""
@@ -134,9 +114,9 @@ class Batches:
         """The id of the server's copy of a file of lines."""
 
         def send(attempt: int) -> str:
-            with path.open("rb") as file:
-                made = self._client.files.create(file=(path.name, file), purpose="batch")
-                return _id(made.to_dict(warnings=False))
+            return _id(
+                self._told(self._client.upload(self.backend.address("files"), path, {"purpose": "batch"}))
+            )
 
         return self._patiently(send)
 
@@ -146,14 +126,15 @@ class Batches:
         Its creation has no second attempt without a look: where an earlier one may have reached the server, here
         or before a crash (`perhaps_made`), the batch is first looked for among all.
         """
+        body = {
+            "input_file_id": input_file_id,
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+        }
 
         def make(attempt: int) -> Batch:
             made = self._find(input_file_id) if perhaps_made or attempt else None
-            return made or self._read_batch(
-                self._client.batches.create(
-                    completion_window="24h", endpoint="/v1/chat/completions", input_file_id=input_file_id
-                )
-            )
+            return made or self._read_batch(self._ask("POST", "batches", encode(body)))
 
         return self._patiently(make)
 
@@ -161,12 +142,12 @@ class Batches:
         """The batch as it is now."""
 
         def look(attempt: int) -> Batch:
-            found = self._read_batch(self._client.batches.retrieve(batch_id))
-            if found.id != batch_id:
+            batch = self._read_batch(self._ask("GET", f"batches/{batch_id}", batch_id=batch_id))
+            if batch.id != batch_id:
                 raise Transient(f"{self.backend.server} tells of another batch than {batch_id}")
-            return found
+            return batch
 
-        return self._patiently(look, batch_id)
+        return self._patiently(look)
 
     def ended(self, batch: Batch) -> bool:
         return batch.status in ENDED
@@ -211,7 +192,7 @@ class Batches:
             status, reply = response.get("status_code") or 200, encode(response.get("body"))
             if self.backend.renames_limit(status, reply):
                 raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
-            return self.backend.read(status, {}, reply, request)
+            return self.backend.read(Reply(status, {}, reply), request)
         except UNPARSEABLE:
             raise Transient(
                 f"{self.backend.server} answers it with something else ({nature_of(line)})"
@@ -246,8 +227,17 @@ class Batches:
         def read(attempt: int) -> Lines:
             file = tempfile.TemporaryFile()  # noqa: SIM115
             self._held.callback(_close, file)
-            with self._bounds.longest(lines * self.backend.options.max_reply, file):
-                self._client.files.content(file_id)
+            most, size, began = lines * self.backend.options.max_reply, 0, time.monotonic()
+            with self._client.open(self.backend.address(f"files/{file_id}/content")) as reply:
+                if not 200 <= reply.status < 300:
+                    raise self._failure(Reply(reply.status, reply.headers, next(reply.blocks, b"")), batch_id)
+                for block in reply.blocks:
+                    size += file.write(block)
+                    if size > most:
+                        raise self.backend.too_long(most)
+                    if time.monotonic() - began > self.backend.options.timeout + size / SLOWEST:
+                        raise Transient(f"{self.name} sends its answers too slowly")
+            file.flush()
             found, twice, blank = Lines(), set[str](), True
             for at, line in _cut_lines(file, self.backend.options.max_reply):
                 blank = blank and not line.strip()
@@ -258,25 +248,36 @@ class Batches:
                 elif found[key] != line:
                     twice.add(key)
             if not blank and not found:
-                raise ValueError(file_id)
+                file.seek(0)
+                raise Transient(f"{self.name} answers with something else ({nature_of(file.read(1 << 16))})")
             for key in twice:
                 del found.places[key]
             return found
 
-        return self._patiently(read, batch_id)
+        return self._patiently(read)
 
     def _find(self, input_file_id: str) -> Batch | None:
         """The batch over a file, if there is one; no second batch is ever made of a file."""
         for pause in (0.0, SETTLE_SECONDS):
             time.sleep(pause)
-            for batch in islice(self._client.batches.list(limit=100), MOST_LISTED):
-                if batch.input_file_id == input_file_id:
-                    return self._read_batch(batch)
+            for told in islice(self._listed(), MOST_LISTED):
+                if told.get("input_file_id") == input_file_id:
+                    return self._read_batch(told)
         return None
 
-    def _read_batch(self, found: Told) -> Batch:
+    def _listed(self) -> Iterator[Mapping[str, Any]]:
+        """All batches, the newest first, page by page."""
+        after = ""
+        while True:
+            page = self._ask("GET", f"batches?limit=100{after}")
+            rows = page["data"]
+            yield from rows
+            if not rows or not page.get("has_more"):
+                return
+            after = f"&after={_id(rows[-1])}"
+
+    def _read_batch(self, told: Mapping[str, Any]) -> Batch:
         """What the server tells of a batch. Raises Transient, or what is UNPARSEABLE for what is none."""
-        told = found.to_dict(warnings=False)
         status, files = told.get("status"), (told.get("error_file_id"), told.get("output_file_id"))
         if status not in ENDED | RUNNING:
             said = self.backend.hidden(str(status))[:40]
@@ -292,71 +293,46 @@ class Batches:
             [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [],
         )
 
-    def _patiently(self, call: Callable[[int], T], batch_id: str = "") -> T:
-        """What `call(attempt)` returns, tried again while its failure may pass; `batch_id` is what it is about."""
-        import openai
+    def _ask(self, method: str, path: str, body: bytes | None = None, batch_id: str = "") -> Any:
+        return self._told(self._client.ask(method, self.backend.address(path), body), batch_id)
 
-        attempt, waited = 0, 0.0
-        while True:
-            failure: LlmfairError | RateLimited | Transient
+    def _told(self, asking: Coroutine[Any, Any, Reply], batch_id: str = "") -> Any:
+        """The JSON of a reply; `batch_id`: what it is about. Raises what `_patiently` tries again, BackendError."""
+        try:
+            reply = wait(asking)
+        except ReplyTooLong:
+            raise self.backend.too_long() from None
+        if not 200 <= reply.status < 300:
+            raise self._failure(reply, batch_id)
+        try:
+            told = decode(reply.body)
+        except UNPARSEABLE:
+            told = None
+        if not isinstance(told, dict):
+            raise Transient(f"{self.name} answers with something else ({nature_of(reply.body)})")
+        return told
+
+    def _patiently(self, call: Callable[[int], T]) -> T:
+        """What `call(attempt)` returns, tried again while its failure may pass."""
+
+        def attempt(number: int) -> T:
             try:
-                found = call(attempt)
-                self._answered = True
-                return found
-            except openai.APIStatusError as error:
-                failure = self._failure(error, batch_id)
-            except (openai.APIConnectionError, ReplyTooLong, TimeoutError, zlib.error) as error:
-                failure = self._lost(error)
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                failure = LlmfairError(
-                    f"the disk of {tempfile.gettempdir()}, where answers lie while they are read, is full.",
-                    "free some of it, or set TMPDIR; the same command continues",
-                )
-            except Transient as error:
-                failure = error
-            except UNPARSEABLE:  # the package reads any body; of broken JSON it raises its parser's
-                nature = nature_of(self._bounds.last)
-                failure = Transient(f"{self.backend.server} answers with something else ({nature})")
-            # Out here, since the package's exceptions can hold the request's headers.
-            if isinstance(failure, LlmfairError):
-                raise failure
-            allowed = self.retries if self._answered else min(RETRIES_BEFORE_SUCCESS, self.retries)
-            if attempt >= allowed:
-                raise Unavailable(
-                    f"no answer after {attempt + 1} attempts: {failure.cause}.",
-                    "check the server; the same command continues",
-                )
-            asked = failure.retry_after or 0.0
-            waited += asked
-            if waited > self.max_wait:
-                raise Unavailable(
-                    f"{failure.cause}; the server asks to wait {asked:,.0f} s, longer than --max-wait.",
-                    "try later, or wait with a longer --max-wait; the same command continues",
-                )
-            wait = max(asked, min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT))
-            self._waits(str(failure), wait)
-            time.sleep(wait)
-            attempt += 1
+                return call(number)
+            except UNPARSEABLE:
+                raise Transient(f"{self.name} answers with something else (JSON of another form)") from None
 
-    def _lost(self, error: BaseException) -> Rejected | Transient:
-        """Why there was no reply."""
-        server, causes = self.backend.server, [error]
-        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
-            causes.append(cause)
-        for kind, words in _LOST.items():
-            if any(isinstance(cause, kind) for cause in causes):
-                return Transient(words.format(server=server, seconds=self.backend.options.timeout))
-        names = {type(cause).__name__ for cause in causes}
-        if any(isinstance(cause, ReplyTooLong) for cause in causes):
-            return self.backend.too_long(self._bounds.most)
-        if "RemoteProtocolError" in names:
-            return Transient(f"the reply of {server} breaks off or is no HTTP")
-        return Transient(f"{'no' if 'ConnectError' in names else 'lost the'} connection to {server}")
+        try:
+            return self._retries.persist(attempt, self._waits)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise LlmfairError(
+                f"the disk of {tempfile.gettempdir()}, where answers lie while they are read, is full.",
+                "free some of it, or set TMPDIR; the same command continues",
+            ) from None
 
-    def _failure(self, error: APIStatusError, batch_id: str) -> LlmfairError | RateLimited | Transient:
-        server, status = self.backend.server, error.status_code
+    def _failure(self, reply: Reply, batch_id: str) -> LlmfairError | RateLimited | Transient:
+        server, status = self.backend.server, reply.status
         if status in (404, 405) and batch_id:
             return BackendError(
                 f"{server} no longer has {batch_id} or its answers.",
@@ -367,7 +343,7 @@ class Batches:
                 f"{server} has no Batch API (it answers {status}).",
                 "leave --batch out, or check --base-url, which often ends in /v1",
             )
-        return self.backend.failure(refusal_of(status, error.response.content), error.response.headers)
+        return self.backend.failure(refusal_of(status, reply.body), reply.headers)
 
 
 class Lines(Mapping[str, bytes]):

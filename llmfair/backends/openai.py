@@ -1,8 +1,8 @@
 """OpenAI and every server that speaks its chat completions: one POST a question.
 
-Key, URL and headers come from the variables that the openai package reads. The package itself serves batches only: its
-import takes longer than all else before the first question, and a request through it ten times the CPU time
-(`backends.md` 5). What is wrong with a reply is told by `faults.py`.
+Key, URL and headers come from the variables that the openai package reads. The package itself is not used: its import
+takes longer than all else before the first question, and a request through it ten times the CPU time (`backends.md` 5).
+What is wrong with a reply is told by `faults.py`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST
 from llmfair.backends.base import BackendOptions, Transient, fold_system
-from llmfair.backends.bounded import Bounds, bounded
 from llmfair.backends.chat_completions import LIMITS, encode_body, read_completion
 from llmfair.backends.faults import Fault, refusal_of
-from llmfair.backends.headers import allowance
 from llmfair.backends.server import Server
 from llmfair.errors import Rejected, UsageError
 from llmfair.io.files import decode
+from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST, allowance
 from llmfair.nouns import (
     Completion,
     Request,
 )
 from llmfair.registry import register
-
-if TYPE_CHECKING:
-    from openai import OpenAI as Client
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 
@@ -67,19 +61,6 @@ class OpenAI(Server):
         self.identity = " ".join(parts)
         self._broken_off: set[str] = set()
 
-    def client(self, bounds: Bounds) -> Client:
-        """The openai package's client of this server, for files and batches. Raises MissingKey."""
-        from openai import OpenAI as Client
-
-        self._headers()
-        return Client(
-            api_key=self._key(),
-            base_url=self.base_url,
-            timeout=self.options.timeout,
-            max_retries=0,
-            http_client=bounded(bounds),
-        )
-
     @property
     def needs_key(self) -> bool:
         return self.server == OPENAI_HOST
@@ -100,12 +81,12 @@ class OpenAI(Server):
         for _ in LIMITS:
             body = self.body(request)
             started = time.perf_counter()
-            status, headers, reply = await self._post(body)
+            reply = await self._post(body)
             seconds = time.perf_counter() - started
-            self.allowance = allowance(headers)
-            if not self.renames_limit(status, reply):
+            self.allowance = allowance(reply.headers)
+            if not self.renames_limit(reply.status, reply.body):
                 break
-        return self.read(status, headers, reply, request, seconds)
+        return self.read(reply, request, seconds)
 
     def body(self, request: Request) -> bytes:
         """What is sent for a request: one line of JSON."""

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import llmfair
-from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import ALTERNATIVES, UNPARSEABLE, models_of
 from llmfair.backends.faults import Fault, Refusal, refusal_of
-from llmfair.backends.headers import Allowance, allowance, retry_after
-from llmfair.backends.posting import CONNECT_SECONDS, Poster, ReplyTooLong
 from llmfair.errors import (
     BackendError,
     ContextTooLong,
@@ -31,6 +27,16 @@ from llmfair.errors import (
     UsageError,
 )
 from llmfair.io import secrets
+from llmfair.io.net import (
+    CONNECT_SECONDS,
+    Allowance,
+    Client,
+    Reply,
+    ReplyTooLong,
+    allowance,
+    retry_after,
+    server_of,
+)
 from llmfair.nouns import Completion, Finish, Request
 
 NO_KEY = "none"  # what servers that need no key are sent
@@ -71,20 +77,23 @@ class Server(ABC):
         self.server = server_of(self.base_url, source, self.key_variables[0])
         self.server_name = options.server_name or self.server
         self.allowance: Allowance | None = None
-        self._poster: Poster | None = None
+        self._client: Client | None = None
         self._key_sent = False
         self._hide = self._hide_quoted = secrets.without(())
 
     async def open(self) -> None:
         """Takes key and headers from the environment. Raises MissingKey and UsageError."""
-        url = f"{self.base_url.rstrip('/')}/{self.path}"
-        timeout, most = self.options.timeout, self.options.max_reply
-        self._poster = Poster(url, self._headers(), proxy_for(self.base_url), timeout, most)
+        self._client = self.client()
 
     async def close(self) -> None:
-        if self._poster is not None:
-            await self._poster.close()
-            self._poster = None
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def client(self) -> Client:
+        """A client of this server. Raises MissingKey and UsageError."""
+        options = self.options
+        return Client(self.server, self.base_url, self._headers(), options.timeout, options.max_reply)
 
     def ready(self) -> None:
         """Whether it could be asked now. Raises MissingKey and UsageError."""
@@ -94,32 +103,30 @@ class Server(ABC):
         """One attempt. Raises RateLimited, Transient, a BackendError, or UsageError for a refused setting."""
         body = self.body(request)
         started = time.perf_counter()
-        status, headers, reply = await self._post(body)
+        reply = await self._post(body)
         seconds = time.perf_counter() - started
-        self.allowance = allowance(headers)
-        return self.read(status, headers, reply, request, seconds)
+        self.allowance = allowance(reply.headers)
+        return self.read(reply, request, seconds)
 
     @abstractmethod
     def body(self, request: Request) -> bytes:
         """What is sent for a request: one line of JSON."""
 
-    def read(
-        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float = 0.0
-    ) -> Completion:
+    def read(self, reply: Reply, request: Request, seconds: float = 0.0) -> Completion:
         """The completion in a reply, without what it repeats of keys and headers, which has no place in journals,
         caches and reports; raises what `complete` does where it is none.
         """
         refusal = None
-        if 200 <= status < 300:
+        if 200 <= reply.status < 300:
             try:
-                completion = self.completion(reply, request, seconds)
+                completion = self.completion(reply.body, request, seconds)
             except UNPARSEABLE:
-                refusal = refusal_of(status, reply)
+                refusal = refusal_of(reply.status, reply.body)
         else:
-            refusal = refusal_of(status, reply)
+            refusal = refusal_of(reply.status, reply.body)
         if refusal is not None:
             if refusal.fault is not Fault.BLOCKED:
-                raise self.failure(refusal, headers, request)
+                raise self.failure(refusal, reply.headers, request)
             completion = Completion("", Finish.FILTERED, seconds=seconds)
         texts = {name: text for name in _TEXTS if (text := getattr(completion, name))}
         together = "\n".join(texts.values())
@@ -171,16 +178,14 @@ class Server(ABC):
 
     async def look(self) -> None:
         """Returns from a server that is up and lists the model. Raises what `complete` does for another."""
-        status, headers, reply = await self._reply_to(
-            lambda poster: poster.get(f"{self.base_url.rstrip('/')}/models"), CONNECT_SECONDS
-        )
-        answers = 200 <= status < 300
-        models = models_of(reply) if answers else None
+        reply = await self._ask("GET", "models", seconds=CONNECT_SECONDS)
+        answers = 200 <= reply.status < 300
+        models = models_of(reply.body) if answers else None
         if models is None:
-            if not self.lists_models and (answers or status in _ELSEWHERE):
+            if not self.lists_models and (answers or reply.status in _ELSEWHERE):
                 return
             if not answers:
-                raise self.failure(refusal_of(status, reply), headers)
+                raise self.failure(refusal_of(reply.status, reply.body), reply.headers)
         if self.name not in (models or ()):
             has = self.hidden(", ".join((models or [])[:MOST_NAMED])) or "none"
             raise BackendError(
@@ -188,26 +193,23 @@ class Server(ABC):
                 "every server of --base-url has to have it under this name",
             )
 
-    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the reply. Raises Transient when there is none, Rejected for one too long."""
-        return await self._reply_to(lambda poster: poster.post(body), self.options.timeout)
+    async def _post(self, body: bytes) -> Reply:
+        return await self._ask("POST", self.path, body)
 
-    async def _reply_to(
-        self, send: Callable[[Poster], Awaitable[tuple[int, Mapping[str, str], bytes]]], seconds: float
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        import aiohttp
-
-        if self._poster is None:
+    async def _ask(
+        self, method: str, path: str, body: bytes | None = None, seconds: float | None = None
+    ) -> Reply:
+        """The reply. Raises Transient when there is none, Rejected for one too long."""
+        if self._client is None:
             raise RuntimeError("the backend is not open")
         try:
-            status, headers, reply = await send(self._poster)
+            return await self._client.ask(method, self.address(path), body, seconds=seconds)
         except ReplyTooLong:
             raise self.too_long() from None
-        except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError) as error:
-            cause = self._cause(error, seconds)
-        else:
-            return status, headers, reply
-        raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
+
+    def address(self, path: str) -> str:
+        """The URL of a path of this server."""
+        return f"{self.base_url.rstrip('/')}/{path}"
 
     def hidden(self, words: str) -> str:
         """Words of the server that are no answer, without any key or header that they repeat."""
@@ -219,37 +221,6 @@ class Server(ABC):
             f"{self.server} sends more than {(most or self.options.max_reply) / 1e6:g} MB in one reply.",
             "--max-reply reads longer ones",
         )
-
-    def _cause(self, error: Exception, seconds: float) -> str:
-        """Why there was no reply, as a clause."""
-        import aiohttp
-
-        where = "the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else self.server
-        match error:
-            case aiohttp.ConnectionTimeoutError():
-                return f"no connection to {where} within {CONNECT_SECONDS:g} s"
-            case TimeoutError():
-                return f"no answer from {where} within {seconds:g} s"
-            case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
-                return f"the name of {where} cannot be resolved"
-            case aiohttp.ClientSSLError():
-                return f"no secure connection to {where} (certificate or protocol)"
-            case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-                return f"connection refused by {where}"
-            case aiohttp.ClientConnectorError():
-                reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
-                return f"no connection to {where} ({reason})"
-            case aiohttp.ClientHttpProxyError():
-                return f"the proxy answers {error.status}"
-            case aiohttp.http.HttpProcessingError():
-                reason = " ".join(error.message.partition(":")[0].split()).lower()
-                return f"what {where} sends is no HTTP reply ({reason})"
-            case aiohttp.ClientPayloadError(__cause__=aiohttp.http_exceptions.ContentEncodingError()):
-                return f"the reply of {where} cannot be unpacked: it is not in the encoding that it names"
-            case aiohttp.ClientPayloadError():
-                return f"the reply of {where} breaks off"
-            case _:
-                return f"connection to {where} lost"
 
     def failure(
         self, refusal: Refusal, headers: Mapping[str, str], request: Request | None = None

@@ -17,9 +17,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.io.files import encode
+from llmfair.io.net import RateLimited, Transient
 from llmfair.nouns import Document, Fill
 from llmfair.registry import register
 from llmfair.retrieval.analysis import Analyzer

@@ -16,7 +16,6 @@ from llmfair.asking.ledger import FILE, read_sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batch import MOST_LINES, Batches
-from llmfair.backends.bounded import Bounds
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import (
     BackendError,
@@ -440,13 +439,6 @@ def test_answers_of_a_program_that_fails_were_not_replayed() -> None:
         assert (progress.calls, progress.answered, progress.replayed) == (5, 1, 0)
         run.ask(fine, program("c", [chat("two"), chat("three")]))
         assert (run.progress.calls, run.progress.answered, run.progress.replayed) == (1, 3, 2)
-
-
-def test_no_request_is_tried_again_by_the_package_itself() -> None:
-    """Its own retries would create a second batch where a reply is lost."""
-    client = OpenAI("m", BackendOptions(base_url="http://127.0.0.1:1/v1")).client(Bounds(1.0, 1000))
-    assert client.max_retries == 0
-    client.close()
 
 
 def test_a_step_without_questions_is_no_end() -> None:

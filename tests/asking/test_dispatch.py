@@ -17,8 +17,8 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
 from llmfair.asking.requests import chat_sampling
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.headers import Allowance
 from llmfair.errors import Rejected, UsageError
+from llmfair.io.net import Allowance
 from llmfair.nouns import (
     Chat,
     Completion,

@@ -15,7 +15,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.headers import Allowance
+from llmfair.io.net import Allowance
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Steps, Text
 from tests.asking.scripted import Scripted, run
 from tests.virtual import Clock, virtual_time
@@ -159,7 +159,7 @@ def test_a_quota_is_used_and_hardly_ever_refused(
 ) -> None:
     with virtual_time(monkeypatch) as clock:
         if quota.seed is not None:
-            monkeypatch.setattr("llmfair.asking.retries.random", random.Random(quota.seed))
+            monkeypatch.setattr("llmfair.io.net.random", random.Random(quota.seed))
         backend = quota.make(clock)
         ask(backend, tmp_path, quota.minutes)
     share, refused = used(backend, quota.start)

@@ -15,6 +15,7 @@ from llmfair.backends.faults import Fault, refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.backends.rerank import Rerank
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
+from llmfair.io.net import Reply
 from llmfair.nouns import Chat, Completion, Finish, Message, Permutation, Request, Sampling, Scores
 
 MESSAGES = (Message("system", "Rank."), Message("user", "[1] Ada"))
@@ -175,7 +176,7 @@ def outcome(backend: OpenAI | Rerank, status: int, body: Any, request: Request) 
     """What a backend makes of a reply, and all that it says of it."""
     reply = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
-        completion = backend.read(status, {}, reply, request)
+        completion = backend.read(Reply(status, {}, reply), request)
     except (LlmfairError, RateLimited, Transient) as failure:
         return failure, f"{getattr(failure, 'cause', failure)} {getattr(failure, 'hint', '')}"
     assert isinstance(completion, Completion)

@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
-from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import encode_body, finish_of, is_alias, read_completion
 from llmfair.backends.faults import refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError, warn
+from llmfair.io.net import proxy_for, server_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
 from tests.servers import Reply, Server, completion

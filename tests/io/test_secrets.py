@@ -11,6 +11,7 @@ import pytest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
 from llmfair.io import secrets
+from llmfair.io.net import Reply
 from llmfair.nouns import Chat, Message, Request, Sampling, Text
 
 SECRET = (
@@ -124,8 +125,8 @@ def test_a_key_is_in_no_text_of_an_answer(
     server.ready()
     document = {"choices": [{"message": message}], "model": KEY, "system_fingerprint": f"f {KEY}"}
     request = Request(Chat((Message("user", "a"),), Text()), Sampling(), "key", "probe")
-    found = server.read(200, {}, escaping(json.dumps(document)).encode(), request)
+    found = server.read(Reply(200, {}, escaping(json.dumps(document)).encode()), request)
     assert (found.model, found.fingerprint) == ("***", "f ***")
     assert found.text in ("a ***", "a") and found.reasoning in (None, "authorization: Bearer ***")
     clean = {"choices": [{"message": {"content": "a"}}]}
-    assert server.read(200, {}, escaping(json.dumps(clean)).encode(), request).text == "a"
+    assert server.read(Reply(200, {}, escaping(json.dumps(clean)).encode()), request).text == "a"

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from llmfair.asking.retries import Retries
 from llmfair.audits.engines import engine_of, filling
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.errors import LlmfairError, MissingKey, Rejected, RunConflict, Unavailable, UsageError
+from llmfair.io.net import Retries
 from llmfair.nouns import Document
 from llmfair.retrieval import rest, search_server
 from llmfair.retrieval.analysis import ENGLISH, STANDARD
@@ -35,7 +35,7 @@ Start = Callable[..., Stub]
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts stubs; nobody waits for them between attempts."""
-    monkeypatch.setattr("llmfair.retrieval.search_server.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("llmfair.io.net.time.sleep", lambda seconds: None)
     for name in (search_server.API_KEY, search_server.USER, search_server.PASSWORD):
         monkeypatch.delenv(name, raising=False)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Posting to a server that answers byte for byte what a test wants, on one connection or several."""
+"""The one HTTP client, and a server that answers byte for byte what a test wants; what headers say of limits."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import shutil
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from llmfair.backends.posting import Poster, ReplyTooLong
+from llmfair.io.net import Allowance, Client, ReplyTooLong, Transient, allowance, retry_after
 from tests.coroutines import asynchronous
 
 HEADERS = {"authorization": "Bearer canary", "content-type": "application/json"}
@@ -82,11 +83,14 @@ async def serving(*replies: bytes, **given: Any) -> Any:
 
 @asynccontextmanager
 async def posting(url: str, proxy: str | None = None, timeout: float = 5.0, most: int = 1_000_000) -> Any:
-    poster = Poster(url, HEADERS, proxy, timeout, most)
+    with pytest.MonkeyPatch.context() as environment:
+        if proxy is not None:
+            environment.setenv("http_proxy", proxy)
+        client = Client("the server", url, HEADERS, timeout, most)
     try:
-        yield poster
+        yield partial(client.ask, "POST", url)
     finally:
-        await poster.close()
+        await client.close()
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
@@ -98,17 +102,17 @@ async def talking(*replies: bytes, timeout: float = 5.0, most: int = 1_000_000, 
     """A server with these replies, and what posts to it."""
     async with (
         serving(*replies, **given) as script,
-        posting(f"http://127.0.0.1:{script.port}/", timeout=timeout, most=most) as poster,
+        posting(f"http://127.0.0.1:{script.port}/", timeout=timeout, most=most) as post,
     ):
-        yield script, poster
+        yield script, post
 
 
 @asynchronous
 async def test_what_is_sent_and_what_comes_back() -> None:
-    async with serving(PLAIN, PLAIN) as script, posting(f"http://127.0.0.1:{script.port}/v1/c?x=1") as poster:
+    async with serving(PLAIN, PLAIN) as script, posting(f"http://127.0.0.1:{script.port}/v1/c?x=1") as post:
         for body in (b"{}", "{„Ω“}".encode()):
-            status, headers, reply = await poster.post(body)
-            assert (status, headers["x-left"], reply) == (200, "5", b"ok")
+            reply = await post(body)
+            assert (reply.status, reply.headers["x-left"], reply.body) == (200, "5", b"ok")
     assert [(number, body) for number, _, body in script.asked] == [(1, b"{}"), (1, "{„Ω“}".encode())]
     for _, head, body in script.asked:
         first, *lines = head.rstrip().split("\r\n")
@@ -139,10 +143,10 @@ def _chunked(chunk: bytes, times: int) -> bytes:
 )
 @asynchronous
 async def test_a_reply_is_read_no_further_than_it_may_be_long(endless: bytes) -> None:
-    async with talking(endless, PLAIN, most=1_000_000) as (_, poster):
+    async with talking(endless, PLAIN, most=1_000_000) as (_, post):
         with pytest.raises(ReplyTooLong):
-            await poster.post(b"{}")
-        assert (await poster.post(b"{}"))[2] == b"ok", "on another connection"
+            await post(b"{}")
+        assert (await post(b"{}")).body == b"ok", "on another connection"
 
 
 ZIPPED = gzip.compress(b"ok", mtime=0)
@@ -165,10 +169,10 @@ ZIPPED = gzip.compress(b"ok", mtime=0)
 async def test_every_form_of_a_reply_leaves_the_connection_fit_for_the_next(
     reply: bytes, expected: tuple[int, bytes]
 ) -> None:
-    async with talking(reply, PLAIN) as (script, poster):
-        status, _, read = await poster.post(b"1")
-        assert (status, read) == expected
-        assert (await poster.post(b"2"))[2] == b"ok"
+    async with talking(reply, PLAIN) as (script, post):
+        found = await post(b"1")
+        assert (found.status, found.body) == expected
+        assert (await post(b"2")).body == b"ok"
     assert script.connections == 1
 
 
@@ -177,9 +181,9 @@ async def test_every_form_of_a_reply_leaves_the_connection_fit_for_the_next(
 )
 @asynchronous
 async def test_a_connection_that_the_server_closes_is_not_used_again(reply: bytes) -> None:
-    async with talking(reply, PLAIN) as (script, poster):
-        assert (await poster.post(b"1"))[2] == b"ok"
-        assert (await poster.post(b"2"))[2] == b"ok"
+    async with talking(reply, PLAIN) as (script, post):
+        assert (await post(b"1")).body == b"ok"
+        assert (await post(b"2")).body == b"ok"
     assert script.connections == 2
 
 
@@ -188,15 +192,13 @@ async def test_a_connection_that_the_server_closes_is_not_used_again(reply: byte
 async def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
     """A second reply behind the first would otherwise be taken for the next question's."""
     stray = PLAIN.replace(b"ok", b"no")
-    async with talking(PLAIN + pause + stray, PLAIN) as (script, poster):
-        assert (await poster.post(b"1"))[2] == b"ok"
+    async with talking(PLAIN + pause + stray, PLAIN) as (script, post):
+        assert (await post(b"1")).body == b"ok"
         if pause:
             while not script.written:
                 await asyncio.sleep(0.005)
             await asyncio.sleep(0.05)
-            with pytest.raises(aiohttp.ClientError):
-                await poster.post(b"2")
-        assert (await poster.post(b"2"))[2] == b"ok"
+        assert (await post(b"2")).body == b"ok"
     assert script.connections == 2
 
 
@@ -214,10 +216,10 @@ async def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> 
 )
 @asynchronous
 async def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes) -> None:
-    async with talking(reply, PLAIN, hang_up=True) as (_script, poster):
-        with pytest.raises((aiohttp.ClientError, aiohttp.http.HttpProcessingError)):
-            await poster.post(b"1")
-        assert (await poster.post(b"2"))[2] == b"ok"
+    async with talking(reply, PLAIN, hang_up=True) as (_script, post):
+        with pytest.raises(Transient, match="the server"):
+            await post(b"1")
+        assert (await post(b"2")).body == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -234,61 +236,27 @@ async def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: byt
 )
 @asynchronous
 async def test_silence_ends_by_the_timeout_and_a_cancelled_question_at_once(reply: bytes) -> None:
-    async with talking(reply, reply, PLAIN, timeout=0.3) as (script, poster):
-        with pytest.raises(TimeoutError) as caught:
-            await poster.post(b"1")
-        assert not isinstance(caught.value, aiohttp.ConnectionTimeoutError)
-        poster._timeout = 5.0
-        asking = asyncio.create_task(poster.post(b"2"))
+    async with talking(reply, reply, PLAIN, timeout=0.3) as (script, post):
+        with pytest.raises(Transient, match=r"no answer from the server within 0\.3 s"):
+            await post(b"1")
+        asking = asyncio.create_task(post(b"2", seconds=5))
         while len(script.asked) < 2:
             await asyncio.sleep(0.005)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert (await poster.post(b"3"))[2] == b"ok"
+        assert (await post(b"3")).body == b"ok"
     assert [number for number, _, _ in script.asked] == [1, 2, 3]
-
-
-@asynchronous
-async def test_a_timeout_that_comes_with_a_cancellation_is_a_cancellation() -> None:
-    async with talking(SILENCE, timeout=0.1) as (_script, poster):
-        asking = asyncio.create_task(poster.post(b"1"))
-        await asyncio.sleep(0.05)
-        time.sleep(0.1)  # the loop is busy meanwhile, so the timer rings after the cancellation
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
-
-@pytest.mark.parametrize(
-    ("timeout", "expected"), [(5.0, aiohttp.ConnectionTimeoutError), (0.02, TimeoutError)]
-)
-def test_a_server_that_takes_no_connection(
-    monkeypatch: pytest.MonkeyPatch, timeout: float, expected: type[Exception]
-) -> None:
-    monkeypatch.setattr("llmfair.backends.posting.CONNECT_SECONDS", 0.1)
-
-    async def never(*_: object, **__: object) -> Any:
-        await asyncio.sleep(10)
-
-    async def work() -> None:
-        monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", never)
-        async with posting("http://127.0.0.1:9/", timeout=timeout) as poster:
-            with pytest.raises(TimeoutError) as caught:
-                await poster.post(b"1")
-            assert type(caught.value) is expected
-
-    run(work)
 
 
 @asynchronous
 async def test_a_proxy_is_told_the_whole_address_and_who_asks_every_time() -> None:
     async with (
         serving(PLAIN, CLOSING, PLAIN) as script,
-        posting("http://elsewhere.invalid/v1/c", f"http://user:canary@127.0.0.1:{script.port}") as poster,
+        posting("http://elsewhere.invalid/v1/c", f"http://user:canary@127.0.0.1:{script.port}") as post,
     ):
         for _ in range(3):
-            assert (await poster.post(b"{}"))[2] == b"ok"
+            assert (await post(b"{}")).body == b"ok"
     who = base64.b64encode(b"user:canary").decode()
     for _, head, _ in script.asked:
         assert head.startswith("POST http://elsewhere.invalid/v1/c HTTP/1.1\r\n")
@@ -299,14 +267,14 @@ async def test_a_proxy_is_told_the_whole_address_and_who_asks_every_time() -> No
 
 POSTS = """
 import asyncio, sys
-from llmfair.backends.posting import Poster, ReplyTooLong
+from llmfair.io.net import Client
 
-async def work(url, proxy):
-    poster = Poster(url, {"authorization": "Bearer canary"}, proxy or None, 5, 1_000_000)
-    print([(await poster.post(b"{}"))[2] for _ in range(2)])
-    await poster.close()
+async def work(url):
+    client = Client("", url, {"authorization": "Bearer canary"}, 5, 1_000_000)
+    print([(await client.ask("POST", url, b"{}")).body for _ in range(2)])
+    await client.close()
 
-asyncio.run(work(*sys.argv[1:]))
+asyncio.run(work(sys.argv[1]))
 """
 
 
@@ -337,8 +305,8 @@ def test_a_secure_connection(tmp_path: Path, tunnel: str) -> None:
         through = await asyncio.start_server(proxy, "127.0.0.1", 0)
         address = f"{tunnel}127.0.0.1:{through.sockets[0].getsockname()[1]}" if tunnel else ""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", POSTS, f"https://localhost:{port}/v1", address),
-            env={**os.environ, "SSL_CERT_FILE": str(certificate)},
+            *(sys.executable, "-c", POSTS, f"https://localhost:{port}/v1"),
+            env={**os.environ, "SSL_CERT_FILE": str(certificate), "https_proxy": address},
             stdout=asyncio.subprocess.PIPE,
         )
         assert (await process.communicate())[0] == b"[b'ok', b'ok']\n"
@@ -374,9 +342,74 @@ def test_many_at_once_get_their_own_answers() -> None:
 
     async def work() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with posting(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/") as poster:
-            replies = await asyncio.gather(*(poster.post(b"%d" % number) for number in range(100)))
-        assert [int(reply) for _, _, reply in replies] == list(range(100))
+        async with posting(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/") as post:
+            replies = await asyncio.gather(*(post(b"%d" % number) for number in range(100)))
+        assert [int(reply.body) for reply in replies] == list(range(100))
         server.close()
 
     run(work)
+
+
+# Headers
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "3600"}, 3600.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue Nov 14 22:13:50 2023"}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT", "date": "Tue, 14 Nov 2023 21:59:00 GMT"}, 60.0),
+        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ (Nov|Jan) \d+ \d+:\d+:\d+ GMT", fullmatch=True))
+def test_any_retry_after_is_read_or_ignored(value: str) -> None:
+    seconds = retry_after({"retry-after": value}, NOW)
+    assert seconds is None or seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("requests", "tokens", "found"),
+    [
+        (("59", "1s"), ("149984", "6m0s"), Allowance(59.0, 149984 / 360)),
+        (("30", "20s"), None, Allowance(1.5, None)),
+        (("0", "12"), None, Allowance(1 / 12, None)),
+        (None, ("1000", "120ms"), Allowance(None, 1000 / 0.12)),
+        (("9", "1h2m3.5s"), None, Allowance(9 / 3723.5, None)),
+        (("10", "soon"), None, Allowance(None, None)),
+        (("29", "1760000000"), ("29", "1760000000.5s"), Allowance(None, None)),  # a moment, not a span
+        (("29", "9" * 400 + "s"), ("29", "9" * 400), Allowance(None, None)),
+        (("10", "0s"), None, Allowance(None, None)),
+        (("-1", "5s"), ("nan", "5s"), Allowance(None, None)),
+        (None, None, None),
+    ],
+)
+def test_allowance(
+    requests: tuple[str, str] | None, tokens: tuple[str, str] | None, found: Allowance | None
+) -> None:
+    headers: dict[str, str] = {}
+    for unit, said in (("requests", requests), ("tokens", tokens)):
+        if said is not None:
+            headers |= {f"x-ratelimit-remaining-{unit}": said[0], f"x-ratelimit-reset-{unit}": said[1]}
+    assert allowance(headers) == found
+
+
+@given(st.text(), st.text())
+def test_any_allowance_is_read_or_ignored(remaining: str, reset: str) -> None:
+    found = allowance({"x-ratelimit-remaining-requests": remaining, "x-ratelimit-reset-requests": reset})
+    assert found is not None
+    assert found.requests is None or found.requests > 0

@@ -1,0 +1,562 @@
+"""The wall to the network: one HTTP client for models, search servers, batches and downloads.
+
+Every exchange ends in time and every reply within bounds; no redirect is followed, since a key would go there, too; no
+cookie is kept. What may pass raises RateLimited or Transient. The client lives on an event loop; whoever has none waits
+for it by `wait`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import re
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
+from io import BytesIO
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from llmfair.errors import Unavailable, UsageError, warn
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+    from aiohttp.connector import Connection
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0
+SLOWEST = 10_000
+"""Bytes a second: a file that moves slower than this does not arrive."""
+_LARGE = 1 << 20
+
+
+class RateLimited(Exception):
+    """The server asks for fewer requests; `retry_after` seconds if it said so, and its own words behind a colon
+    (`quote`).
+    """
+
+    def __init__(self, retry_after: float | None = None, quote: str = "") -> None:
+        super().__init__("rate limited")
+        self.retry_after, self.quote = retry_after, quote
+        self.cause = f"the rate is limited (429){quote}"
+
+
+class Transient(Exception):
+    """A failure that the next attempt may not meet (connection lost, 5xx), after `retry_after` seconds if the server
+    said so.
+    """
+
+    def __init__(self, cause: str, retry_after: float | None = None) -> None:
+        super().__init__(cause)
+        self.cause, self.retry_after = cause, retry_after
+
+
+class ReplyTooLong(Exception):
+    """A reply goes on beyond what is read of one."""
+
+
+# The client
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Client:
+    """Exchanges with the server called `name` in messages, on the loop where the first is made.
+
+    `url` names the proxy that is used; `headers` go with every request; `seconds` for a whole exchange, and more for
+    what is sent and received at `SLOWEST`; `most`: bytes of the longest reply.
+    """
+
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], seconds: float, most: int) -> None:
+        self.name, self.headers, self.seconds, self.most = name, headers, seconds, most
+        self._proxy = proxy_for(url)
+        self._session: ClientSession | None = None
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> Reply:
+        """The reply, read to its end. Raises Transient without one, ReplyTooLong."""
+        data = BytesIO(body) if body and len(body) >= _LARGE else body
+        return await self._ask(method, url, data, headers, len(body or b""), seconds or self.seconds)
+
+    async def upload(self, url: str, path: Path, fields: Mapping[str, str]) -> Reply:
+        """The reply to a form with these fields and a file, which is read as it is sent."""
+        import aiohttp
+
+        with path.open("rb") as file:
+            form = aiohttp.FormData(fields)
+            form.add_field("file", file, filename=path.name, content_type="application/octet-stream")
+            data = form()
+            kind = {"content-type": data.headers["Content-Type"]}
+            return await self._ask("POST", url, data, kind, path.stat().st_size, self.seconds)
+
+    async def _ask(
+        self, method: str, url: str, data: Any, headers: Mapping[str, str] | None, sent: int, seconds: float
+    ) -> Reply:
+        began = asyncio.get_running_loop().time()
+        cause: str
+        try:
+            async with asyncio.timeout(seconds + sent / SLOWEST) as alarm:
+                response = await self._begin(method, url, data, headers)
+                try:
+                    if (response.content_length or 0) > self.most:
+                        raise ReplyTooLong
+                    reply = await response.content.readany()
+                    while more := await response.content.readany():
+                        reply += more
+                        if len(reply) > self.most:
+                            raise ReplyTooLong
+                        alarm.reschedule(began + seconds + (sent + len(reply)) / SLOWEST)
+                except BaseException:
+                    response.close()
+                    raise
+                return Reply(response.status, response.headers, reply)
+        except _errors() as error:
+            cause = cause_of(error, self.name, seconds)
+        raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
+
+    async def _begin(
+        self, method: str, url: str, data: Any, headers: Mapping[str, str] | None
+    ) -> ClientResponse:
+        if self._session is None:
+            self._session = _session()
+            weakref.finalize(self, _close_soon, self._session, asyncio.get_running_loop())
+        headers = (
+            {**self.headers, **headers} if headers else self.headers
+        )  # those of a session go to its proxy, too
+        return await self._session.request(
+            method, url, data=data, headers=headers, proxy=self._proxy, allow_redirects=False
+        )
+
+    @contextmanager
+    def open(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[Stream]:
+        """A reply whose blocks are read one by one, each within `seconds`, by a thread without a loop.
+
+        Raises Transient.
+        """
+
+        async def within(work: Coroutine[Any, Any, T]) -> T:
+            cause: str
+            try:
+                async with asyncio.timeout(self.seconds):
+                    return await work
+            except _errors() as error:
+                cause = cause_of(error, self.name, self.seconds)
+            raise Transient(cause)
+
+        response = wait(within(self._begin("GET", url, None, headers)))
+        try:
+            yield Stream(
+                response.status, response.headers, iter(lambda: wait(within(response.content.readany())), b"")
+            )
+        finally:
+            loop().call_soon_threadsafe(response.close)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A reply whose body comes in blocks."""
+
+    status: int
+    headers: Mapping[str, str]
+    blocks: Iterator[bytes]
+
+
+def _session() -> ClientSession:
+    import aiohttp
+
+    class Connector(aiohttp.TCPConnector):
+        async def connect(self, *request: Any, **options: Any) -> Connection:
+            """A connection without bytes that nobody asked for: they would be taken for the reply."""
+            while True:
+                connection = await super().connect(*request, **options)
+                if connection.protocol is not None and not connection.protocol.should_close:
+                    return connection
+                connection.close()
+
+    return aiohttp.ClientSession(
+        # No cap of its own, since dispatch limits what is in flight.
+        connector=Connector(limit=0, ttl_dns_cache=300, keepalive_timeout=75),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+    )
+
+
+def _close_soon(session: ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    if not session.closed and loop.is_running():
+        asyncio.run_coroutine_threadsafe(session.close(), loop)
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The process's event loop, in a thread of its own."""
+    with _loop_lock:
+        if not _loops:
+            new = asyncio.new_event_loop()
+            threading.Thread(target=new.run_forever, name="llmfair-io", daemon=True).start()
+            _loops.append(new)
+        return _loops[0]
+
+
+_loops: list[asyncio.AbstractEventLoop] = []
+_loop_lock = threading.Lock()
+os.register_at_fork(after_in_child=_loops.clear)  # a child has no thread but the one that forked
+
+
+def wait(work: Coroutine[Any, Any, T]) -> T:
+    """What the work returns or raises, for a thread that has no loop; what interrupts the wait ends the work."""
+    future = asyncio.run_coroutine_threadsafe(work, loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+# Why there is no reply
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What the client raises without a reply."""
+    import aiohttp
+
+    return aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError, OSError, ValueError
+
+
+def cause_of(error: Exception, server: str, seconds: float) -> str:
+    """Why there was no reply, as a clause."""
+    import aiohttp
+
+    where = "the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else server
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return f"no connection to {where} within {CONNECT_SECONDS:g} s"
+        case TimeoutError():
+            return f"no answer from {where} within {seconds:g} s"
+        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+            return f"the name of {where} cannot be resolved"
+        case aiohttp.ClientSSLError():
+            return f"no secure connection to {where} (certificate or protocol)"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            return f"connection refused by {where}"
+        case aiohttp.ClientConnectorError():
+            reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+            return f"no connection to {where} ({reason})"
+        case aiohttp.ClientHttpProxyError():
+            return f"the proxy answers {error.status}"
+        case aiohttp.ClientResponseError() | aiohttp.http.HttpProcessingError():
+            reason = " ".join(error.message.partition(":")[0].split()).lower()
+            return f"what {where} sends is no HTTP reply ({reason})"
+        case aiohttp.ClientPayloadError(__cause__=aiohttp.http_exceptions.ContentEncodingError()):
+            return f"the reply of {where} cannot be unpacked: it is not in the encoding that it names"
+        case aiohttp.ClientPayloadError():
+            return f"the reply of {where} breaks off"
+        case _:
+            return f"connection to {where} lost"
+
+
+# When to come again
+
+
+_REMAINING, _RESET = "x-ratelimit-remaining-", "x-ratelimit-reset-"
+_PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
+_PARTS, _SPAN = re.compile(_PART), re.compile(f"(?:{_PART})+")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = _SECONDS["d"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a server will still take, a second, until it counts anew; None for what it does not say."""
+
+    requests: float | None
+    tokens: float | None
+
+
+def allowance(headers: Mapping[str, str]) -> Allowance | None:
+    """What remains of the quota, spread over the time until it is whole again; None without such headers.
+
+    Right for quotas that start anew and for those that refill all the time: of these the rate comes to rest at the
+    quota, with half of it in hand.
+    """
+    if _REMAINING + "requests" not in headers and _REMAINING + "tokens" not in headers:
+        return None
+    return Allowance(_rate(headers, "requests"), _rate(headers, "tokens"))
+
+
+def _rate(headers: Mapping[str, str], unit: str) -> float | None:
+    seconds = _seconds(headers.get(_RESET + unit, "").strip())
+    with suppress(ValueError):
+        remaining = float(headers.get(_REMAINING + unit, ""))
+        if seconds and 0 <= remaining < math.inf:
+            return max(remaining, 1.0) / seconds
+    return None
+
+
+def _seconds(text: str) -> float | None:
+    """`6m0s`, `120ms` or `7.5` as seconds; None for anything else, such as a moment in seconds since 1970."""
+    seconds = math.nan
+    if _SPAN.fullmatch(text):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))
+    with suppress(ValueError):
+        seconds = float(text)
+    return seconds if 0 <= seconds <= _LONGEST else None
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds the server asks to wait; None where it says nothing that can be read.
+
+    Until a moment it is reckoned from the one of its own `Date`, else from the Unix time `now`: clocks differ.
+    """
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        with suppress(KeyError, ValueError):
+            seconds = float(headers[name]) / unit
+            if 0 <= seconds < math.inf:
+                return seconds
+    until, said = (_moment(headers.get(name, "")) for name in ("retry-after", "date"))
+    return None if until is None else max(0.0, until - (now if said is None else said))
+
+
+def _moment(text: str) -> float | None:
+    """A date as HTTP has it, in Unix time."""
+    with suppress(ValueError, OverflowError):
+        if date := parsedate_tz(text):
+            return mktime_tz((*date[:9], date[9] or 0))
+    return None
+
+
+# Whether to come again
+
+FIRST_WAIT = 0.1
+FIRST_WAIT_REFUSED = 0.025  # a server that refuses is up
+LONGEST_WAIT = 60.0
+LONGEST_OUTAGE_WAIT = 5.0  # a server that is back is not kept waiting
+RETRIES_BEFORE_SUCCESS = 3
+
+
+class Retries:
+    """`retries` attempts after passing failures, and `outage` seconds where nobody is answered any more, however many
+    attempts those take; while the server limits the rate, `max_wait` seconds without any answer. Waits start near
+    the latency seen so far: a chain can do nothing else meanwhile (`listwise.md` 9).
+    """
+
+    def __init__(self, retries: int, max_wait: float, outage: float) -> None:
+        self.retries, self.max_wait, self.outage = retries, max_wait, outage
+        self._latencies: deque[float] = deque(maxlen=101)
+        self._last_success = time.monotonic()
+
+    def succeeded(self, sent: float) -> None:
+        """A request sent at this time was answered."""
+        now = time.monotonic()
+        self._latencies.append(now - sent)
+        self._last_success = now
+
+    def latency(self) -> float:
+        """The median latency in seconds, 0 before the first answer."""
+        return median(self._latencies) if self._latencies else 0.0
+
+    def wait_after(
+        self,
+        failure: RateLimited | Transient,
+        attempts: int,
+        failures: int,
+        since: float,
+        heard: float,
+        elsewhere: bool = False,
+    ) -> float:
+        """Seconds until the next attempt, `failures` of the `attempts` being no refusals.
+
+        `since`: when the attempt before failed, or the first was sent; `heard`: when this server last answered;
+        `elsewhere`: what is no refusal can be asked of another server at once. Raises Unavailable, also for a wait that
+        `max_wait` has no room for.
+        """
+        now = time.monotonic()
+        asked, left = failure.retry_after or 0.0, heard + self.max_wait - now
+        if isinstance(failure, Transient):
+            if self._given_up(failures, now, since):
+                raise Unavailable(
+                    f"no answer after {attempts} attempts: {failure.cause}.",
+                    "check the server; the same command continues",
+                )
+            if elsewhere:
+                return 0.0
+            own = min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
+        else:
+            if left < 0:
+                raise Unavailable(
+                    f"rate limited (429) for {self.max_wait:.0f} s without one answer{failure.quote}.",
+                    "try later; the same command continues",
+                )
+            own = self._growing(attempts, FIRST_WAIT_REFUSED)
+        if asked > max(left, 0.0):
+            raise Unavailable(
+                f"{failure.cause}; the server asks to wait {asked:,.0f} s, and --max-wait leaves "
+                f"{max(left, 0.0):,.0f} s of them.",
+                "try later, or wait with a longer --max-wait; the same command continues",
+            )
+        return max(asked, own)
+
+    def persist(self, attempt: Callable[[int], T], waits: Callable[[str, float], None]) -> T:
+        """What `attempt(number)` returns, from 0 on, tried again while its failure may pass.
+
+        `waits(cause, seconds)` hears of each pause. Raises Unavailable, and whatever else `attempt` raises.
+        """
+        attempts = failures = 0
+        since = time.monotonic()
+        while True:
+            sent = time.monotonic()
+            try:
+                result = attempt(attempts)
+            except (RateLimited, Transient) as failure:
+                attempts += 1
+                failures += isinstance(failure, Transient)
+                pause = self.wait_after(failure, attempts, failures, since, self._last_success)
+                waits(failure.cause, pause)
+                time.sleep(pause)
+                since = time.monotonic()
+            else:
+                self.succeeded(sent)
+                return result
+
+    def _given_up(self, failures: int, now: float, since: float) -> bool:
+        """Whether no further attempt is made. A server is down that answered nobody since; it was up before."""
+        if not self._latencies:
+            return failures > min(RETRIES_BEFORE_SUCCESS, self.retries)
+        down = self._last_success <= since and now - self._last_success < self.outage
+        return failures > self.retries and not down
+
+    def _growing(self, attempts: int, unknown: float) -> float:
+        first = self.latency() / 4 if self._latencies else unknown
+        return min(first * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
+
+
+# Addresses
+
+OPENAI_HOST = "api.openai.com"
+KEY_VARIABLE = "OPENAI_API_KEY"
+
+_BASE_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*)(:(?P<port>\d{1,5}))?(/[^\s?#]*)?",
+    re.IGNORECASE,
+)
+_ADDRESS = "for example http://127.0.0.1:8000/v1"
+_NOT_TAKEN = (
+    (re.compile(r".*@.*", re.S), "holds credentials", "leave them out and set {key}"),
+    (  # keys are passed that way, too
+        re.compile(r"[^?#]*[?#].*", re.S),
+        "holds a query, which no request would carry",
+        "leave out all from the ? on; Azure OpenAI takes requests without one at https://NAME.openai.azure.com/openai/v1",
+    ),
+    (
+        re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|[\w.-]+(?=:\d)|\[[\da-fA-F:.]+\])(:\d+)?(/\S*)?"),
+        "lacks http:// or https://",
+        _ADDRESS,
+    ),
+    (
+        re.compile(r".*/((chat/)?completions|responses|messages|rerank|embeddings)/?"),
+        "ends in the path of a request, which llmfair adds",
+        "give what stands before it, " + _ADDRESS,
+    ),
+)
+"""Forms of an address that are not taken, what is wrong with each, and the way out."""
+_PORTS = {"http": 80, "https": 443}
+
+
+def server_of(base_url: str, source: str, key_variable: str = KEY_VARIABLE) -> str:
+    """`host:port` of a base URL, or api.openai.com.
+
+    Raises UsageError that names the URL's `source` and never repeats the URL, which may hold credentials.
+    """
+    for form, fault, hint in _NOT_TAKEN:
+        if form.fullmatch(base_url):
+            raise UsageError(f"{source} {fault}.", hint.format(key=key_variable))
+    match = _BASE_URL.fullmatch(base_url)
+    if (
+        match is None
+        or (port := int(match["port"] or _PORTS[match["scheme"].lower()])) > 65535
+        or not _names_a_host(match["host"])
+    ):
+        raise UsageError(f"{source} is not the address of a server.", _ADDRESS)
+    host = match["host"].lower()
+    return host if host == OPENAI_HOST else f"{host}:{port}"
+
+
+def _names_a_host(host: str) -> bool:
+    """Whether a name has labels of a length that can be looked up, and an address is one."""
+    try:
+        if host.startswith("["):
+            IPv6Address(host[1:-1])
+        elif host.replace(".", "").isdecimal():
+            IPv4Address(host)
+        else:
+            host.encode("idna")
+    except ValueError:
+        return False
+    return True
+
+
+def proxy_for(base_url: str) -> str | None:
+    """The proxy that the environment names for a URL. Raises UsageError for one that is not HTTP; of such a one for all
+    schemes it only warns.
+
+    Looked up once: aiohttp's `trust_env` does it for each request, in a thread, and refuses to send our
+    Authorization header where a ~/.netrc has a line for the host.
+    """
+    parts = urlsplit(base_url)
+    proxies, host = getproxies(), parts.hostname or ""
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or _in_a_range(host, proxies.get("no", "")) or proxy_bypass(host):
+        return None
+    if not _is_http_proxy(proxy):
+        if parts.scheme not in proxies:
+            warn("all_proxy names no HTTP proxy, and is not used.")
+            return None
+        raise UsageError(f"{parts.scheme}_proxy names no HTTP proxy.", "for example http://127.0.0.1:3128")
+    return proxy
+
+
+def _in_a_range(host: str, ranges: str) -> bool:
+    """Whether an address lies in one of the ranges (10.0.0.0/8) among the names of `no_proxy`."""
+    for name in filter(lambda name: "/" in name, re.split(r"[,\s]+", ranges)):
+        with suppress(ValueError):
+            if ip_address(host) in ip_network(name, strict=False):
+                return True
+    return False
+
+
+def _is_http_proxy(proxy: str) -> bool:
+    try:
+        address = urlsplit(proxy)
+        host, port = address.hostname, address.port
+    except ValueError:
+        return False
+    if not host or port == 0 or address.scheme not in _PORTS:
+        return False
+    return _names_a_host(f"[{host}]" if ":" in host else host)
