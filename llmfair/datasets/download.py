@@ -7,30 +7,29 @@ import gzip
 import hashlib
 import io
 import os
-import re
 import time
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, Protocol, cast
+from urllib.parse import unquote, urljoin, urlsplit
 
 import llmfair
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import GZIP, LONGEST_LINE, itself, opened, texts
-
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
+from llmfair.io.net import Client, Stream, Transient, is_http_address, wait
 
 BLOCK = 1 << 16
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; so much that is new starts them anew:
 LEAST = 10_000
 TIMEOUT = 60.0
-_LENGTH = re.compile(r"[0-9]{1,15}")
+REDIRECTS, MOST_REDIRECTS = {301, 302, 303, 307, 308}, 10
 LONGEST = 2 * LONGEST_LINE  # all relevant pages of a topic stand in one line
 
 
@@ -130,39 +129,32 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
     when the server refuses or says what no server does, or after five attempts with less than `LEAST` new bytes.
     """
-    from http.client import HTTPException
-    from urllib.error import HTTPError
 
     position, failures, place = start, 0, secrets.written(url)
     while True:
         before = position
         try:
-            with _connect(url, position, elsewhere) as response:
-                skip, end = _part(response, position, place, elsewhere)
+            with _reply(url, position, place, elsewhere) as reply:
+                if reply.status == 416:
+                    return  # nothing lies beyond what is known: the file was complete already
+                if not 200 <= reply.status < 300:
+                    raise _refused(reply.status, place, elsewhere)
+                skip, end = _part(reply, position, place, elsewhere)
                 if skip:
                     progress.say(
                         f"{place}: the server ignores Range, so the file is downloaded from its start again"
                     )
-                while block := response.read1(BLOCK):
-                    _check_chunk(response)
-                    skipped = min(skip, len(block))
-                    skip -= skipped
-                    if block := block[skipped:]:
+                for received in reply.blocks:
+                    block = received[skip:]
+                    skip -= min(skip, len(received))
+                    if block:
                         position += len(block)
                         yield block
             if skip == 0 and (end is None or position >= end):
                 return
             why = f"the connection ended after {position:,} bytes"
-        except HTTPError as error:
-            if error.code == 416:
-                return  # nothing lies beyond what is known: the file was complete already
-            if error.code < 500 and error.code not in (408, 429):
-                raise LlmfairError(
-                    f"{place}: the server answers {error.code} {error.reason}.", elsewhere
-                ) from None
-            why = f"{error.code} {error.reason}"
-        except (OSError, HTTPException) as error:
-            why = str(getattr(error, "reason", None) or error) or type(error).__name__
+        except Transient as failure:
+            why = failure.cause
         if position - before >= LEAST:
             failures = 0
         if failures == len(PAUSES):
@@ -173,47 +165,54 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
         failures += 1
 
 
-def _part(response: HTTPResponse, position: int, place: str, elsewhere: str) -> tuple[int, int | None]:
+def _refused(status: int, place: str, elsewhere: str) -> LlmfairError | Transient:
+    """What a status says that is none of success."""
+    says = f"{status} {HTTPStatus(status).phrase}" if status in [*HTTPStatus] else f"{status}"
+    if status >= 500 or status in (408, 429):
+        return Transient(says)
+    return LlmfairError(f"{place}: the server answers {says}.", elsewhere)
+
+
+def _part(reply: Stream, position: int, place: str, elsewhere: str) -> tuple[int, int | None]:
     """How many bytes of a reply are known already, and where the file ends, if that is said. Raises LlmfairError."""
-    continues, headers = response.status == 206, response.headers
+    continues, headers = reply.status == 206, reply.headers
     if continues and not headers.get("Content-Range", "").startswith(f"bytes {position}-"):
         raise LlmfairError(
             f"{place}: the server sends another part than the one from byte {position:,} on.", elsewhere
         )
     skip, size = 0 if continues else position, headers.get("Content-Length")
-    if size is None:
-        return skip, None
-    if not _LENGTH.fullmatch(size.strip()):
-        raise LlmfairError(f"{place}: the server gives a length that is no number.", elsewhere)
-    return skip, position - skip + int(size)
+    return skip, None if size is None else position - skip + int(size)
 
 
-def _check_chunk(response: HTTPResponse) -> None:
-    """Raises HTTPException for a chunk of less than no bytes, which `http.client` reads all the same."""
-    from http.client import HTTPException
+@contextmanager
+def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]:
+    """The reply from byte `start` on, wherever it is redirected to; a login goes to the host of the address alone.
 
-    left = getattr(response, "chunk_left", None)
-    if isinstance(left, int) and left < 0:
-        raise HTTPException("a chunk of less than no bytes")
-
-
-def _connect(url: str, start: int, elsewhere: str) -> HTTPResponse:
-    """The reply from byte `start` on. Raises LlmfairError for an address that is none, also of a redirect."""
-    from http.client import InvalidURL
-    from urllib.request import Request, urlopen
-
-    try:
-        address, who = _without_userinfo(url)
-        request = Request(address, headers={"User-Agent": f"llmfair/{llmfair.__version__}"})
-        if who:
-            request.add_unredirected_header("Authorization", f"Basic {b64encode(who.encode()).decode()}")
-        if start:
-            request.add_header("Range", f"bytes={start}-")
-        return cast("HTTPResponse", urlopen(request, timeout=TIMEOUT))
-    except (InvalidURL, OverflowError, ValueError) as error:
-        if isinstance(error, OSError):
-            raise  # a certificate that is not of this host
-        raise LlmfairError(f"{secrets.written(url)}: leads to what is no address.", elsewhere) from None
+    Raises Transient without one, LlmfairError for an address that is none, also of a redirect.
+    """
+    headers = {"user-agent": f"llmfair/{llmfair.__version__}", "accept-encoding": "identity"}
+    if start:
+        headers["range"] = f"bytes={start}-"
+    for hop in range(MOST_REDIRECTS):
+        try:
+            address, who = _without_userinfo(url)
+        except ValueError:
+            address, who = "", ""
+        if not is_http_address(address):
+            raise LlmfairError(f"{place}: leads to what is no address.", elsewhere)
+        login = {"authorization": f"Basic {b64encode(who.encode()).decode()}"} if who and not hop else {}
+        client = Client("the server", address, {**headers, **login}, TIMEOUT, 0)
+        try:
+            with client.open(address, unpack=False) as reply:
+                if reply.status not in REDIRECTS or "location" not in reply.headers:
+                    yield reply
+                    return
+                url = urljoin(address, reply.headers["location"])
+        except ValueError:
+            raise LlmfairError(f"{place}: leads to what is no address.", elsewhere) from None
+        finally:
+            wait(client.close())
+    raise LlmfairError(f"{place}: the server redirects without end.", elsewhere)
 
 
 def _without_userinfo(url: str) -> tuple[str, str]:

@@ -41,6 +41,8 @@ CONNECT_SECONDS = 10.0
 SLOWEST = 10_000
 """Bytes a second: a file that moves slower than this does not arrive."""
 _LARGE = 1 << 20
+AHEAD = 8
+"""Blocks of a reply that are read before they are wanted."""
 
 
 class RateLimited(Exception):
@@ -139,7 +141,7 @@ class Client:
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
 
     async def _begin(
-        self, method: str, url: str, data: Any, headers: Mapping[str, str] | None
+        self, method: str, url: str, data: Any, headers: Mapping[str, str] | None, unpack: bool = True
     ) -> ClientResponse:
         if self._session is None:
             self._session = _session()
@@ -148,15 +150,23 @@ class Client:
             {**self.headers, **headers} if headers else self.headers
         )  # those of a session go to its proxy, too
         return await self._session.request(
-            method, url, data=data, headers=headers, proxy=self._proxy, allow_redirects=False
+            method,
+            url,
+            data=data,
+            headers=headers,
+            proxy=self._proxy,
+            allow_redirects=False,
+            auto_decompress=unpack,
         )
 
     @contextmanager
-    def open(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[Stream]:
+    def open(self, url: str, unpack: bool = True) -> Iterator[Stream]:
         """A reply whose blocks are read one by one, each within `seconds`, by a thread without a loop.
 
         Raises Transient.
         """
+
+        taken: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
 
         async def within(work: Coroutine[Any, Any, T]) -> T:
             cause: str
@@ -167,13 +177,32 @@ class Client:
                 cause = cause_of(error, self.name, self.seconds)
             raise Transient(cause)
 
-        response = wait(within(self._begin("GET", url, None, headers)))
+        async def read() -> None:
+            """Takes what has arrived at once: of a connection that breaks the client gives out no more."""
+            response = None
+            try:
+                response = await within(self._begin("GET", url, None, None, unpack))
+                await taken.put(response)
+                while block := await within(response.content.readany()):
+                    await taken.put(block)
+                await taken.put(b"")
+            except Exception as failure:
+                await taken.put(failure)
+            finally:
+                if response is not None:
+                    response.close()
+
+        def take() -> Any:
+            if isinstance(item := wait(taken.get()), Exception):
+                raise item
+            return item
+
+        reading = asyncio.run_coroutine_threadsafe(read(), loop())
         try:
-            yield Stream(
-                response.status, response.headers, iter(lambda: wait(within(response.content.readany())), b"")
-            )
+            response = take()
+            yield Stream(response.status, response.headers, iter(take, b""))
         finally:
-            loop().call_soon_threadsafe(response.close)
+            reading.cancel()
 
     async def close(self) -> None:
         if self._session is not None:
@@ -534,7 +563,7 @@ def proxy_for(base_url: str) -> str | None:
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or _in_a_range(host, proxies.get("no", "")) or proxy_bypass(host):
         return None
-    if not _is_http_proxy(proxy):
+    if not is_http_address(proxy):
         if parts.scheme not in proxies:
             warn("all_proxy names no HTTP proxy, and is not used.")
             return None
@@ -551,9 +580,10 @@ def _in_a_range(host: str, ranges: str) -> bool:
     return False
 
 
-def _is_http_proxy(proxy: str) -> bool:
+def is_http_address(url: str) -> bool:
+    """Whether it names a host, and a port that there is."""
     try:
-        address = urlsplit(proxy)
+        address = urlsplit(url)
         host, port = address.hostname, address.port
     except ValueError:
         return False
