@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.aggregates.control import controlled
+from llmfair.audits.aggregates import Inference, aggregate, controlled
+from llmfair.audits.calibrate import share
 from llmfair.audits.listwise.simulate import Kinds, SimulatedAudits, simulate
-from llmfair.audits.planning.calibrate import share
-from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.base import Quotient
 from llmfair.nouns import Side
 from llmfair.rankers.strategies import covering

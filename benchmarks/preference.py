@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
-from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.planning.calibrate import share
+from llmfair.audits.aggregates import preference
+from llmfair.audits.calibrate import share
 from llmfair.metrics.base import QueryComparisons, Value
 from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.significance import sign_flip

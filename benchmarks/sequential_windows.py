@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons
 from benchmarks.sequential import Stop
-from llmfair.audits.aggregates.preference import preference
+from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.measure import HowRanked, WindowShare, seen, share, together
 from llmfair.metrics.base import QueryComparisons, Undefined
 from llmfair.stats.intervals import Conclusion, conclude

@@ -16,7 +16,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from llmfair.audits.aggregates.preference import preference
+from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits
 from llmfair.rankers.strategies import Strategy, strategy_of

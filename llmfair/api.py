@@ -79,7 +79,7 @@ def _plan_of(kind: Kind) -> Callable[..., Result]:
     usual = defaults_of(kind.plan_settings)
 
     def call(dataset: Name = usual["dataset"], *, preset: str | None = None, **settings: Any) -> Result:
-        from llmfair.audits.planning.plan import plan
+        from llmfair.audits.plan import plan
 
         planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))
         return Result(f"plan {kind.name}", planned)

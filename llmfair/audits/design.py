@@ -19,18 +19,19 @@ import llmfair
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
+from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
-from llmfair.audits.gates import Gate, GatedFigures, check_gates
+from llmfair.audits.gates import Gate, GatedFigures, always_held, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.readable import as_readable
 from llmfair.audits.subject import Subject
-from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.verdict import judged
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
-from llmfair.errors import LlmfairError
+from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_lines
 from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
+from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
 from llmfair.results import (
@@ -41,6 +42,7 @@ from llmfair.results import (
     PlainResults,
     ProbeAnswers,
     ProbeCounts,
+    Reach,
     Results,
     Words,
     lines_of,
@@ -48,6 +50,7 @@ from llmfair.results import (
 )
 from llmfair.rundir import COLUMNS, JOURNAL, Contents, csv_lines, with_factors
 from llmfair.settings import AuditSettings, band_of
+from llmfair.stats.intervals import FEWEST_QUERIES
 
 # What is compared within an audit, whatever its kind.
 
@@ -475,6 +478,51 @@ class Design(ABC, Generic[T]):
         """The side of every candidate."""
         documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
         return {document.doc_id: self.attribute.side(document) for document in documents}
+
+
+@dataclass(frozen=True)
+class Prospects:
+    """How many queries can be assessed; `said` in words where that is not all, or where nothing can be concluded.
+
+    `barred`: nothing can be concluded, whatever the answers are.
+    """
+
+    assessable: int
+    said: tuple[str, ...]
+    barred: bool
+
+
+def prospects_of(design: Design[Any]) -> Prospects:
+    """Those of a design: its queries, and its gates."""
+    queries, assessable = len(design.queries), design.assessable
+    few = assessable < FEWEST_QUERIES
+    said = f"{assessable:,} of {queries:,} queries can be assessed"
+    if assessable < queries:
+        said += f" ({design.why_not_assessable})"
+    if few:
+        said += f", where a conclusion takes at least {FEWEST_QUERIES}"
+    reach = design.planned()["reach"] if design.gates else {}
+    idle = tuple(filter(None, (always_held(gate, reach, _where(gate, reach)) for gate in design.gates)))
+    return Prospects(assessable, ((said,) if few or assessable < queries else ()) + idle, few or bool(idle))
+
+
+def _where(gate: Gate, reach: Mapping[str, Reach]) -> str:
+    """In which setting a gate is always held, with the numbers."""
+    known = reach.get(parse_measure(gate.measure).reach, Reach())
+    return f"in this design, whose attainable range is {known.low or 0:.3f} … {known.high or 0:.3f}"
+
+
+def require_prospects(design: Design[Any]) -> Prospects:
+    """The same. Raises UsageError for gates on a design from which nothing can be concluded."""
+    found = prospects_of(design)
+    gated = [name for name in ("require", "fail_on") if getattr(design.settings, name, None)]
+    if found.barred and gated:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in gated)
+        other = (
+            "give it more queries that can" if found.assessable < FEWEST_QUERIES else "choose another design"
+        )
+        raise UsageError(f"{'; '.join(found.said)}.", f"{other}, or leave {flags} out")
+    return found
 
 
 # What figures were made with, as manifests and results have it.

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
+from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, takes_of, ways_of
 from llmfair.audits.design import versions
 from llmfair.audits.gates import (
@@ -31,7 +32,6 @@ from llmfair.audits.gates import (
 )
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.audits.run_files import Announce
-from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole

@@ -16,9 +16,8 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.junit import suite_of, write_junit
 from llmfair.audits.kind import Kind
-from llmfair.audits.planning.plan import plan
-from llmfair.audits.runs.run import Watch, Written, perform
-from llmfair.audits.runs.spending import Spending
+from llmfair.audits.plan import plan
+from llmfair.audits.runs.run import Spending, Watch, Written, perform
 from llmfair.audits.study import Study, verdict_of_all
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.documents import Comparison
     from llmfair.audits.junit import Suite
-    from llmfair.audits.runs.run import Watch
-    from llmfair.audits.runs.spending import Spending
+    from llmfair.audits.runs.run import Spending, Watch
     from llmfair.audits.sweep import SettingRun
     from llmfair.audits.subject import Subject
     from llmfair.manifest import Manifest
@@ -53,7 +52,7 @@ def add(app: typer.Typer, kind: Kind) -> None:
 
 def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Says what would be asked; asks nothing."""
-    from llmfair.audits.planning.plan import plan
+    from llmfair.audits.plan import plan
 
     _runs(settings)
     planned = plan(kind, settings)
@@ -67,7 +66,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
     from llmfair.audits.gates import statuses_of
     from llmfair.audits.junit import write_junit
-    from llmfair.audits.runs.spending import Spending
+    from llmfair.audits.runs.run import Spending
 
     asked = _runs(settings)
     suites: list[Suite] = []
@@ -120,7 +119,7 @@ def _audit_all(
     suites: list[Suite],
 ) -> LlmfairError | None:
     """Several runs, then side by side; one that fails stops no other. Returns the gravest error."""
-    from llmfair.audits.runs.spending import Spending
+    from llmfair.audits.runs.run import Spending
 
     for one, subject in asked:  # nothing is spent while another model's name is wrong
         if not (kind.ranks and subject.ranks):
@@ -342,7 +341,7 @@ def _planning(kind: Kind) -> Callable[..., None]:
     """The plan of one kind of audits."""
 
     def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.audits.planning.plan import plan as plan_of
+        from llmfair.audits.plan import plan as plan_of
 
         with _busy("Counting and simulating"):
             planned = plan_of(kind, settings)

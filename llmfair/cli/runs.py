@@ -227,7 +227,7 @@ def show(
     """A run's table again, or its evidence."""
     from llmfair.audits.commands import continuing
     from llmfair.audits.kind import kind_of, results_of
-    from llmfair.audits.runs.evidence import answers_of, failures_of
+    from llmfair.audits.runs.exhibits import answers_of, failures_of
     from llmfair.io.files import plain
     from llmfair.report.tables import Table, headed
     from llmfair.rundir import REPORT, find_run

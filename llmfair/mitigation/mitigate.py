@@ -17,9 +17,8 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.comparing import ComparedRun
 from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.score import of_folder
-from llmfair.audits.planning.plan import plan
-from llmfair.audits.runs.run import Watch, perform
-from llmfair.audits.runs.spending import Spending
+from llmfair.audits.plan import plan
+from llmfair.audits.runs.run import Spending, Watch, perform
 from llmfair.errors import LlmfairError, UsageError, warn
 from llmfair.io import secrets
 from llmfair.io.files import SCHEMA

@@ -15,10 +15,10 @@ import numpy as np
 from msgspec import structs
 from msgspec.structs import replace
 
+from llmfair.audits.aggregates import ALL, Inference, summarise
 from llmfair.audits.comparing import ComparedRun, with_figures
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.listwise.measure import paired
-from llmfair.audits.summary import ALL, Inference, summarise
 from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError
 from llmfair.io.files import SCHEMA, json_text, make_inside, read_json, write_whole
 from llmfair.io.trec import run_lines

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict, astuple, replace
 
-from llmfair.audits.aggregates.pairs import joined, tallied
+from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
 from llmfair.audits.pairwise.findings import judged_of
 from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, cell_counts, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
-from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally

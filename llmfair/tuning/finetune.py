@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from msgspec import structs
 
-from llmfair.audits.summary import Inference
+from llmfair.audits.aggregates import Inference
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint, require_local, tokenizer_of
 from llmfair.errors import LlmfairError

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
+from llmfair.audits.calibrate import share
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.calibrate import audits, calibrate
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Kinds, items_of, kinds_of, simulate
-from llmfair.audits.planning.calibrate import share
-from llmfair.audits.planning.plan import plan as plan_of
+from llmfair.audits.plan import plan as plan_of
 from llmfair.metrics.base import Judged, Quotient
 from llmfair.metrics.exposure import excess_ratio
 from llmfair.nouns import Candidates, Document, Query, Ranking, Side

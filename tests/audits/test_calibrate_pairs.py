@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.audits.aggregates.pairs import tallied
+from llmfair.audits.aggregates import Inference, tallied
 from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
 from llmfair.audits.pairwise.findings import judged_of
 from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.plan import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
-from llmfair.audits.summary import Inference
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import PairAnswer, Side

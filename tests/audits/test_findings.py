@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 import llmfair as api
-from llmfair.audits.aggregates.preference import Preference
+from llmfair.audits.aggregates import Inference, Preference, summarise
 from llmfair.audits.comparing import USELESS
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.measure import (
@@ -36,7 +36,6 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import conclusion as conclusion_text
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
-from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all

@@ -18,7 +18,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import PlayedAudits
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
-from llmfair.audits.planning.plan import plan as plan_of
+from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey

@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
-from llmfair.audits.planning.plan import plan as plan_of
+from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.stats.power import Pairing, power

@@ -8,7 +8,7 @@ from math import exp
 import numpy as np
 import pytest
 
-from llmfair.audits.aggregates.preference import preference
+from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits, play, rank_played
 from llmfair.nouns import Encounter
 from llmfair.rankers.strategies import Compared, Windows, encounters_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
 from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Measurement

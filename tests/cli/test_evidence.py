@@ -12,7 +12,7 @@ import pytest
 
 from llmfair.audits.listwise.measure import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
-from llmfair.audits.runs.digits import agree
+from llmfair.audits.runs.replay import agree
 from llmfair.nouns import Ranking, Side
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategies import Ranked, WindowAnswer

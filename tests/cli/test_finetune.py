@@ -143,7 +143,7 @@ def test_other_settings_are_a_conflict_that_says_what_differs(adapter: Path, roo
 
 def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Path) -> None:
     """The folder loaded as `hf:` loads adapters, asked the test pairs: every figure is the one in results.json."""
-    from llmfair.audits.summary import Inference
+    from llmfair.audits.aggregates import Inference
     from llmfair.backends.local import load_model
     from llmfair.settings import FinetuneSettings
     from llmfair.tuning.design import make_tuning_design

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llmfair.audits.summary import summarise
+from llmfair.audits.aggregates import summarise
 from llmfair.metrics.base import Groups, Judged, Observation, Value, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side

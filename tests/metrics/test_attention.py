@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmfair.audits.aggregates import summarise
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
-from llmfair.audits.summary import summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
 from llmfair.metrics.base import Judged, Product, measure_all

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.audits.summary import summarise, undefined_counts
+from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
 from llmfair.metrics.expected import (

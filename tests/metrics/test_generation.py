@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.audits.summary import summarise, undefined_counts
+from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, Undefined, Value, measure_all
 from llmfair.metrics.expected import Retrieved, ShownList, shares

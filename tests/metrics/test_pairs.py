@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.aggregates.pairs import joined, tallied_p
-from llmfair.audits.summary import aggregate, summarise, undefined_counts
+from llmfair.audits.aggregates import aggregate, joined, summarise, tallied_p, undefined_counts
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs

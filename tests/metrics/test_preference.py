@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.audits.aggregates.preference import preference, preference_change
+from llmfair.audits.aggregates import Inference, aggregate, preference, preference_change
 from llmfair.audits.listwise.measure import HowRanked, concluded
-from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side

@@ -13,7 +13,7 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import Condition
 from llmfair.audits.kind import Kind
-from llmfair.audits.planning.plan import plan
+from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError

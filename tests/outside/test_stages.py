@@ -18,9 +18,8 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.ledger import read_sent
 from llmfair.audits.comparing import compare
 from llmfair.audits.design import NOBODY, Stage
-from llmfair.audits.planning.plan import plan
-from llmfair.audits.runs.evidence import answers_of
-from llmfair.audits.runs.exhibits import drawn_answers
+from llmfair.audits.plan import plan
+from llmfair.audits.runs.exhibits import answers_of, drawn_answers
 from llmfair.audits.runs.replay import check_run
 from llmfair.audits.runs.run import audit, perform
 from llmfair.audits.subject import Subject

@@ -13,7 +13,7 @@ import pytest
 
 import llmfair as api
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.evidence import all_answers
+from llmfair.audits.runs.exhibits import all_answers
 from llmfair.rankers.strategies import Strategy, strategy_of
 from llmfair.rundir import RunDir
 from tests.cli.command import kept, llmfair, ran, refuses

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from llmfair.audits.aggregates.preference import preference
+from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.simulate import Items, Noise, simulate_encounters
 from llmfair.metrics.base import QueryComparisons
 from llmfair.rankers.strategies import covering, first_encounters

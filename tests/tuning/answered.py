@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from llmfair.audits.summary import Inference
+from llmfair.audits.aggregates import Inference
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.tuning.drawing import (
     STRATA,

@@ -15,7 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.aggregates.preference import Preference, preference
+from llmfair.audits.aggregates import Preference, preference
+from llmfair.audits.calibrate import (
+    BLOCK,
+    Row,
+    about,
+    found_by_preference,
+    rng_of,
+    row_of,
+    settings_of,
+    simulated,
+)
 from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.measure import HEADLINE, HowRanked, concluded, mean_preference, unassessable
@@ -28,16 +38,6 @@ from llmfair.audits.listwise.simulate import (
     PlayedAudits,
     items_of,
     simulate_encounters,
-)
-from llmfair.audits.planning.calibrate import (
-    BLOCK,
-    Row,
-    about,
-    found_by_preference,
-    rng_of,
-    row_of,
-    settings_of,
-    simulated,
 )
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Value

@@ -19,7 +19,17 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from llmfair.audits.aggregates.preference import Preference, preference, preference_change
+from llmfair.audits.aggregates import (
+    ALL,
+    Inference,
+    Preference,
+    aggregate,
+    most_frequent,
+    preference,
+    preference_change,
+    row_of,
+    value_of,
+)
 from llmfair.audits.listwise.results import (
     EqualScores,
     Excess,
@@ -35,7 +45,6 @@ from llmfair.audits.listwise.results import (
     WindowAnswers,
 )
 from llmfair.audits.readable import EQUAL_SCORES
-from llmfair.audits.summary import ALL, Inference, aggregate, most_frequent, row_of, value_of
 from llmfair.metrics.base import (
     Column,
     ControlledExposures,

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from llmfair.audits.aggregates.control import FEWEST_RUNS
-from llmfair.audits.aggregates.preference import odds_by_query
+from llmfair.audits.aggregates import FEWEST_RUNS, Inference, aggregate, odds_by_query, summarise
 from llmfair.audits.design import RELEVANT, Outcome, relevant_lines
 from llmfair.audits.listwise.design import INITIAL, ListwiseDesign
 from llmfair.audits.listwise.measure import (
@@ -30,7 +29,6 @@ from llmfair.audits.listwise.plan import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
 from llmfair.audits.readable import as_readable
 from llmfair.audits.runs.stopping import Stopping
-from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import Column, Judged, Quotient, Ratio, limit_notes, measure_all
 from llmfair.metrics.utility import TREC_EVAL

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from llmfair.audits.aggregates.preference import preference
+from llmfair.audits.aggregates import Inference, preference
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.lists import drawn_of
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
@@ -30,7 +30,6 @@ from llmfair.audits.listwise.simulate import (
     rank_played,
     simulate,
 )
-from llmfair.audits.summary import Inference
 from llmfair.nouns import (
     Chat,
     Completion,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from llmfair.audits.runs.settled import StoppingPoint
+from llmfair.audits.runs.stopping import StoppingPoint
 from llmfair.backends.python import SCORES
 from llmfair.results import (
     AnswerCounts,

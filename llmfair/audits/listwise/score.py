@@ -10,6 +10,7 @@ from statistics import median
 
 from msgspec import structs
 
+from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import results_of
@@ -48,7 +49,6 @@ from llmfair.audits.scoring import (
     incomplete,
     named,
 )
-from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError

@@ -23,7 +23,7 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.exhibits import declared
-from llmfair.audits.runs.settled import settled_text
+from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.verdict import ADVICE, Case, VerdictWords
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.audits.aggregates import Inference, aggregate
+from llmfair.audits.calibrate import Row, about, found_by_preference, row_of, settings_of
 from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, finding_of
 from llmfair.audits.pairwise.plan import Audit, check_power, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
-from llmfair.audits.planning.calibrate import Row, about, found_by_preference, row_of, settings_of
-from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.aggregates.pairs import joined, tallied
+from llmfair.audits.aggregates import joined, tallied
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
 from llmfair.nouns import Cell, Conclusion, PairVerdict, by_query

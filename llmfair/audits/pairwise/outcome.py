@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from msgspec import structs
 
-from llmfair.audits.aggregates.pairs import joined, tallied_p, weights_of
+from llmfair.audits.aggregates import ALL, Inference, aggregate, joined, summarise, tallied_p, weights_of
 from llmfair.audits.comparing import (
     ComparedRun,
     assessed,
@@ -40,7 +40,6 @@ from llmfair.audits.pairwise.results import (
 )
 from llmfair.audits.readable import EQUAL_SCORES, as_readable
 from llmfair.audits.runs.stopping import Stopping
-from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
 from llmfair.io.files import number, read_csv

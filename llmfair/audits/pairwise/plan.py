@@ -14,10 +14,10 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.audits.calibrate import BLOCK, rng_of, simulated
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PlanPairwiseSettings
-from llmfair.audits.planning.calibrate import BLOCK, rng_of, simulated
 from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.metrics.base import Tally

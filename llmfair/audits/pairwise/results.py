@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from msgspec import Meta
 from msgspec.structs import replace
 
-from llmfair.audits.runs.settled import StoppingPoint
+from llmfair.audits.runs.stopping import StoppingPoint
 from llmfair.backends.python import SCORES
 from llmfair.results import (
     AnswerCounts,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from llmfair.audits.aggregates import Inference
 from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.making import concluded_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts, read_verdicts
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, check_settings, facts_of, measures_of
-from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
 from llmfair.metrics.pairs import JudgedPairs

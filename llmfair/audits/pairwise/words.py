@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from llmfair.audits.pairwise.outcome import read_verdicts
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
-from llmfair.audits.runs.settled import settled_text
+from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.verdict import Case, VerdictWords
 from llmfair.metrics.base import POOLED, plain_name
 from llmfair.nouns import PairAnswer, PairOutcome, PairVerdict

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from llmfair.audits.aggregates import Inference, summarise, undefined_counts
 from llmfair.audits.design import Condition
 from llmfair.audits.rag.design import (
     ATTRIBUTORS,
@@ -31,7 +32,6 @@ from llmfair.audits.rag.results import RagFacts, RagResults
 from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, check_settings
-from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.datasets.questions import ITEM
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from llmfair.audits.aggregates import ALL, Inference, summarise, value_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
 from llmfair.audits.documents import ChangeRow, ComparisonRun
@@ -31,7 +32,6 @@ from llmfair.audits.rag.results import (
     RagResults,
 )
 from llmfair.audits.readable import as_readable
-from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.metrics.base import Column, Measure, measure_each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmfair.audits.aggregates import Inference, summarise
 from llmfair.audits.design import Condition
 from llmfair.audits.kind import results_of
 from llmfair.audits.rag.design import GOLD
@@ -9,7 +10,6 @@ from llmfair.audits.rag.files import read_observations
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, bounded, concluded
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, facts_of, measures_of
-from llmfair.audits.summary import Inference, summarise
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import Retrieved
 from llmfair.rundir import RunDir

@@ -18,12 +18,12 @@ from typing import Any
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
+from llmfair.audits.aggregates import value_of
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, Condition, Design
 from llmfair.audits.lists import training_lists
 from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.audits.subject import Subject
-from llmfair.audits.summary import value_of
 from llmfair.datasets.attributes import shipped_backgrounds
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import searched

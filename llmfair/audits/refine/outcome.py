@@ -12,14 +12,14 @@ import numpy as np
 from msgspec import structs
 from msgspec.structs import replace
 
+from llmfair.audits.aggregates import ALL, Inference, row_of, summarise
+from llmfair.audits.aggregates import value_of as mean_of
 from llmfair.audits.design import Outcome
 from llmfair.audits.readable import as_readable
 from llmfair.audits.refine.design import FAIR_QR, REFINED, TARGET_KNOWN, Ended, RefineDesign, ordering
 from llmfair.audits.refine.files import Reranked, TrailLine, files_of, rankings_of, trail_of
 from llmfair.audits.refine.results import PaperTest, RefineFinding, RefineResults, ReplyCounts, RoundMeans
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.summary import ALL, Inference, row_of, summarise
-from llmfair.audits.summary import value_of as mean_of
 from llmfair.metrics.base import Column, Judged, Measure, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Candidates, Conclusion, Failure, Measurement

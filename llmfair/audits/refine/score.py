@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from llmfair.audits.aggregates import Inference, summarise
 from llmfair.audits.kind import results_of
 from llmfair.audits.refine.files import read_observations
 from llmfair.audits.refine.outcome import concluded
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, facts_of, measures_of
-from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.rundir import RunDir

@@ -1,8 +1,7 @@
 """What a report shows of a run beside its figures: titles, the command, and answers drawn as evidence.
 
 Nothing here depends on when or in which order a chat was asked, so that a report is the same bytes for the same
-answers.
-"""
+answers."""
 
 from __future__ import annotations
 
@@ -10,14 +9,16 @@ import re
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from inspect import isfunction
+from pathlib import Path
+from typing import Any
 from zlib import crc32
 
+from llmfair.asking.journal_lines import read_rows
 from llmfair.audits.commands import command_of, settings_of
 from llmfair.audits.design import read_texts
-from llmfair.audits.kind import results_of
-from llmfair.audits.runs.evidence import all_answers
+from llmfair.audits.kind import kind_in, results_of
 from llmfair.backends.given import PREFIX as GIVEN
-from llmfair.errors import UsageError
+from llmfair.errors import UsageError, warn
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
@@ -90,3 +91,74 @@ def _once(answers: Iterable[Evidence]) -> Iterator[Evidence]:
         if answer.key not in seen:
             seen.add(answer.key)
             yield answer
+
+
+MOST_OF_AN_ANSWER, MOST_OF_A_PROMPT = 4_000, 40_000
+"""Characters that lists and pages show; the journal has it whole."""
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a long text, and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}… {len(text):,} characters"
+
+
+def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) -> Iterator[Evidence]:
+    """The answers of a run's journals, each with what it was asked; those about one query, where it is given.
+
+    Lines that are damaged are left out and told of, and so are answers that lack what the kind of audit reads: those
+    of another design, which found their way into the journal.
+    """
+    kind = kind_in(run.manifest, manifest.task)
+    for journal in filter(Path.is_file, run.journals(manifest)):
+        strangers: list[str] = []
+        damaged: list[int] = []
+        for row in read_rows(journal, damaged):
+            if "key" not in row or query_id not in (None, row["about"].get("query_id")):
+                continue
+            try:
+                shown = kind.what_was_shown(row["about"])
+                ended = kind.how_ended(row, manifest.settings)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                strangers.append(row["probe"])
+                continue
+            yield Evidence(
+                key=row["key"],
+                probe=row["probe"],
+                shown=shown,
+                ended=ended,
+                finish=row["finish"],
+                text=shortened(row["text"], MOST_OF_AN_ANSWER),
+                chat=[(role, shortened(said, MOST_OF_A_PROMPT)) for role, said in row["chat"]],
+            )
+        if strangers:
+            some = "1 answer is" if len(strangers) == 1 else f"{len(strangers):,} answers are"
+            warn(f"{journal}: {some} of no probe of this audit and left out, that of {strangers[0]!r} first")
+        if damaged:
+            some = "1 line" if len(damaged) == 1 else f"{len(damaged):,} lines"
+            warn(f"{journal}:{damaged[0]}: {some} cannot be read and left out, this one first")
+
+
+def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
+    """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
+    return [
+        {
+            "probe": answer.probe,
+            "shown": answer.shown,
+            "class": answer.ended,
+            "finish": answer.finish,
+            "text": answer.text,
+        }
+        for answer in all_answers(run, run.read_manifest(), query_id)
+        if not only_bad or answer.ended != "ok"
+    ]
+
+
+def failures_of(run: RunDir, query_id: str | None = None) -> list[dict[str, Any]]:
+    """Every failure the journals note, those of earlier invocations too; of all probes, or those named by a query."""
+    found = []
+    for journal in filter(Path.is_file, run.journals(run.read_manifest())):
+        for row in read_rows(journal):
+            if "failure" in row and (query_id is None or f"/{query_id}/" in f"/{row['probe']}/"):
+                told = {"class": row["failure"], "message": row["message"], "at": row["at"]}
+                found.append({"probe": row["probe"], **told})
+    return found

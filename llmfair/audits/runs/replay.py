@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,8 @@ from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import KeptAnswers, not_begun_by
 from llmfair.asking.requests import Requests
-from llmfair.audits.design import Design
+from llmfair.audits.design import Design, versions
 from llmfair.audits.kind import kind_in, results_of
-from llmfair.audits.runs.digits import DIGITS, agree, elsewhere
 from llmfair.audits.runs.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import Backend, NoBackend
@@ -271,3 +273,30 @@ def _follow(
             found.failures.append(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
         except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
             found.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))
+
+
+DIGITS = 12
+COUNTS = ("python", "platform", "numpy", "scipy")
+"""What of the versions can change a last digit."""
+_FRACTION = re.compile(r"-?\d+(?:\.\d+)?[eE][+-]?\d+|-?\d+\.\d+")
+
+
+def agree(first: str, second: str) -> bool:
+    """Whether two texts differ in nothing but fractions, and these beyond their twelfth digit or place."""
+    if _FRACTION.split(first) != _FRACTION.split(second):
+        return False
+    pairs = zip(_FRACTION.findall(first), _FRACTION.findall(second), strict=True)
+    close = 10.0**-DIGITS
+    return all(
+        starmap(lambda a, b: a == b or math.isclose(float(a), float(b), rel_tol=close, abs_tol=close), pairs)
+    )
+
+
+def elsewhere(made_with: Mapping[str, str]) -> str:
+    """Where a file was made and where it is checked, in words."""
+    here = versions()
+    there = [(name, made_with[name]) for name in COUNTS if made_with.get(name, here[name]) != here[name]]
+    if not there:
+        return "on another processor"
+    told = "; ".join(f"{name} {before} there, {here[name]} here" for name, before in there)
+    return f"elsewhere ({told})"

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from msgspec.structs import replace
+from msgspec import structs
 
+from llmfair import registry
 from llmfair.asking.batch import dispatch_batch
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
-from llmfair.audits.design import Design, Stage
+from llmfair.audits.design import Design, Prospects, Stage, require_prospects
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
-from llmfair.audits.planning.prospects import Prospects, require_prospects
 from llmfair.audits.runs.seal import inputs_of, is_complete, seal, unchanged
-from llmfair.audits.runs.seen import seen
 from llmfair.audits.runs.session import charge, note_servers, refuse_fewer, session, superseded
-from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
+from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
 from llmfair.backends.base import Backend, members_of
 from llmfair.backends.batch import Batches
 from llmfair.backends.chat_completions import is_alias
@@ -37,9 +38,11 @@ from llmfair.errors import (
     warn,
 )
 from llmfair.io.files import plain
-from llmfair.nouns import Failure, Measurement
+from llmfair.nouns import Document, Failure, Measurement
+from llmfair.report.tables import count
 from llmfair.results import Results
 from llmfair.rundir import RunDir, folder_name
+from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -187,7 +190,7 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
     if not design.stops:
         begun.judge(outcome.results)
     named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
-    return RunResult(folder, replace(outcome.results, warnings=warnings, **named), outcome.rows)
+    return RunResult(folder, structs.replace(outcome.results, warnings=warnings, **named), outcome.rows)
 
 
 @dataclass(frozen=True)
@@ -387,3 +390,114 @@ def ask(
         )
         answered.error.__cause__ = progress.bug
     return answered
+
+
+SHOWN_GROUPS = 3
+
+
+def seen(design: Design[Any]) -> str:
+    """The prompt and what is shown of an item, as far as there is a prompt, and which items are not compared."""
+    return "; ".join(filter(None, (_asked(design), _not_compared(design))))
+
+
+def _asked(design: Design[Any]) -> str:
+    """The prompt and what is shown of an item; "" where no model is asked, or by no prompt."""
+    prompt, settings = design.prompt, design.settings
+    if prompt is None or design.subject.ranks:
+        return ""
+    name = str(getattr(settings, "prompt", None) or prompt.id)
+    if name.endswith(".toml"):  # which two prompts can be called
+        name += f" {prompt.sha256[:8]}"
+    # a kind whose prompts say themselves what they show of an item has no use for --input
+    return f"prompt {name}" if "input" in settings.idle() else f"prompt {name}, {_shown(design)}"
+
+
+def _not_compared(design: Design[Any]) -> str:
+    """How many items are of neither group, and of which others; "" where there are none, and where no groups are."""
+    if not design.attribute.protected or not design.two_groups:
+        return ""
+    lists = (design.dataset.candidates(query).documents for query in design.queries)
+    items = {item.doc_id: item for documents in lists for item in documents}
+    others = [item for item in items.values() if design.attribute.side(item) is None]
+    if not others:
+        return ""
+    groups = Counter(_group(design, item) for item in others).most_common()
+    named = [f"{group} {n:,}" for group, n in groups[:SHOWN_GROUPS]] + ["…"] * (len(groups) > SHOWN_GROUPS)
+    ranked = "ranked, but " * registry.lookup("audit", design.task).ranks
+    return f"{len(others):,} of {count(len(items), 'item')} {ranked}not compared ({', '.join(named)})"
+
+
+def _group(design: Design[Any], item: Document) -> str:
+    return " and ".join(item.groups.get(design.attribute.name, ())) or "of no known group"
+
+
+def _shown(design: Design[Any]) -> str:
+    settings = design.settings
+    lists = (design.dataset.candidates(query).documents for query in design.queries)
+    texts = {item.doc_id: bool(item.text.strip()) for items in lists for item in items}
+    known = sum(texts.values())
+    items = f"{count(known, 'item')} {'has' if known == 1 else 'have'} text"
+    if settings.input == "title":
+        return "titles only" + f" ({items}: --input text shows it)" * bool(known)
+    all_known = known == len(texts)
+    return f"titles and texts, {settings.words} words at most" + f" ({items}, of {len(texts):,})" * (
+        not all_known
+    )
+
+
+S = TypeVar("S", bound=AuditSettings)
+GO_ON = "the same command continues"
+
+
+@dataclass
+class Spending:
+    """What the runs of a command have used so far: calls, and money at the prices given."""
+
+    calls: int = 0
+    cost: float = 0.0
+
+    @contextmanager
+    def run(self, settings: S, subject: Subject, watch: Watch) -> Iterator[tuple[S, Watch]]:
+        """The settings of the next run with what is left of the budget, and its watch, which notes what it uses.
+
+        Raises Incomplete when nothing is left for the subject; an Incomplete of the run says how much was used before.
+        """
+        begun: list[Progress] = []
+
+        def noting(
+            folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+        ) -> AbstractContextManager[None]:
+            begun.append(progress)
+            return watch(folder, planned, progress, limit)
+
+        left, before = self._left(settings, subject), self.told(settings)
+        try:
+            yield left, noting
+        except Incomplete as error:
+            error.message += before
+            raise
+        finally:
+            self.calls += sum(progress.calls for progress in begun)
+            self.cost += fsum(progress.cost or 0.0 for progress in begun)
+
+    def _left(self, settings: S, subject: Subject) -> S:
+        calls, cost = settings.max_calls, settings.max_cost
+        if not subject.ranks:  # which asks nothing
+            if calls is not None and self.calls >= calls:
+                raise Incomplete(f"the budget of {calls} calls is spent.", GO_ON)
+            if cost is not None and 0 < cost <= self.cost:
+                raise Incomplete(f"the budget of {cost:g} is spent.", GO_ON)
+        return replace(
+            settings,
+            max_calls=None if calls is None else max(0, calls - self.calls),
+            max_cost=None if cost is None else max(0.0, cost - self.cost),
+        )
+
+    def told(self, settings: AuditSettings) -> str:
+        """What earlier runs of the command took of its budget, in a sentence; "" where they took nothing."""
+        told = ""
+        if settings.max_calls is not None and self.calls:
+            told += f" Of the command's {settings.max_calls} calls {self.calls} were used before."
+        if settings.max_cost is not None and self.cost:
+            told += f" Of the command's budget of {settings.max_cost:g}, {self.cost:.4g} was spent before."
+        return told

@@ -7,12 +7,11 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from llmfair.audits.design import prospects_of, require_prospects
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
-from llmfair.audits.planning.prospects import prospects_of, require_prospects
 from llmfair.audits.runs.replay import shared_calls
-from llmfair.audits.runs.run import folder_of
-from llmfair.audits.runs.seen import seen
+from llmfair.audits.runs.run import folder_of, seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.io.files import SCHEMA
 from llmfair.settings import AuditSettings, PlanningSettings

@@ -1,0 +1,508 @@
+"""Columns of values become tidy rows: one per query, then the aggregate with its interval.
+
+Here are also the aggregates that measures name, and what they are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import fsum
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair import registry
+from llmfair.metrics.base import (
+    Column,
+    Convention,
+    Product,
+    QueryComparisons,
+    Quotient,
+    Ratio,
+    Tally,
+    Undefined,
+    Value,
+)
+from llmfair.nouns import Measurement, PairVerdict
+from llmfair.registry import register
+from llmfair.stats import intervals
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, Method, without_favour
+from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
+from llmfair.stats.preference import (
+    FEWEST_COMPARISONS,
+    Alternatives,
+    Comparisons,
+    Fit,
+    jackknife_error,
+    log_interval,
+    one_way_bound,
+    preference_fit,
+    slots_decide,
+)
+
+ALL = "all"
+"""The query_id of an aggregate row."""
+ENOUGH_QUERIES, ENOUGH_DOCUMENTS = 20, 50
+"""From these numbers on, the plain interval of a ratio of means covers as it says (statistics.md 2)."""
+Intervals = Literal["auto", "linear-t", "boot-t"]
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How figures of all queries are inferred from theirs.
+
+    `documents` is the median length of the lists.
+    """
+
+    level: float = 0.95
+    ci: Intervals = "auto"
+    seed: int = 0
+    documents: float = ENOUGH_DOCUMENTS
+
+    def method(self, queries: int) -> Method:
+        """The interval of a ratio of means over so many queries."""
+        if self.ci != "auto":
+            return self.ci
+        enough = queries >= ENOUGH_QUERIES and self.documents >= ENOUGH_DOCUMENTS
+        return "linear-t" if enough else "boot-t"
+
+    def ratio(self, over: Sequence[Sequence[float]], under: Sequence[Sequence[float]]) -> Estimate:
+        """A product of ratios of sums, `over` and `under` having one sequence a factor."""
+        rng = np.random.default_rng(self.seed)
+        return intervals.ratio_of_means(over, under, self.level, self.method(len(over[0])), rng)
+
+
+Aggregate = Callable[[Sequence[Value], Inference], Estimate | None]
+"""Makes one figure of the queries' values with its interval; None when nothing is defined.
+
+Registered by `@register("aggregate", NAME)`, here in `aggregates/`, or an entry point `llmfair.aggregates`; a measure
+names it.
+"""
+
+
+def value_of(value: Value) -> tuple[float | None, str | None]:
+    """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
+    if isinstance(value, Undefined):
+        return None, value.reason
+    if isinstance(value, QueryComparisons):
+        return None, None
+    if isinstance(value, Product):
+        return value.value, None
+    if isinstance(value, Convention):
+        return value.value if value.counts else None, value.reason
+    return (value.value, value.reason) if isinstance(value, Ratio | Quotient | Tally) else (value, None)
+
+
+def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> list[Measurement]:
+    """The rows of every column: its queries, then all of them together.
+
+    In an aggregate row `n` counts the queries it is built from. Without any, `value` is None and `reason` the
+    most frequent one; with fewer than five the value stands without interval (`too_few_queries`).
+    """
+    rows = []
+    for column in columns:
+        measure, condition, group = str(column.measure), column.condition, column.group
+        for query_id, value in column.values.items():
+            if not column.measure.of_all:
+                number, reason = value_of(value)
+                number = value.value if isinstance(value, Convention) else number
+                rows.append(Measurement(query_id, measure, number, condition, group, reason=reason))
+        rows.append(_aggregate_row(column, inference))
+    return rows
+
+
+def _aggregate_row(column: Column, inference: Inference) -> Measurement:
+    measure, values = column.measure, list(column.values.values())
+    estimate = aggregate(measure.aggregate, values, inference)
+    if estimate is None:
+        reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))
+        return Measurement(ALL, str(measure), None, column.condition, column.group, n=0, reason=reason)
+    if estimate.low is not None and estimate.high is not None:
+        least, most = measure.definition.bounds
+        estimate = replace(estimate, low=max(estimate.low, least), high=min(estimate.high, most))
+    return row_of(str(measure), column.condition, estimate, column.group)
+
+
+def row_of(measure: str, condition: str, estimate: Estimate, group: str = "") -> Measurement:
+    """The aggregate row of an estimate."""
+    return Measurement(
+        query_id=ALL,
+        measure=measure,
+        value=estimate.value,
+        condition=condition,
+        group=group,
+        low=estimate.low,
+        high=estimate.high,
+        n=estimate.n,
+        reason=estimate.reason,
+    )
+
+
+def aggregate(how: str, values: Iterable[Value], inference: Inference = Inference()) -> Estimate | None:
+    """One figure of the queries' values with its interval; None when nothing is defined.
+
+    `how` names a function that is registered as an `Aggregate`. It gets the values with what the initial orders
+    explain taken out.
+    """
+    make: Aggregate = registry.lookup("aggregate", how)
+    return make(controlled(list(values)), inference)
+
+
+def undefined_counts(columns: Sequence[Column]) -> dict[str, dict[str, dict[str, int]]]:
+    """Queries without a value, `{measure: {condition: {reason: count}}}`; measures without any are left out.
+
+    A query counts once per reason, however many groups the measure speaks of.
+    """
+    queries: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for column in columns:
+        undefined = queries.setdefault((str(column.measure), column.condition), set())
+        undefined |= {
+            (reason, query_id)
+            for query_id, value in column.values.items()
+            for number, reason in [value_of(value)]
+            if number is None and reason
+        }
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    for (measure, condition), undefined in queries.items():
+        if undefined:
+            reasons = Counter(reason for reason, _ in sorted(undefined))
+            counts.setdefault(measure, {})[condition] = dict(reasons)
+    return counts
+
+
+def most_frequent(reasons: Iterable[str]) -> str | None:
+    """The reason given most often, the alphabetically first of equals."""
+    counted = Counter(sorted(reasons)).most_common(1)
+    return counted[0][0] if counted else None
+
+
+FEWEST_RUNS = 15
+"""From fewer runs the slope on the initial orders is not taken: fitted to so few, it feigns certainty."""
+
+
+def controlled(values: Sequence[Value]) -> list[Value]:
+    """The values with what the initial orders explain of their ratios taken out, where they know those orders.
+
+    The slope is fitted over all queries, so this is no value of a single query. Over fewer than FEWEST_RUNS runs
+    in all, nothing is taken out.
+    """
+    ratios = {
+        place: ratio
+        for place, value in enumerate(values)
+        if isinstance(ratio := value.ratio if isinstance(value, Quotient) else value, Ratio)
+        and ratio.controlled
+    }
+    if sum(len(ratio.controlled) for ratio in ratios.values()) < FEWEST_RUNS:
+        return list(values)
+    sides = []
+    for side in (0, 1):
+        final = [np.array([run.final[side] for run in ratio.controlled]) for ratio in ratios.values()]
+        favour = [np.array([run.favour(side) for run in ratio.controlled]) for ratio in ratios.values()]
+        sides.append([float(runs.mean()) for runs in without_favour(final, favour)])
+    changed = list(values)
+    for place, over, under in zip(ratios, *sides, strict=True):
+        value, ratio = values[place], Ratio(over, under, ratios[place].reason)
+        changed[place] = replace(value, ratio=ratio) if isinstance(value, Quotient) else ratio
+    return changed
+
+
+@register("aggregate", "mean")
+@register("aggregate", "mean-of-ratios")
+@register("aggregate", "mean-of-products")
+def _mean(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """The mean of the defined queries."""
+    defined = _defined(values)
+    return intervals.mean(defined, inference.level) if defined else None
+
+
+@register("aggregate", "geometric")
+def _geometric(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """The geometric mean of the defined queries."""
+    defined = _defined(values)
+    return intervals.geometric_mean(defined, inference.level) if defined else None
+
+
+def _defined(values: Iterable[Value]) -> list[float]:
+    return [number for value in values if (number := value_of(value)[0]) is not None]
+
+
+@register("aggregate", "product-of-means")
+def _product_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Without interval: its two means move together, and no coverage is known (a mean of products has one)."""
+    products = [value for value in values if isinstance(value, Product)]
+    if not products:
+        return None
+    left, right = (intervals.mean([getattr(p, side) for p in products]) for side in ("left", "right"))
+    assert left.value is not None and right.value is not None
+    return Estimate(left.value * right.value, None, None, len(products), "no_interval")
+
+
+@register("aggregate", "ratio-of-means")
+def ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Ratios, or quotients of ratios, of the queries' sums: a query with a zero side still counts."""
+    factors = [
+        ((value.ratio, value.by) if isinstance(value, Quotient) else (value,))
+        for value in values
+        if isinstance(value, Ratio | Quotient)
+    ]
+    over = [[ratio.numerator for ratio in factor] for factor in zip(*factors, strict=True)]
+    under = [[ratio.denominator for ratio in factor] for factor in zip(*factors, strict=True)]
+    if not over or not all(map(any, [*over, *under])):
+        return None
+    # the second ratio divides
+    return inference.ratio([over[0], *under[1:]], [under[0], *over[1:]])
+
+
+FEWEST_CONSISTENT = 10
+"""From fewer pairs that do not flip, over all queries, no preference has an interval."""
+
+
+def weights_of(aggregate: str) -> Weights:
+    """How pairs weigh in a figure: the same each, or the same every query."""
+    return "pooled" if aggregate == "pooled" else "macro"
+
+
+def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContributions | None:
+    """The pairs that count in these tallies, one tally a query; None without any."""
+    tallies = [value for value in values if isinstance(value, Tally)]
+    kept = [tally.counts.any(axis=1) for tally in tallies]
+    if not any(map(np.any, kept)):
+        return None
+    every = np.concatenate(kept)
+    clusters = _clusters(_TheVery(tuple(tally.verdicts for tally in tallies)))
+    counts = np.concatenate([tally.counts for tally in tallies])[every].astype(np.float64)
+    return PairContributions(counts, clusters[:, every], weights, tallies[0].repeats)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _TheVery:
+    """Verdicts of all queries as a key: equal are the very same tuples, for all measures of a run share them."""
+
+    verdicts: tuple[tuple[PairVerdict, ...], ...]
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.verdicts)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _TheVery) and [*map(id, self.verdicts)] == [*map(id, other.verdicts)]
+
+
+@lru_cache(maxsize=4)
+def _clusters(of_queries: _TheVery) -> Codes:
+    """Codes of every verdict's query, protected and unprotected item; shape (3, verdicts)."""
+    verdicts = [verdict for of_query in of_queries.verdicts for verdict in of_query]
+    return np.stack(
+        [
+            np.repeat(
+                np.arange(len(of_queries.verdicts)), [len(of_query) for of_query in of_queries.verdicts]
+            ),
+            _codes([verdict.protected for verdict in verdicts]),
+            _codes([verdict.unprotected for verdict in verdicts]),
+        ]
+    )
+
+
+def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate | None:
+    """A measure's figure of all queries; None without tallies, and without a value where it has none."""
+    tallies = [value for value in values if isinstance(value, Tally)]
+    if not tallies:
+        return None
+    formula, counted = tallies[0].formula, joined(tallies, weights)
+    cells = np.zeros(formula.things.shape[-1]) if counted is None else counted.cells
+    reason = formula.undefined(cells)
+    if counted is None or reason:
+        return Estimate(None, None, None, 0, reason)
+    found = estimate(formula, counted, level, formula.logarithmic)
+    consistent = fsum(tally.consistent / tally.repeats for tally in tallies)
+    if formula.demanding and consistent < FEWEST_CONSISTENT and found.low is not None:
+        return replace(found, low=None, high=None, reason="too_few_consistent_pairs")
+    if formula.demanding and found.low is not None and found.low == found.high:
+        return replace(found, low=None, high=None, reason="degenerate")
+    return replace(found, reason="half_added") if not found.reason and formula.adds_half(cells) else found
+
+
+@register("aggregate", "macro")
+def _macro(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Pairs, every query weighing the same."""
+    return tallied(values, "macro", inference.level)
+
+
+@register("aggregate", "pooled")
+def _pooled(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Pairs, each weighing the same."""
+    return tallied(values, "pooled", inference.level)
+
+
+def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generator) -> float | None:
+    """The two-sided p of parity, of a measure that counts PP, UU, FF, SS; None where it has no interval."""
+    found, counted = tallied(values, weights, 0.95), joined(values, weights)
+    if found is None or found.low is None or counted is None:
+        return None
+    formula = next(value.formula for value in values if isinstance(value, Tally))
+    return pair_p(formula, counted, rng)
+
+
+def _codes(names: Sequence[str]) -> Codes:
+    """A whole number for every name, the same for equal ones; shape (names,)."""
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    return np.fromiter(map(codes.__getitem__, names), np.intp, len(names))
+
+
+LARGEST_LOG = 700.0
+"""Beyond this e to it is no number."""
+Bound = Literal["at most", "at least"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Odds with their interval, how many comparisons are behind them, and the queries' scores where they are 1.
+
+    `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome;
+    `slots_decide`: slots alone do, so that no preference for items shows. `tied`: the share of comparisons, each
+    query weighing alike, that neither item is ahead in.
+    """
+
+    estimate: Estimate
+    comparisons: int
+    null_scores: NDArray[np.float64]
+    bound: Bound | None = None
+    slots_decide: bool = False
+    tied: float = 0.0
+
+    def could_leave(self, band: tuple[float, float]) -> bool:
+        """Whether odds would lie beyond the band if one group were ahead wherever there is no tie."""
+        least = self.tied / 2 / (1 - self.tied / 2)
+        return least < band[0] or least * band[1] < 1
+
+
+def preference(values: Iterable[Value], level: float = 0.95) -> Preference | None:
+    """The odds that the first of two items is put ahead, over queries; None without any comparison.
+
+    Where outcomes are separated no finite odds are the likeliest, and there is a bound. If one side is always
+    ahead, odds beyond which that is too unlikely. Else slots decide, and the odds that leave them out are nearer
+    to 1 than those of items in equal slots.
+    """
+    compared = _compared(values)
+    fit = _fit(compared)
+    if fit is not None:
+        tied = float(np.mean([one.tied / one.count.sum() for one in compared if one.count.sum()]))
+        return Preference(fit.odds(level), fit.comparisons, fit.null_scores, tied=tied)
+    count = round(sum(float(one.count.sum()) for one in compared))
+    if not count:
+        return None
+    shares = np.array([one.ahead.sum() / one.count.sum() for one in compared])
+    if 0 < shares.mean() < 1:
+        return _without_slots(compared, count, level)
+    queries, high = len(compared), one_way_bound(len(compared), level)
+    reason = "too_few_comparisons" if count < FEWEST_COMPARISONS else "always_one_way"
+    if queries < FEWEST_QUERIES:
+        reason = "too_few_queries"
+    if reason != "always_one_way":
+        return Preference(Estimate(None, None, None, queries, reason), count, shares - 0.5)
+    if shares.mean():
+        return Preference(Estimate(None, 1 / high, None, queries, reason), count, shares - 0.5, "at least")
+    return Preference(Estimate(None, None, high, queries, reason), count, shares - 0.5, "at most")
+
+
+def _without_slots(compared: Sequence[QueryComparisons], count: int, level: float) -> Preference:
+    fit = _fit_without_slots(compared)
+    if fit is None:  # of a single query
+        return Preference(Estimate(None, None, None, len(compared), "too_few_queries"), count, np.zeros(0))
+    estimate = fit.odds(level)
+    bound: Bound = "at most" if fit.log_odds < 0 else "at least"
+    decided = slots_decide([_of(one) for one in compared], _window(compared))
+    reason = estimate.reason or ("slots_decide" if decided else "separated")
+    told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
+    return Preference(told, count, fit.null_scores, bound, decided)
+
+
+@lru_cache(maxsize=16)
+def _fit(compared: tuple[QueryComparisons, ...]) -> Fit | None:
+    """The fit of these very comparisons, which tables, conclusions and contrasts all ask for."""
+    return preference_fit([_of(one) for one in compared], _window(compared))
+
+
+def _fit_without_slots(compared: Sequence[QueryComparisons]) -> Fit | None:
+    return preference_fit([_of(replace(one, slots=None)) for one in compared])
+
+
+@register("aggregate", "preference-odds")
+def _preference_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    found = preference(values, inference.level)
+    return None if found is None else found.estimate
+
+
+@register("aggregate", "slot-odds")
+def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Without a value where outcomes are separated, so that no finite odds are the likeliest; None without slots."""
+    compared = _compared(values)
+    if _window(compared) < 2:
+        return None
+    fit = _fit(compared)
+    if fit is not None:
+        return fit.slot_odds(inference.level)
+    found = preference(values, inference.level)
+    return None if found is None else Estimate(None, None, None, len(compared), found.estimate.reason)
+
+
+def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
+    """Each query's part of the odds: e to its jackknife pseudo-value, whose mean over queries is near ln odds.
+
+    They pair what two runs or prompts make of the same queries. Where slots decide, of the odds that leave them out, as
+    `preference` has them. Empty where there are no finite odds.
+    """
+    known = {query_id: value for query_id, value in values.items() if isinstance(value, QueryComparisons)}
+    compared = _compared(known.values())
+    fit = _fit(compared) or _fit_without_slots(compared)
+    if fit is None or fit.queries != len(known):
+        return {}
+    parts = fit.log_odds + (fit.queries - 1) * fit.changes[:, 0]
+    return {
+        query_id: float(np.exp(part))
+        for query_id, part in zip(known, parts, strict=True)
+        if abs(part) < LARGEST_LOG
+    }
+
+
+def preference_change(
+    one: Mapping[str, Value], other: Mapping[str, Value], level: float = 0.95
+) -> tuple[Estimate, NDArray[np.float64]] | None:
+    """The quotient of two odds over the same queries with its interval, and each query's part of its logarithm.
+
+    The parts are jackknife pseudo-values, shape (queries,). None where either has no finite odds, or no query is
+    in both.
+    """
+    shared = sorted(
+        query_id
+        for query_id in one.keys() & other.keys()
+        if isinstance(one[query_id], QueryComparisons) and isinstance(other[query_id], QueryComparisons)
+    )
+    fits: list[Fit] = []
+    for values in (one, other):
+        compared = _compared(values[query_id] for query_id in shared)
+        fit = _fit(compared)
+        if fit is None or fit.queries != len(shared):
+            return None
+        fits.append(fit)
+    change = fits[0].log_odds - fits[1].log_odds
+    moved = fits[0].changes[:, 0] - fits[1].changes[:, 0]
+    estimate = log_interval(change, jackknife_error(moved), len(shared), level)
+    return estimate, change + (len(shared) - 1) * moved
+
+
+def _compared(values: Iterable[Value]) -> tuple[QueryComparisons, ...]:
+    return tuple(value for value in values if isinstance(value, QueryComparisons))
+
+
+def _of(value: QueryComparisons) -> Comparisons:
+    if value.chosen is None:
+        return Comparisons(value.ahead, value.count, value.slots)
+    first, starts = value.chosen
+    return Comparisons(value.ahead, value.count, chosen=Alternatives(first, value.slots, starts))
+
+
+def _window(compared: Sequence[QueryComparisons]) -> int:
+    return max((one.window for one in compared), default=1)
