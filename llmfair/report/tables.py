@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import ceil
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
+
+from msgspec.structs import asdict
 
 from llmfair import registry
 from llmfair.io.text import in_markdown, visible, wrapped
@@ -424,7 +426,7 @@ def drawn_note(drawn: HowDrawn | None) -> list[str]:
 
 def planned_note(planned: Mapping[str, Any]) -> list[str]:
     """The same of a plan, as JSON has it."""
-    return drawn_note(HowDrawn(**planned["drawn"]) if "drawn" in planned else None)
+    return drawn_note(planned.get("drawn"))
 
 
 def window_notes(never_ranked: Sequence[int], window: int | None, step: int | None) -> list[str]:

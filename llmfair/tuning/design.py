@@ -120,7 +120,7 @@ class TuningDesign:
             "loss": {"kind": settings.loss, **{name: getattr(settings, name) for name in OF_LOSS}},
             "prompt_sha256": self.prompt.sha256,
         }
-        names = {item.name for item in fields(TuningFacts)} - own.keys()
+        names = {*TuningFacts.__struct_fields__} - own.keys()
         return TuningFacts(**own, **{name: getattr(settings, name) for name in names})
 
 

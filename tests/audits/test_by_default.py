@@ -131,7 +131,7 @@ def test_a_run_folder_is_measured_again_and_gated() -> None:
     (run,) = found.results.runs
     assert run.task == "toy" and run.measures == ["Number"] and run.findings == {}
     assert run.conditions["first"].queries == 8 and run.incomplete is None
-    (row,) = found.results.rows
+    row: Any = found.results.rows[0]
     expected = mean(np.array(BASE), 0.95)
     assert (row.value, row.low, row.high, row.n) == (
         pytest.approx(expected.value), pytest.approx(expected.low), pytest.approx(expected.high), 8,
@@ -168,7 +168,7 @@ def test_a_kind_that_keeps_nothing_says_so() -> None:
 def test_runs_are_compared_by_query() -> None:
     """Paired by the queries' own values, signs flipped, in the kind's word for its conditions."""
     compared = compare([folder("one", BASE), folder("two", OTHER)])
-    (row,) = compared.rows
+    row: Any = compared.rows[0]
     change = change_by_query(BASE, OTHER, False, 0.95, np.random.default_rng(0))
     assert (row.base, row.other) == (pytest.approx(0.35), pytest.approx(0.9))
     assert (row.change, row.p, row.n) == (change.estimate.value, change.p, 8) and row.headline

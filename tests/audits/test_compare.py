@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.comparing import compare
+from llmfair.audits.comparing import compare as comparison_of
 from llmfair.audits.documents import Comparison
 from llmfair.audits.pairwise.outcome import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
@@ -44,6 +45,11 @@ def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
         write_folder(Path("mine"), balanced(QUERIES, 10, 10))
     ran(*command, "-d", "mine", "-m", model, "-o", output, "-q")
     return RunDir(Path(output))
+
+
+def compare(runs: Sequence[RunDir]) -> Any:
+    """A comparison, whose headline has a verdict."""
+    return comparison_of(runs)
 
 
 def rows(compared: Comparison) -> dict[tuple[str, str], Any]:

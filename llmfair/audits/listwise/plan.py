@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import cycle
 from math import ceil, fsum, inf, log, sqrt
@@ -195,7 +195,7 @@ def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
         "queries": len(design.queries),
         "left_out": design.dataset.describe().get("left_out", {}),
         "candidates": [min(sizes), max(sizes)],
-        **({} if (drawn := drawn_of(design.dataset, settings)) is None else {"drawn": asdict(drawn)}),
+        **({} if (drawn := drawn_of(design.dataset, settings)) is None else {"drawn": drawn}),
         "protected": [min(protected), max(protected)],
         "conditions": [condition.name for condition in design.prompts],
         **design.asked_with(),

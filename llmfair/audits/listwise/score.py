@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from msgspec import structs
 
@@ -125,7 +126,7 @@ class Rankings:
     which the queries count that are ranked.
     """
 
-    columns: Mapping[str, str]
+    columns: Mapping[str, Any]
     conditions: Mapping[str, Sequence[RunFile]]
     against: Against
     seed: int = 0

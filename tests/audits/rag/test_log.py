@@ -75,8 +75,8 @@ def test_by_hand() -> None:
     )
     found = llmfair("score", path, "--measures", "EE-D(norm=raw,of=samples),EE-D(norm=raw),EU", "--per-query")
     assert found.code == 0, found.err
-    figures = {tuple(line.split("\t")[5:7]): line.split("\t")[8] for line in found.out.splitlines()[1:]}
-    of_query = {measure: float(told) for (query_id, measure), told in figures.items() if query_id == "q"}
+    rows = csv.DictReader(found.out.splitlines(), dialect="excel-tab")
+    of_query = {row["measure"]: float(row["value"]) for row in rows if row["query_id"] == "q"}
     assert of_query == {"EE-D(norm=raw,of=samples)": 1.5, "EE-D(norm=raw)": 1.0, "EU": 0.5}
 
 

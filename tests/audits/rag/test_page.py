@@ -29,7 +29,7 @@ FIGURES = {"cost", "useful-shown", "useful-utility", "credited-share", "useful-c
 
 def page_of(folder: Path) -> Page:
     run = RunDir(folder)
-    return run_page(folder, run.read_manifest(), run.read_results(), exhibits_of(run, 3))
+    return run_page(folder, run.read_manifest(), results_of(run), exhibits_of(run, 3))
 
 
 def ran(*more: str | Path) -> Path:
@@ -159,7 +159,7 @@ def test_what_hangs_on_labels_is_left_out_where_they_differ(generators: tuple[st
     found = llmfair("compare", *generators, "--json").json
     assert {row["measure"] for row in found["rows"]} == {"EE-D", "EU", "EU-change", "EAR(by=overlap)"}
     assert "gold" not in {row["condition"] for row in found["rows"]}
-    assert found["runs"][1]["other_labels"] and found["runs"][1]["kept"] == 7
+    assert found["runs"][1]["own"] == {"kept": 7, "other_labels": True}
     told = llmfair("compare", *generators).out
     assert "other items are useful than for fake:reader" in told and "(protected: )" not in told
     assert "(protected: )" not in llmfair("score", *generators).out
