@@ -10,6 +10,7 @@ import pytest
 
 from llmfair.audits.pairwise.results import CellCounts
 from llmfair.nouns import Side
+from llmfair.results import Words
 from llmfair.tuning.drawing import group_sign, stratum_pairs
 from llmfair.tuning.effects import (
     REJECTED,
@@ -158,7 +159,9 @@ def test_what_is_written_of_the_figures() -> None:
     base = biased(-2.0)
     before, after = figures(base, base), figures(biased(0.0), base)
     rows = tidy_rows(
-        {"base": before, "adapter": after}, {"run": "run", "dataset": "data", "attribute": "gender"}
+        {"base": before, "adapter": after},
+        {"run": "run", "dataset": "data", "attribute": "gender"},
+        Words("female", "male"),
     )
     assert {row.model for row in rows} == {"base", "adapter"} and all(row.query_id == "all" for row in rows)
     header, *lines = metrics_csv(rows).splitlines()
