@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from llmfair.asking.journal_lines import read_rows
+from llmfair.asking.journal import read_rows
 from llmfair.audits.commands import command_of, settings_of
 from llmfair.audits.design import read_texts
 from llmfair.audits.kind import kind_in, results_of
