@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from llmfair.audits.documents import Comparison
     from llmfair.audits.junit import Suite
     from llmfair.audits.runs.run import Spending, Watch
-    from llmfair.audits.sweep import SettingRun
     from llmfair.audits.subject import Subject
+    from llmfair.audits.sweep import SettingRun
     from llmfair.manifest import Manifest
     from llmfair.report.tables import Table
-    from llmfair.results import Results
+    from llmfair.results import Results, StudyResults
     from llmfair.rundir import RunDir
 
 

@@ -67,7 +67,9 @@ def score(
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *lines_of(rows)])
     else:
         below = [] if written is None else [written]
-        terminal.show(style, None, lambda: score_table(results), lambda: tidy_tsv(results.rows), written, below)
+        terminal.show(
+            style, None, lambda: score_table(results), lambda: tidy_tsv(results.rows), written, below
+        )
     if failed is not None:
         raise terminal.failed_after_output(failed)
 

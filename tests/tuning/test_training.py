@@ -394,7 +394,6 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from llmfair import terminal
-    from llmfair.cli import finetune_lora
 
     ended: list[str] = []
     done = Done(AdapterDir(tmp_path), plain(adapters.results(passed=False)), before=False)
@@ -403,7 +402,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: ended.append(capfd.readouterr().err))
     monkeypatch.setattr(terminal, "output", terminal.Output(as_json=True))
     with pytest.raises(typer.Exit) as left:
-        finetune_lora.finetune_lora(
+        remedies.finetune_lora(
             FinetuneSettings.make(base_model="model"),
             "json",
             ctx=typer.Context(typer.main.get_command(typer.Typer(callback=print))),
