@@ -163,6 +163,7 @@ def test_bounds_hold_and_are_found() -> None:
         assert all(bound is not None and exp(beta) <= bound.odds < 0.8 for bound in bounds)
 
 
+@pytest.mark.whole
 def test_a_run_that_goes_by_places_and_prefers_a_group_ends_outside() -> None:
     run = llmfair("pairwise", "-m", "fake:biased,pairwise=-4,position=4", "-o", "run", "--json").json
     for stratum in ("relevant", "irrelevant"):
@@ -198,6 +199,7 @@ def audited(model: str, seed: int) -> list[str]:
     return [finding["conclusion"] for finding in findings.values()]
 
 
+@pytest.mark.whole
 def test_a_model_that_answers_at_random_is_never_at_parity() -> None:
     assert "within" not in audited("fake:random", 0)
 
@@ -208,5 +210,6 @@ def test_a_model_that_answers_at_random_is_at_parity_under_no_seed() -> None:
     assert "within" not in ends and ends.count("not_assessable") > 200
 
 
+@pytest.mark.whole
 def test_a_model_without_preference_that_answers_alike_is_at_parity() -> None:
     assert "within" in audited("fake:biased,pairwise=0,query_sd=0,pair_sd=3", 0)

@@ -76,6 +76,7 @@ def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], re
     assert [path for path in before if path not in files()] == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("style", ["table", "json", "tsv", "md"])
 def test_each_style_is_printed_of_what_is_kept(style: str) -> None:
     ran(*LISTS, "-o", "run")
@@ -148,6 +149,7 @@ def test_a_page_is_drawn_again_where_it_is_not_as_it_was() -> None:
     assert not Path("run/report.html").exists()
 
 
+@pytest.mark.whole
 def test_a_page_drawn_by_hand_of_a_run_without_one_stays() -> None:
     ran(*LISTS, "--no-report", "-o", "run")
     Path("run/report.html").write_text("as `llmfair report run` draws it")
@@ -167,12 +169,14 @@ def test_other_data_are_another_run(name: str) -> None:
     assert "belongs to other settings" in repeated(*LISTS, measured=False).err
 
 
+@pytest.mark.whole
 def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*LISTS, "-o", "run")
     monkeypatch.setattr("llmfair.audits.runs.seal._source", lambda package: f"{package}, edited")
     repeated(*LISTS, measured=True)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("scope", ["full", "pool"])
 def test_another_process_keeps_what_was_found_in_a_fetched_collection(scope: str, tmp_path: Path) -> None:
     ran("datasets", "fetch", NAME, "--yes", *made(60).copies(tmp_path), "--index", scope)
@@ -190,6 +194,7 @@ def test_what_has_other_words_in_each_process_is_not_sealed() -> None:
             inputs_of(design, {}, {"strange": strange})
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", [".lock", ".seal"])
 def test_a_file_further_down_is_sealed_whatever_its_name(name: str) -> None:
     ran(*LISTS, "-o", "run")
@@ -198,6 +203,7 @@ def test_a_file_further_down_is_sealed_whatever_its_name(name: str) -> None:
     repeated(*LISTS, measured=False)
 
 
+@pytest.mark.whole
 def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*LISTS, "-o", "run")
 
@@ -208,6 +214,7 @@ def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatc
     assert repeated(*LISTS, measured=True).code == 0
 
 
+@pytest.mark.whole
 def test_a_pipe_in_the_seal_s_place_is_not_waited_for() -> None:
     ran(*LISTS, "-o", "run")
     Path("run/.seal").unlink()

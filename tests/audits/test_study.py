@@ -77,6 +77,7 @@ def test_random_windows_have_no_steps() -> None:
         tried(design="partition")
 
 
+@pytest.mark.whole
 def test_its_verdict_says_which_settings_agree() -> None:
     few, more = study_of(tried()), study_of(tried(limit=8, orders=3, settings="5/1,20/10"))
     assert (few.verdict.status, more.verdict.status) == ("not assessable", "disparity")

@@ -108,6 +108,7 @@ def test_another_query_and_the_order_of_rows_leave_expert_buckets_alone(tmp_path
     }
 
 
+@pytest.mark.whole
 def test_lists_are_the_same_in_every_process(tmp_path: Path) -> None:
     pools(tmp_path / "f", RICH)
     code = (
@@ -266,6 +267,7 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
     assert not set(more.stand_ins) & set(more.documents)
 
 
+@pytest.mark.whole
 def test_two_run_folders_of_one_name_are_told_apart() -> None:
     for parent, model in (("one", "fake:oracle"), ("two", "bm25")):
         ran("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q")

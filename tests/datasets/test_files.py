@@ -157,6 +157,7 @@ def test_the_fingerprint_sees_what_a_model_or_a_measure_sees(folder: Path) -> No
         (folder / file).write_text(text)
 
 
+@pytest.mark.whole
 def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
     lists = {
         f"q{q}": [(f"d{q}x{i}", "female" if i % 2 else "male", i % 3) for i in range(200)] for q in range(100)

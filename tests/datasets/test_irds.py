@@ -48,6 +48,7 @@ def test_lists_are_those_of_a_run() -> None:
     assert first.documents[1].groups == {"gender": ("male",)} and "steam engines" in first.documents[0].title
 
 
+@pytest.mark.whole
 def test_without_a_run_bm25_finds_them() -> None:
     shown = ran(
         "listwise",

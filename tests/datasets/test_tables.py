@@ -235,6 +235,7 @@ def test_columns_of_other_names_and_attributes_of_one_s_own() -> None:
     assert "6 queries × 8" in shown
 
 
+@pytest.mark.whole
 def test_a_run_of_a_table_is_checked_and_resumed() -> None:
     pandas = pytest.importorskip("pandas")
     settings: dict[str, Any] = {"orders": 1, "passes": 1, "report": False}
@@ -355,6 +356,7 @@ def test_columns_that_say_nothing_are_refused() -> None:
         refuses(message, "listwise", *flags)
 
 
+@pytest.mark.whole
 @without_pyarrow
 def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None:
     import pyarrow as pa
@@ -480,6 +482,7 @@ def example() -> Rows:
     return rows
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("line", LINES.splitlines())
 def test_the_commands_of_the_page_run(line: str, example: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     for word, package in NEEDED.items():
@@ -507,6 +510,7 @@ def test_the_commands_of_the_page_run(line: str, example: Rows, monkeypatch: pyt
     assert found["attribute"] == "gender" and len(rows) > 10
 
 
+@pytest.mark.whole
 def test_the_python_of_the_page_runs(example: Rows, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pandas")
     exec(compile(PYTHON, "own-data.md", "exec"), {})

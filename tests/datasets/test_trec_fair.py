@@ -120,6 +120,7 @@ def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: DocumentSou
     assert record["pages"]["duplicate_lines"] == 1 and record["pages"]["pages_without_title"] == 1
 
 
+@pytest.mark.whole
 def test_2021_joins_by_page_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fetched(sources_2021(), "trec-fair/2021/location", tmp_path, monkeypatch)
     assert groups(source, 12, 316, 67277921, 900) == [
@@ -133,6 +134,7 @@ def test_2021_joins_by_page_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert source.sides(replace(location, mixed="unprotected")) == {"316": P, "900": U}
 
 
+@pytest.mark.whole
 def test_labels_follow_the_id_in_a_larger_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fetched(large_2022(400, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
     documents = source.load(source.relevant("84"))
@@ -224,6 +226,7 @@ def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource)
     assert found["trec-fair/2021/location"]["size"].startswith("15.6 GB")
 
 
+@pytest.mark.whole
 def test_show_counts_all_pages_and_draws_the_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched(large_2022(400, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
     found = llmfair("datasets", "show", "trec-fair/2022/gender", "--json").json
@@ -248,6 +251,7 @@ def test_show_works_before_the_titles_are_there(gender: DocumentSource) -> None:
     refuses("was not fetched completely", "listwise", "-d", "trec-fair/2022/gender")
 
 
+@pytest.mark.whole
 def test_naming_and_listing_datasets_loads_neither_ir_datasets_nor_pandas() -> None:
     assert not loaded_by("import llmfair.datasets") & {"ir_datasets", "pandas"}
     listing = "from llmfair.cli.app import run\nassert run(['datasets', 'list']) == 0"
@@ -319,6 +323,7 @@ def test_the_topics_of_the_official_results(audit: str, says: str, tmp_path: Pat
     assert says in ran(audit, "-d", f"{name}/gender", "--queries", "official", "--dry-run").out
 
 
+@pytest.mark.whole
 def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +366,7 @@ def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
     assert values[query_id, "AWRF(target=trec2022)@20", "neutral"] != values[query_id, "AWRF@20", "neutral"]
 
 
+@pytest.mark.whole
 def test_damaged_or_foreign_stored_lists_are_drawn_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

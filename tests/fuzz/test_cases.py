@@ -17,16 +17,20 @@ from tests.fuzz.running import Case, Ended, faults, of_cases, wrong_with
 
 SEED = int(os.environ.get("LLMFAIR_FUZZ_SEED", "0"))
 CASES: dict[str, tuple[int, int]] = {
-    "flags": (125, 1_750),
-    "inputs": (100, 1_750),
-    "runs": (50, 1_500),
-    "stored": (25, 1_000),
+    "flags": (25, 1_750),
+    "inputs": (20, 1_750),
+    "runs": (30, 1_500),
+    "stored": (15, 1_000),
 }
-"""How many cases of a generator run by default, and how many with -m slow."""
+"""How many cases of a generator come first, and up to how many come with -m slow."""
+COSTLY = ("runs", "stored")
+"""What these need is made by a dozen commands."""
 AT_ONCE = 250
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.whole if name in COSTLY else ()) for name in CASES]
+)
 def test_few(name: str) -> None:
     assert not (found := faults(name, 0, CASES[name][0], SEED)), "\n".join(found)
 
@@ -66,6 +70,7 @@ def test_what_ends_well_is_no_fault() -> None:
     assert not list(wrong_with(Case((), ""), Ended(3 << 8, 1, 99, told, told), []))
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_is_measured_and_ended_and_its_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

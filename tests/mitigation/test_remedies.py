@@ -66,6 +66,7 @@ def test_no_query_is_ordered_by_an_offset_that_saw_it(tmp_path: Path) -> None:
     assert said[0] != said[1], "others have other offsets"
 
 
+@pytest.mark.whole
 def test_a_server_that_went_away_ends_with_its_error_and_the_rest_is_written(tmp_path: Path) -> None:
     with Server(rank) as server:
         asked = (

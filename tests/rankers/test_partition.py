@@ -154,6 +154,7 @@ class SameAnswer:
         return " > ".join(f"[{place + 1}]" for place in best_first)
 
 
+@pytest.mark.whole
 def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
     """A model that answers alike every time has the same odds however it is asked."""
     folder = str(write_folder(Path("lists"), balanced(12, 16, 16)))

@@ -90,6 +90,7 @@ def test_it_is_planned_and_counted() -> None:
     assert calibrated.code == 0 and "strategy toy, 2 random" in calibrated.out, calibrated.err
 
 
+@pytest.mark.whole
 def test_it_runs_resumes_replays_and_is_scored() -> None:
     results = ran(*ASK, "--json").json
     assert results["design"]["strategy"] == "toy" and results["design"]["window"] is None

@@ -71,6 +71,7 @@ def test_several_strategies_are_runs_of_their_own_side_by_side() -> None:
     refuses("names one twice", "listwise", "--strategy", "first", "--strategy", "first")
 
 
+@pytest.mark.whole
 def test_designs_that_reach_alike_do_not_compare_by_exposure() -> None:
     for strategy, folder in (("windows", "one"), ("first", "other")):
         ran("listwise", *MODEL, *SMALL, "--strategy", strategy, "-o", folder)
@@ -91,6 +92,7 @@ def test_the_api_takes_a_strategy_by_name() -> None:
         api.audit_listwise(strategy=["setwise", "first"], limit=5)
 
 
+@pytest.mark.whole
 def test_answers_are_read_as_asked() -> None:
     for read in ("text", "margin"):
         ran("listwise", *MODEL, *SMALL, "--strategy", "pointwise", "--answers", read, "-o", read)
@@ -111,6 +113,7 @@ def test_a_report_has_all_strategies_in_one_table() -> None:
     assert all(row.split(" | ")[-2] == "" for row in rows.values())
 
 
+@pytest.mark.whole
 def test_strategies_stand_side_by_side_under_one_prompt() -> None:
     """Each run's verdict may speak of another prompt: then it names it."""
     model = ("-m", "fake:biased,listwise=-0.5,prompt=1.5,malformed=0")
@@ -211,6 +214,7 @@ def test_no_next_step_asks_for_what_is_refused() -> None:
     refuses("has no --strategy setwise", "listwise", "--design", "partition", "--strategy", "setwise")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["setwise", "pointwise", "first"])
 def test_evidence_reads_answers_as_the_strategy_does(name: str) -> None:
     asked = (
@@ -232,6 +236,7 @@ def test_evidence_reads_answers_as_the_strategy_does(name: str) -> None:
     assert 0 < len(shown["rows"]) == bad
 
 
+@pytest.mark.whole
 def test_a_thousand_answers_are_read_by_one_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings read again for every answer took nine tenths of a report of 34,000."""
     ran("listwise", *MODEL, *SMALL, "--window", "5", "--step", "5", "-o", "run")

@@ -13,6 +13,7 @@ from tests.report.adapters import adapter
 from tests.report.reading import read
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("passed", [True, False])
 def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     found = json.loads((adapter(Path("small"), passed) / "results.json").read_text("utf-8"))

@@ -30,6 +30,7 @@ def compared(data: Path, *arguments: str) -> tuple[str, list[str], list[list[str
     return title, header, rows
 
 
+@pytest.mark.whole
 def test_rows_of_a_comparison_say_how_many_queries_are_in_them(data: Path) -> None:
     title, header, rows = compared(data, "pairwise", "--pairs", "4", "--noise-share", "0")
     assert title.endswith(" · 7 queries")

@@ -144,6 +144,7 @@ def test_colour_is_never_the_only_sign() -> None:
     assert LOOKS["female"].color != LOOKS["male"].color and LOOKS["female"].mark != LOOKS["male"].mark
 
 
+@pytest.mark.whole
 def test_a_colour_has_one_meaning_on_the_page() -> None:
     """Those of the groups are no condition's and no model's, and stand only where groups are drawn."""
     assert not {PROTECTED, UNPROTECTED, GREY} & {look.color for look in palette(NAMES).values()}
@@ -159,6 +160,7 @@ def test_groups_are_told_apart_without_colour() -> None:
         assert fills["p"] != fills["u"], plot.name
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("plot", PLOTS, ids=NAMES)
 def test_values_stand_where_a_pointer_rests(plot: Plot) -> None:
     titles = re.findall(r"<title>([^<]*)</title>", inline_svg(plot))

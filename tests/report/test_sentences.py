@@ -34,6 +34,7 @@ def page(data: Path, *arguments: str, output: str = "run") -> Page:
     return page_of([read_source(RunDir(Path(output)))], 2)
 
 
+@pytest.mark.whole
 def test_an_interval_that_leans_is_explained_where_it_stands(data: Path) -> None:
     leaning = page(data, "listwise", *LISTS, "--conditions", "neutral")
     assert leaning.method.words[-1] == LOPSIDED
@@ -49,6 +50,7 @@ def test_an_interval_that_leans_is_explained_where_it_stands(data: Path) -> None
     assert LOPSIDED in scored.method.words and scored.title.endswith(" of lists, gender")
 
 
+@pytest.mark.whole
 def test_what_a_run_has_cost_is_among_its_facts(data: Path) -> None:
     asked = ("pairwise", "--pairs", "4", "-q", "-m", "fake:biased")
     priced = page(data, *asked, "--price-in", "3", "--price-out", "12")
@@ -67,6 +69,7 @@ def test_calls_without_prices_stand_beside_the_cost() -> None:
     assert cost_of(manifest(*past)) == cost_of(None) == ""
 
 
+@pytest.mark.whole
 def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:
     verdict, _ = page(data, "listwise", *LISTS, "--conditions", "neutral", "-m", PLACES).verdicts
     assert "18 of 18 answers of the first pass" in verdict.sentence
@@ -99,6 +102,7 @@ def test_where_no_answer_is_readable_none_flips(data: Path) -> None:
     assert [verdict.measure for verdict in silent.verdicts] == ["preference odds"] * 2
 
 
+@pytest.mark.whole
 def test_what_one_means_stands_below_the_numbers(data: Path) -> None:
     page(data, "pairwise", "--pairs", "4", "-q")
     ran("report", "run")
@@ -117,6 +121,7 @@ def test_an_adapter_s_numbers_say_what_is_concluded() -> None:
         assert verdict.sentence.startswith(f"{concluded.replace('_', ' ')}; base → adapter ")
 
 
+@pytest.mark.whole
 def test_models_that_control_for_order_alike_or_not_share_a_figure(data: Path) -> None:
     """bm25 asks in no windows, so its ratio is the plain one and goes by another name."""
     page(data, "listwise", *LISTS, "--conditions", "neutral", output="asked")

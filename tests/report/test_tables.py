@@ -53,6 +53,7 @@ def test_what_fits_a_terminal(
     assert [line.rstrip() for line in plain.splitlines()] == [*shown.splitlines(), ""]
 
 
+@pytest.mark.whole
 def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
     header, *rows = grid(llmfair(*LISTS, "--measures", "Share@20,Exposure", "--format", "md").out)
     groups = [("Share@20", group) for group in ("female", "male", "nonbinary", "@UNKNOWN")]

@@ -20,6 +20,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return models.causal(tmp_path_factory.mktemp("models") / "base")
 
 
+@pytest.mark.whole
 def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Path) -> None:
     adapter = models.adapter(base, base.parent / "made-elsewhere")
     lists = write_folder(Path("lists"), balanced(3, 4, 4))

@@ -87,6 +87,7 @@ def test_sliding_windows_of_the_reference() -> None:
         assert abs(precisions.mean() - case["precision_at_20"]) <= 4 * error + 1e-9, case
 
 
+@pytest.mark.whole
 def test_whole_lists_of_the_reference() -> None:
     rng = np.random.default_rng(21)
     queries = 4000

@@ -169,6 +169,7 @@ def test_a_head_of_two_rows_nests_and_adds_nothing_to_what_is_saved(folders: dic
     assert model.model.lm_head is whole
 
 
+@pytest.mark.whole
 def test_bfloat16_models_have_margins_without_ties(tmp_path: Path) -> None:
     import torch
 

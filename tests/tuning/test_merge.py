@@ -42,6 +42,7 @@ def test_in_float32_the_merged_model_answers_as_the_adapter_does(tmp_path: Path)
     assert np.abs(plain - expected).max() > 0.1, "the adapter does something"
 
 
+@pytest.mark.whole
 def test_what_bfloat16_loses_of_a_small_change_is_measured(tmp_path: Path) -> None:
     import torch
 

@@ -37,6 +37,7 @@ def journal(folder: str) -> list[dict[str, Any]]:
     return [row for line in lines if "key" in (row := json.loads(line))]
 
 
+@pytest.mark.whole
 def test_a_simulated_judge_finds_what_labels_say() -> None:
     attributed("judged", "--attribution", "fake:reader")
     attributed("held", by="overlap")
@@ -84,6 +85,7 @@ def test_a_judged_run_is_resumed_and_replayed_without_the_judge(monkeypatch: pyt
     assert llmfair("runs", "check", "parts").code != 0
 
 
+@pytest.mark.whole
 def test_a_judged_folder_is_measured_again() -> None:
     attributed("run", "--attribution", "fake:reader")
     ran("score", "run", "-o", "again", "--no-report", "-q")
@@ -144,6 +146,7 @@ def test_who_cannot_judge_is_refused_before_anything_is_asked(given: str, says: 
     assert not Path("runs").exists()
 
 
+@pytest.mark.whole
 def test_a_run_s_judge_stays() -> None:
     attributed("run", "--attribution", "fake:reader")
     refusal(

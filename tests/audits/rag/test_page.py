@@ -38,6 +38,7 @@ def ran(*more: str | Path) -> Path:
     return Path("run")
 
 
+@pytest.mark.whole
 def test_every_table_and_figure_of_a_run() -> None:
     page = page_of(ran("--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "0,1,8"))
     assert {plot.name for plot in page.plots} == FIGURES
@@ -64,6 +65,7 @@ def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
     assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}
 
 
+@pytest.mark.whole
 def test_its_method_speaks_of_no_groups() -> None:
     method = page_of(ran()).method
     assert not any("protected" in said for said in method.limits)
@@ -167,6 +169,7 @@ def test_what_hangs_on_labels_is_left_out_where_they_differ(generators: tuple[st
     assert refused.code == 2 and "find other items useful" in refused.err
 
 
+@pytest.mark.whole
 def test_with_the_same_labels_everything_compares() -> None:
     for name, samples in (("one", "20"), ("two", "10")):
         ran_as = ("--no-report", "-o", name, "--alpha", "1", "--samples", samples)

@@ -31,6 +31,7 @@ def test_the_preset_is_what_the_paper_did() -> None:
     assert made.attribution == "nli:FacebookAI/roberta-large-mnli" and made.hypothesis == "bare"
 
 
+@pytest.mark.whole
 def test_of_labels_no_entailment_is_asked_and_beams_are_left_out_where_there_are_none() -> None:
     for flags in (("-o", "run", "-v"), ("--dry-run",)):
         found = ran(*QUICK, *flags)
@@ -67,6 +68,7 @@ def test_a_server_is_asked_without_beams_and_a_judge_of_the_bare_answer() -> Non
     }
 
 
+@pytest.mark.whole
 def test_what_a_model_is_wished_to_have_is_no_demand_but_what_is_asked_of_it_is() -> None:
     refuses("fake:reader cannot do --backend-arg", "rag", "--backend-arg", "num_beams=4")
     refuses("a value of --backend-arg is not k=v", "rag", "--backend-arg", "num_beams?")
@@ -88,6 +90,7 @@ def test_credit_bears_the_way_it_is_told(flags: tuple[str, ...], says: str) -> N
         assert "EAR(by=overlap)" in {row["measure"] for row in table(Path("run/metrics.csv"))}
 
 
+@pytest.mark.whole
 def test_what_no_setting_has_is_said_once_when_a_run_is_measured_again() -> None:
     ran(*QUICK, "-q", "-o", "run")
     found = ran("score", "run", "--no-report")

@@ -61,6 +61,7 @@ def test_what_is_known_beforehand_is_found() -> None:
     assert rows("run")["bm25-4", "EE-D", "", "all"]["alpha"] == "4.0"
 
 
+@pytest.mark.whole
 def test_it_concludes_of_every_setting_that_draws_and_says_what_next() -> None:
     found = ran("--json").json
     assert found["findings"].keys() == {"bm25-1", "bm25-2", "bm25-4", "bm25-8"}
@@ -83,6 +84,7 @@ def test_a_stopped_run_goes_on_and_ends_as_an_undisturbed_one() -> None:
     assert len(asked) == len({*asked}), "nothing is asked twice"
 
 
+@pytest.mark.whole
 def test_the_journal_gives_the_files_and_the_files_the_figures() -> None:
     ran("-o", "run", "--alpha", "1,8")
     assert llmfair("runs", "check", "run").code == 0
@@ -90,6 +92,7 @@ def test_the_journal_gives_the_files_and_the_files_the_figures() -> None:
     assert llmfair("runs", "check", "run").code != 0
 
 
+@pytest.mark.whole
 def test_a_folder_is_measured_again_from_its_files() -> None:
     ran("-o", "run", "--alpha", "1,8")
     again = llmfair("score", "run", "-o", "again", "--no-report", "-q")
@@ -102,6 +105,7 @@ def test_a_folder_is_measured_again_from_its_files() -> None:
     assert verdict["status"] == json.loads(Path("run/results.json").read_text())["verdict"]["status"]
 
 
+@pytest.mark.whole
 def test_another_alpha_retriever_or_query_moves_no_other_figure() -> None:
     ran("-o", "few", "--alpha", "1", "-n", "6")
     ran("-o", "more", "--alpha", "0,1,8")
@@ -120,6 +124,7 @@ def test_two_runs_are_compared_by_query() -> None:
     assert changed["EU", "bm25-2"] < 0
 
 
+@pytest.mark.whole
 def test_a_gate_on_the_change_of_utility() -> None:
     ran("-o", "run", "--require", "EU-change:bm25-8>=-1")
     failed = ran("-o", "run", "--require", "EU-change:bm25-8>=-0.02", "--require-interval", code=4)
@@ -139,6 +144,7 @@ def test_queries_without_two_useful_items_are_dropped_and_counted() -> None:
     assert "too_few_queries" in reasons and found["verdict"]["status"] == "not assessable"
 
 
+@pytest.mark.whole
 def test_without_a_query_that_has_two_useful_items_the_verdict_says_so() -> None:
     found = ran("-m", "fake:reader,follow=0", "-o", "run")
     assert found.out.startswith(
@@ -158,6 +164,7 @@ def test_profiles_shorter_than_the_list_and_profiles_of_useful_items_alone() -> 
     assert exposure["bm25-1", "EE-D", "", "q1"]["reason"] == "degenerate"
 
 
+@pytest.mark.whole
 def test_intervals_end_where_their_figures_do() -> None:
     """The answers of eight queries scatter so widely that a plain interval of accuracy passes 1."""
     ran("-o", "run", "--measures", "EE-D,EU,EU-change,EU(norm=ceiling)")

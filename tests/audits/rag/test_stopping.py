@@ -61,6 +61,7 @@ def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_fo
             assert ours == path.read_text(), path
 
 
+@pytest.mark.whole
 def test_a_finished_run_stays_finished() -> None:
     ran(*FLAGS, "-o", "whole")
     before = {

@@ -130,6 +130,7 @@ def test_every_two_alphas_are_held_against_each_other_by_query() -> None:
     assert third.difference == pytest.approx(0.855)
 
 
+@pytest.mark.whole
 def test_a_run_says_what_fairer_lists_cost_and_of_which_measures() -> None:
     norms = "EE-D(norm=fair-rag,of=samples),EE-R(norm=fair-rag,of=samples),EU(norm=ceiling)"
     ran = llmfair("rag", "-q", "--no-report", "--no-cache", "-o", "run", "--measures", norms)

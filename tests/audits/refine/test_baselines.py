@@ -62,6 +62,7 @@ def test_a_baseline_is_what_rerank_makes_of_the_first_stage(done: Path, name: st
     assert made != (done / "rankings/bm25.run").read_bytes()
 
 
+@pytest.mark.whole
 def test_the_first_stage_goes_on_beyond_its_page_with_its_scores(done: Path) -> None:
     run = [line.split() for line in (done / "rankings/bm25.run").read_text().splitlines()]
     scores = [line.split("\t") for line in (done / "scores.tsv").read_text().splitlines()]
@@ -155,6 +156,7 @@ def test_a_run_with_baselines_is_continued_checked_gated_compared_and_reported(d
     assert page.code == 0 and "fair-qr less each method, paired by query" in page.out
 
 
+@pytest.mark.whole
 def test_json_is_what_the_schema_says() -> None:
     check(ran(*METHODS, "-o", "run", "--json").json, "refine")
     check(command("refine", "--dry-run", *METHODS, "--json").json, "plan_refine")
@@ -162,6 +164,7 @@ def test_json_is_what_the_schema_says() -> None:
     assert "held against bm25, mmr, greedy, fair-star, deltr, which ask nobody" in told
 
 
+@pytest.mark.whole
 def test_baselines_name_the_run_and_asking_for_others_costs_no_call() -> None:
     model, specs = Scripted('{"keywords": ["she", "her"]}'), ["strict=fair-star:alpha=0.01", "fair-star"]
     first = llmfair.audit_refine(model=model, report=False)
@@ -174,6 +177,7 @@ def test_baselines_name_the_run_and_asking_for_others_costs_no_call() -> None:
     }
 
 
+@pytest.mark.whole
 def test_greedy_aims_at_the_target_of_the_run() -> None:
     ran(
         "--target", "trec2022", "--baseline", "greedy", "--baseline", "own=greedy:target=uniform", "-o", "run"
@@ -185,6 +189,7 @@ def test_greedy_aims_at_the_target_of_the_run() -> None:
         assert Path("new.run").read_bytes() == Path(f"run/rankings/{name}.run").read_bytes()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("text", ["keywords", "title"])
 def test_rankers_read_the_text_that_is_searched(text: str) -> None:
     topics = {f"q{n}": f"{n} reef" for n in range(4)}  # two of the twelve titles have such a number
@@ -204,6 +209,7 @@ def test_rankers_read_the_text_that_is_searched(text: str) -> None:
             assert alike == (text == "keywords"), "keywords are read unless titles are asked for"
 
 
+@pytest.mark.whole
 def test_without_the_extra_what_needs_it_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         checkpoints, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)

@@ -18,6 +18,7 @@ WORDS = ("reef", "map", "chess")
 PLANTED = ("-d", "planted", "--baseline", "deltr=deltr:gamma=0", "--objective", "KL@4", "-o", "run")
 
 
+@pytest.mark.whole
 def test_no_query_is_ordered_by_a_model_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[int, set[str]] = {}
     ordered: list[str] = []
@@ -66,6 +67,7 @@ def utility() -> list[float]:
     return [float(row["value"]) for row in rows if (row["measure"], row["condition"]) == ("nDCG@4", "deltr")]
 
 
+@pytest.mark.whole
 def test_a_number_that_only_leakage_could_use_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     planted()
     ran(*PLANTED)

@@ -111,6 +111,7 @@ def test_every_file_is_there_and_refined_queries_begin_with_the_original(done: P
     assert refined == kept
 
 
+@pytest.mark.whole
 def test_a_second_run_asks_nothing_and_changes_no_byte() -> None:
     ran("-o", "run")
     before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
@@ -194,6 +195,7 @@ def test_an_audit_without_a_trail_says_so() -> None:
 # Gates, comparisons, reports
 
 
+@pytest.mark.whole
 def test_a_gate_that_names_no_method_speaks_of_the_refined_page_alone() -> None:
     ran("--require", "AWRF@20>=0.95", "-o", "gated")
     found = ran("--require", "AWRF@20:bm25>=0.95", "-o", "named", code=4)
@@ -224,6 +226,7 @@ def test_two_models_are_compared_and_two_attributes_stand_side_by_side() -> None
     assert "original query: 0.82 [0.79, 0.85] across" in page
 
 
+@pytest.mark.whole
 def test_runs_under_other_seeds_show_how_far_a_models_chance_moves_the_figures() -> None:
     asked = ("-m", "fake:refiner,malformed=0.3", "--max-invalid", "1", "--temperature", "0.7")
     for seed in "02":
@@ -235,6 +238,7 @@ def test_runs_under_other_seeds_show_how_far_a_models_chance_moves_the_figures()
     assert "no difference shown: 0.097 → 0.113" in compared.out
 
 
+@pytest.mark.whole
 def test_the_report_shows_the_steps_of_every_query_and_the_words_added() -> None:
     found = command("refine", "-q", "--report", "-o", "run")
     assert found.code == 0, found.err
@@ -248,6 +252,7 @@ def test_the_report_shows_the_steps_of_every_query_and_the_words_added() -> None
     assert "dashed and hollow where it does not" in page
 
 
+@pytest.mark.whole
 def test_what_a_model_says_is_text_on_the_page() -> None:
     hostile = '{"keywords": ["</script><img src=x onerror=alert(1)>", "she"]}'
     result = llmfair.audit_refine(model=Scripted(hostile), output="hostile", queries="reef,maps", report=True)
@@ -259,6 +264,7 @@ def test_what_a_model_says_is_text_on_the_page() -> None:
     assert set(result.results["answers"]["fair-qr"]["classes"]) == {"ok"}
 
 
+@pytest.mark.whole
 def test_a_reply_of_several_lines_stays_in_its_row() -> None:
     reply = "Here is a list of relevant keywords:\n- she\n- her | hers\n" + "because " * 100
     llmfair.audit_refine(model=Scripted(reply), output="lines", queries="reef,maps")
@@ -304,11 +310,13 @@ def test_every_setting_of_the_loop_is_followed_and_names_the_run(flags: tuple[st
     assert len([*Path("runs").iterdir()]) == 2
 
 
+@pytest.mark.whole
 def test_without_re_ranking_the_page_is_left_as_it_was_found() -> None:
     ran("--rerank", "none", "-o", "run")
     assert Path("run/rankings/refined.run").read_text() == Path("run/rankings/fair-qr.run").read_text()
 
 
+@pytest.mark.whole
 def test_combinations_of_two_attributes_can_be_aimed_at() -> None:
     ran("--objective", "KL(over=gender*location)@20", "-o", "run")
     lines = trail("run")
@@ -317,12 +325,14 @@ def test_combinations_of_two_attributes_can_be_aimed_at() -> None:
     assert "from different gender and location group" in Path("run/journal.jsonl").read_text("utf-8")
 
 
+@pytest.mark.whole
 def test_the_verdict_speaks_of_the_objective_and_of_the_page_that_is_searched() -> None:
     found = ran("--measures", "P@5,AWRF@10", "-o", "run")
     verdict = found.out.partition("NEXT")[0]
     assert "KL@20" in verdict and "AWRF@20" in verdict and "AWRF@10" not in verdict and "nDCG@20" in verdict
 
 
+@pytest.mark.whole
 def test_the_papers_test_stands_beside_the_others_and_marks_its_own_table_alone() -> None:
     from scipy.stats import ttest_rel
 
@@ -346,6 +356,7 @@ def test_the_papers_test_stands_beside_the_others_and_marks_its_own_table_alone(
     assert "]*" not in command("runs", "show", "run", "--runs-dir", ".").out
 
 
+@pytest.mark.whole
 def test_measures_with_a_figure_for_each_group_have_a_column_for_each() -> None:
     ran("--measures", "Share@20,P@5", "-o", "run")
     shown = command("runs", "show", "run", "--runs-dir", ".").out
@@ -353,6 +364,7 @@ def test_measures_with_a_figure_for_each_group_have_a_column_for_each() -> None:
     assert all(name in shown for name in groups)
 
 
+@pytest.mark.whole
 def test_another_ranker_orders_the_last_page() -> None:
     ran("--rerank", "bm25-okapi", "-o", "run")
     refined, final = (
@@ -371,6 +383,7 @@ def test_words_of_the_latest_round_alone() -> None:
     assert all(line["added"] == line["new"] for line in trail("run") if line["iteration"] and line["new"])
 
 
+@pytest.mark.whole
 def test_replies_are_counted_by_class() -> None:
     ran("-m", "fake:refiner,malformed=0.6", "-o", "run", "--max-invalid", "1")
     counted = json.loads(Path("run/results.json").read_text())["answers"]["fair-qr"]
@@ -460,6 +473,7 @@ def test_where_no_query_finds_anything_the_verdict_says_so_and_the_run_is_measur
     assert command("score", "run").code == 0
 
 
+@pytest.mark.whole
 def test_notes_count_the_queries_that_were_measured_and_say_which_text_was_searched() -> None:
     topics = {**{f"reef{n}": "reef" for n in range(6)}, "she": "she", "nothing": "zebra"}
     collection("mine", topics)
@@ -546,6 +560,7 @@ def test_a_target_of_ones_own_needs_no_judgements() -> None:
     assert command("score", "run").code == 0
 
 
+@pytest.mark.whole
 def test_a_file_that_the_objective_names_is_part_of_what_names_a_run() -> None:
     Path("shares.json").write_text('{"female": 0.5, "male": 0.5}')
     aimed = ("--objective", "KL(target=./shares.json)@20")
