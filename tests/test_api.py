@@ -200,6 +200,7 @@ def test_every_other_function_finds_what_its_command_prints() -> None:
         )
 
 
+@pytest.mark.whole
 def test_a_study_writes_its_folder_and_opens_again() -> None:
     studied = llmfair.study_windows(
         settings=["20/10", "20/20"], output="swept", limit=5, orders=1, max_invalid=1, report=False
@@ -210,6 +211,7 @@ def test_a_study_writes_its_folder_and_opens_again() -> None:
     assert len(studied.to_frame()) == len(Path("swept/study.csv").read_text().splitlines()) - 1
 
 
+@pytest.mark.whole
 def test_a_report_is_written_beside_the_results_and_of_several_runs() -> None:
     first = llmfair.audit_pairwise(**{**PAIRS, "report": True})
     assert "<!DOCTYPE html>" in (first.folder / "report.html").read_text()
@@ -254,6 +256,7 @@ def test_a_figure_is_found_by_measure_variant_and_group() -> None:
         result["AdjustedOdds"]  # type: ignore[index]
 
 
+@pytest.mark.whole
 def test_frames_hold_the_rows_of_the_csv_files() -> None:
     pandas = pytest.importorskip("pandas")
     result = llmfair.audit_listwise(**QUICK)
@@ -374,6 +377,7 @@ def test_what_has_no_answer_raises_after_what_there_is_is_written() -> None:
 # Models, measures and data of the caller's own
 
 
+@pytest.mark.whole
 def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
     model = InOrder()
     result = llmfair.audit_listwise(model=model, **QUICK)
@@ -404,6 +408,7 @@ def test_a_name_means_what_the_table_shows_under_it() -> None:
     assert result["PreferenceOdds", "neutral"].conclusion is not None
 
 
+@pytest.mark.whole
 def test_an_object_may_say_more_of_itself() -> None:
     class Spoken(InOrder):
         identity = "in order, version 2"

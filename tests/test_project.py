@@ -52,6 +52,7 @@ def test_contributing_is_five_lines() -> None:
     assert lines[0].startswith("# ") and len([line for line in lines[1:] if line]) == 5
 
 
+@pytest.mark.whole
 def test_the_source_archive_holds_what_the_pages_link_to(tmp_path: Path) -> None:
     with tarfile.open(built("sdist", ROOT, tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -59,6 +60,7 @@ def test_the_source_archive_holds_what_the_pages_link_to(tmp_path: Path) -> None
     assert beside | {"docs/reading.md", ".ci/run", "prompts/listwise.toml", "tests/test_project.py"} <= names
 
 
+@pytest.mark.whole
 def test_the_image_is_made_of_what_it_copies(tmp_path: Path) -> None:
     """What pip would build there can be built of the copied files alone, licence and command included."""
     said = instructions()

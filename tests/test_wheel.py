@@ -37,6 +37,7 @@ def test_it_holds_prompts_data_and_types_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in names if "test" in name or "shared" in name]
 
 
+@pytest.mark.whole
 def test_it_holds_every_file_that_is_named_to_a_user(wheel: Path) -> None:
     """In messages, hints, help and pages: who installed the wheel has no checkout to look into."""
     there = set(zipfile.ZipFile(wheel).namelist())

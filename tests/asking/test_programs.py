@@ -43,6 +43,7 @@ def test_a_failing_chat_of_a_step_waits_for_its_neighbours(journal: Journal) -> 
     assert len(journal) == 3
 
 
+@pytest.mark.whole
 def test_a_step_of_many_chats_begins_a_few_at_a_time_and_answers_in_order(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +120,7 @@ def test_an_interrupt_within_a_step_of_many_chats_sends_nothing_new(
 # Programs that work between their questions
 
 
+@pytest.mark.whole
 def test_searches_of_many_chains_overlap(journal: Journal) -> None:
     tries = itertools.count()
 

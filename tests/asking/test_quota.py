@@ -153,6 +153,7 @@ OTHERS = {
 }  # fmt: skip
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("quota", [*QUOTAS.values(), *OTHERS.values()], ids=[*QUOTAS, *OTHERS])
 def test_a_quota_is_used_and_hardly_ever_refused(
     quota: Quota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +181,7 @@ def test_a_quota_that_grows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert used(backend, start=240)[0] >= 0.95
 
 
+@pytest.mark.whole
 def test_a_rate_that_is_set_is_met_without_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with virtual_time(monkeypatch) as clock:
         backend = Metered(clock, 5.0, 6.0, 0.05)

@@ -63,6 +63,7 @@ def content(batches: Batches) -> object:
     return dict(batches._lines("file_1", "batch_1", 1))
 
 
+@pytest.mark.whole
 def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
     waits: list[tuple[str, float]] = []
     with BatchServer() as server, Front(server) as front:
@@ -114,6 +115,7 @@ def test_a_packed_reply_is_read_and_no_cookie_is_sent_back() -> None:
     assert looked(packed, content) == {"a": LINE.rstrip()}
 
 
+@pytest.mark.whole
 def test_a_long_file_takes_as_long_as_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than --timeout, at a rate that is enough."""
     monkeypatch.setattr("llmfair.backends.batch.SLOWEST", 10)
@@ -158,6 +160,7 @@ def test_a_key_with_two_answers_has_none() -> None:
     assert looked(twice, content) == {"b": b'{"custom_id": "b"}'}
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_a_file_of_answers_is_never_held_whole() -> None:
     answers, lines = 'é"\U0001f600 ' * 70_000, 30

@@ -22,6 +22,7 @@ class Shouts:
 """
 
 
+@pytest.mark.whole
 def test_an_object_whose_code_was_edited_is_another_model(tmp_path: Path) -> None:
     def written(answer: str) -> Any:
         path = tmp_path / f"shouts_{len(list(tmp_path.glob('shouts_*')))}.py"

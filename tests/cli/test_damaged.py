@@ -72,6 +72,7 @@ def test_a_field_of_another_shape(kind: str, file: str, harm: str) -> None:
         told_in_a_sentence(file)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "value", ["\ud800", float("nan"), float("inf"), 10**400], ids=["half a character", "nan", "inf", "large"]
 )
@@ -100,6 +101,7 @@ def test_a_stage_lies_in_the_folder(name: str) -> None:
     told_in_a_sentence("manifest.json")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "file", ["manifest.json", "results.json", "journal.jsonl", "per_query.csv", "candidates.jsonl"]
 )
@@ -180,6 +182,7 @@ def test_a_ranking_of_a_query_that_has_no_list() -> None:
     refuses(f"{path}: ranks the query nobodyfilm, which candidates.jsonl lacks.", "report", "hurt")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -205,6 +208,7 @@ JOURNAL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", ["listwise", "pairwise"])
 @pytest.mark.parametrize("harm", JOURNAL)
 def test_a_line_of_the_journal_that_is_none_of_the_audits(kind: str, harm: str) -> None:

@@ -54,6 +54,7 @@ def lists() -> None:
     write_folder(Path("lists"), balanced(10, 20, 20))
 
 
+@pytest.mark.whole
 def test_three_servers_find_what_one_finds_and_the_manifest_says_who_answered_what() -> None:
     with servers() as three:
         urls = [server.base_url for server in three]
@@ -185,6 +186,7 @@ def test_a_look_takes_the_key_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> N
         assert named.looked == ["Bearer sk-canary"] and other.looked == []
 
 
+@pytest.mark.whole
 def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked twice was in flight there when it went; the files are those of a calm run."""
     monkeypatch.setattr("llmfair.asking.lanes.LOOK_SECONDS", 0.05)

@@ -24,6 +24,7 @@ root_alone = pytest.mark.skipif(os.geteuid() != 0, reason="needs to give files a
 ME, OTHER, FRIEND = 0, 4242, 4243
 
 
+@pytest.mark.whole
 @root_alone
 @pytest.mark.parametrize(
     ("owner", "mode", "folder", "linked_by", "why"),
@@ -116,6 +117,7 @@ def test_the_model_that_a_run_names_is_told_before_it_is_asked() -> None:
     assert "imports code" not in llmfair("mitigate", "run", "--free", "--dry-run").err
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("text", "command", "code"),
     [
@@ -144,6 +146,7 @@ VICTIM = "what must stay\n"
 LISTWISE, MITIGATE = (*SMALL, "-o", "run"), ("mitigate", "run", "--free", "-q", "--no-report")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("place", "command", "says"),
     [
@@ -186,6 +189,7 @@ def test_links_in_a_run_folder_lead_nowhere(
     assert [*Path().rglob(".*.tmp")] == []
 
 
+@pytest.mark.whole
 def test_what_a_killed_command_left_is_removed() -> None:
     ran(*LISTWISE)
     left = [Path("run", ".0123456789abcdef.tmp"), Path("run/rankings", ".fedcba9876543210.tmp")]

@@ -53,6 +53,7 @@ def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
     assert matched["run"] != unmatched["run"]
 
 
+@pytest.mark.whole
 def test_the_table_says_which_pairs_are_asked() -> None:
     assert (
         "relevant: both items of a pair have the same relevance grade (grades 1 to 2)"

@@ -23,6 +23,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.whole
 def test_two_servers_are_told_apart(server: Server) -> None:
     for name in ("gpu-3", "gpu-4"):
         ran(*LISTS, *server.flags, "--server-name", name)
@@ -61,6 +62,7 @@ def test_a_label_is_what_the_run_is_called() -> None:
     assert "| weekly |" in shown and "| chance |" in shown
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("command", ["compare", "report"])
 def test_two_runs_of_one_label_are_told_apart(command: str) -> None:
     ran(*LISTS, "--label", "nightly")

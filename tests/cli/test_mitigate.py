@@ -99,6 +99,7 @@ def test_files_that_it_did_not_write_stay(run: Path) -> None:
     assert sorted(path.name for path in theirs.parent.iterdir()) == ["consensus.run", "mine.run"]
 
 
+@pytest.mark.whole
 def test_one_remedy_with_two_parameters_is_two(run: Path) -> None:
     both = ("--remedy", "fair-star:p=0.3", "--remedy", "fair-star:p=0.6,k=40")
     found = ran("mitigate", run, *both, "--report")
@@ -207,6 +208,7 @@ def test_forms_of_the_table(run: Path) -> None:
     assert len({row["query_id"] for row in of_queries}) == 8
 
 
+@pytest.mark.whole
 def test_the_page_has_the_front(run: Path) -> None:
     ran("mitigate", run, "--free", "--report")
     page = (run / "mitigation" / "report.html").read_text()
@@ -241,6 +243,7 @@ def test_wrong_words(run: Path, says: str, flags: tuple[str, ...]) -> None:
     assert not (run / "mitigation").exists()
 
 
+@pytest.mark.whole
 def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
     ran("pairwise", "--no-report", "-q", "--pairs", "3", "-o", "pairs")
     refuses("is a run of pairwise: remedies are for rankings.", "mitigate", "pairs")
@@ -266,6 +269,7 @@ def test_rankings_that_are_gone_are_no_smaller_run(
     refuses(f"rankings has {there} of the run's 24 rankings under the neutral prompt.", command, run)
 
 
+@pytest.mark.whole
 def test_a_key_that_is_not_set_is_named_before_and_after(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     manifest |= {"model": "openai:gpt-4o-mini", "simulated": False}
@@ -283,6 +287,7 @@ def test_a_key_that_is_not_set_is_named_before_and_after(run: Path) -> None:
     }
 
 
+@pytest.mark.whole
 def test_a_secret_that_no_run_folder_keeps_is_given_again() -> None:
     key = "sk-of-mine-1"
     secret, asks = ("--extra", f'api_key="{key}"'), ("--remedy", "fair-prompt", "--remedy", "fair-qr")

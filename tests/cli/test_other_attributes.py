@@ -24,6 +24,7 @@ def group(attribute: str, name: str = "Asia") -> None:
     write(path, [*path.read_text().splitlines(), *(f"q{q}f0\t{attribute}\t{name}" for q in range(5))])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("command", [LISTWISE, PAIRWISE])
 def test_the_run_goes_on_and_is_compared(command: tuple[str, ...]) -> None:
     ran(*command)

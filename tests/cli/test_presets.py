@@ -43,6 +43,7 @@ def test_an_option_that_is_none_is_named() -> None:
         PairwiseSettings.make("paper+deltr")
 
 
+@pytest.mark.whole
 def test_few_relevant_items_are_what_the_papers_precision_implies() -> None:
     """Of an order blind to relevance 24/200; of a perfect ranker 0.30 (listwise.md 7), where balanced lists give 0.60."""
     lists = {

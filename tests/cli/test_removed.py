@@ -79,6 +79,7 @@ def test_a_journal_that_is_removed_as_a_run_goes_on(run: Disturbed) -> None:
     assert run.asks("--fresh") > ASKED
 
 
+@pytest.mark.whole
 def test_a_folder_that_is_moved_and_put_back(run: Disturbed) -> None:
     run.disturbed(lambda: RUN.rename("moved"))
     assert not RUN.exists()
@@ -88,6 +89,7 @@ def test_a_folder_that_is_moved_and_put_back(run: Disturbed) -> None:
     assert run.asks() + kept == run.asks("--fresh"), "an answered question was asked again"
 
 
+@pytest.mark.whole
 def test_a_folder_that_is_moved_and_asked_anew(run: Disturbed) -> None:
     run.disturbed(lambda: RUN.rename("moved"))
     assert run.asks() > ASKED
@@ -107,6 +109,7 @@ def test_a_folder_that_is_removed_before_its_first_answer(run: Disturbed) -> Non
     assert run.asks() > ASKED
 
 
+@pytest.mark.whole
 def test_a_journal_of_a_further_stage(run: Disturbed) -> None:
     run.asked = ("rag", "-m", "fake:reader", "--attribution", "openai:any", "-n", "2", "--samples", "2")
     run.disturbed((RUN / "attribution.jsonl").unlink, "attribution.jsonl")

@@ -88,7 +88,7 @@ def test_every_command_fits_its_terminal(command: str) -> None:
         assert not [line for line in after.lines if cell_len(line) > columns and not COPIED.match(line)]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.whole)])
 def test_the_first_command(columns: int, snapshot: Snapshot) -> None:
     lines = screen("listwise", columns).lines
     assert len(lines) <= 40 and max(map(cell_len, lines)) <= columns

@@ -38,6 +38,7 @@ sys.argv[1:] = ["bogus"]
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("number", "meanwhile"),
     [(INT, "something is imported"), (HUP, "the command works"), (TERM, "an error is told")],

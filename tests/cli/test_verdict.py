@@ -47,6 +47,7 @@ def test_the_exit_code_is_the_verdict(status: str) -> None:
     assert not any(one["calls"] for one in kept("manifest", "run")["invocations"][1:])
 
 
+@pytest.mark.whole
 def test_in_json_and_markdown_but_not_among_rows() -> None:
     asked = (*PAIRS, *MODELS["disparity"], "-o", "run")
     failed = command(*asked, "--fail-on", "disparity", "--json")
@@ -158,6 +159,7 @@ def test_junit_has_the_verdict_and_every_gate() -> None:
     )
 
 
+@pytest.mark.whole
 def test_models_are_compared_though_one_fails_the_gate() -> None:
     asked = (*PAIRS, "--pairs", "10", "-m", "fake:biased,pairwise=-2", "-m", "fake:oracle")
     failed = command(*asked, "--fail-on", "disparity")
@@ -227,6 +229,7 @@ def test_junit_is_legal_whatever_things_are_called(tmp_path: Path) -> None:
     assert [*problems(suite)] == ["verdict", "P@20>=2 (neutral\ufffd, fe\ufffdmale)", "run"]
 
 
+@pytest.mark.whole
 def test_measured_runs_have_a_verdict_each() -> None:
     for status in ("disparity", "inconclusive"):
         ran(*PAIRS, *MODELS[status], "-o", status)

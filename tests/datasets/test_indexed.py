@@ -139,6 +139,7 @@ def test_a_fetch_from_files_says_what_it_reads_needs_and_keeps(tmp_path: Path) -
     assert keeps.endswith("all else that the files hold is dropped") and "removed" not in found.err
 
 
+@pytest.mark.whole
 def test_an_index_needs_the_corpus(tmp_path: Path) -> None:
     titles = tmp_path / "titles.tsv"
     titles.write_text("1\tOne\n")
@@ -166,6 +167,7 @@ def test_an_index_needs_the_corpus(tmp_path: Path) -> None:
 # Refinement over it
 
 
+@pytest.mark.whole
 def test_refinement_searches_the_pages_measures_and_checks_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) ->
         assert other == (measure, condition, pytest.approx(value))
 
 
+@pytest.mark.whole
 def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_sentence(tmp_path: Path) -> None:
     fetched(tmp_path, made(100), "--index", "full")
     ran(*QUICK, "-o", "run")

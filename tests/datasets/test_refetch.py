@@ -105,6 +105,7 @@ def test_corrected_copies_are_indexed_in_place_of_those_before(tmp_path: Path, s
     assert judged() == [sorted(pages) for pages in other.relevant]
 
 
+@pytest.mark.whole
 def test_an_index_of_another_analyzer_is_replaced(tmp_path: Path) -> None:
     given = made(60)
     for scope in ("pool", "full"):

@@ -278,6 +278,7 @@ asyncio.run(work(sys.argv[1]))
 """
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 @pytest.mark.parametrize(
     "tunnel", ["", "http://", "http://user:canary@"], ids=["direct", "proxy", "password"]

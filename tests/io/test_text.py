@@ -73,6 +73,7 @@ def command(redirection: str, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("redirection", "code", "says"),
     [
@@ -89,6 +90,7 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, says: str)
     assert found.stderr.startswith(says) and "Traceback" not in found.stderr
 
 
+@pytest.mark.whole
 def test_a_stderr_that_nobody_reads_takes_no_result_away() -> None:
     reading, writing = os.pipe()
     os.close(reading)

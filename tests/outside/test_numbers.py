@@ -80,6 +80,7 @@ def valid(*documents: Any) -> set[str]:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -283,6 +284,7 @@ def test_killed_it_goes_on_and_ends_with_equal_bytes(monkeypatch: pytest.MonkeyP
         assert Path("killed", name).read_text().replace("killed", "whole") == Path("whole", name).read_text()
 
 
+@pytest.mark.whole
 def test_a_budget_is_kept_and_half_a_run_is_told() -> None:
     half = numbers("-o", "half", "--max-calls", "100", code=3)
     assert (
@@ -331,6 +333,7 @@ def test_over_http_answers_are_shared_and_batches_give_the_same(monkeypatch: pyt
         assert Path("a/run", name).read_bytes() == Path("c/run", name).read_bytes()
 
 
+@pytest.mark.whole
 def test_the_python_api() -> None:
     code = (
         "import llmfair\n"

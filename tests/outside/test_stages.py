@@ -140,6 +140,7 @@ def test_every_stage_is_counted_and_shown() -> None:
     assert all(ended == ProbeCounts(240, 240) for ended in found.results.chains.values())
 
 
+@pytest.mark.whole
 def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
     Judge.down = True
     with pytest.raises(Incomplete):
@@ -162,6 +163,7 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
         ).read_text().replace("run,", "whole,")
 
 
+@pytest.mark.whole
 def test_a_judge_s_answers_that_are_gone_are_missed_not_asked_again() -> None:
     doubted("run")
     asked = Judge.asked
@@ -189,6 +191,7 @@ def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     )
 
 
+@pytest.mark.whole
 def test_a_fresh_run_that_was_cut_off_asks_the_judge_again() -> None:
     doubted("run")
     asked = Judge.asked
@@ -235,12 +238,14 @@ def test_results_come_as_they_were_asked_whoever_was_answered_first(monkeypatch:
     assert check_run(RunDir(Path("run")))["problems"] == []
 
 
+@pytest.mark.whole
 def test_a_copied_folder_checks() -> None:
     doubted("run")
     shutil.copytree("run", "copy")
     assert check_run(RunDir(Path("copy")))["problems"] == []
 
 
+@pytest.mark.whole
 def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

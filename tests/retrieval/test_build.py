@@ -45,6 +45,7 @@ def found(engine: Engine) -> list[object]:
     return [engine.count(), *tops, *(engine.scores(QUERIES[3], [hit.doc_id for hit in top]) for top in tops)]
 
 
+@pytest.mark.whole
 def test_a_build_that_broke_off_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokenStreamError):
         stored(PATH, documents(1_000, fail_at=777), "a" * 64, ENGLISH, commit_every=100)
@@ -86,6 +87,7 @@ def test_an_index_that_stands_needs_no_documents() -> None:
     assert found(stored(PATH, documents(300, fail_at=0), "a" * 64, ENGLISH)) == found(made)
 
 
+@pytest.mark.whole
 def test_a_copy_is_as_good_and_a_damaged_one_is_made_anew(tmp_path: Path) -> None:
     made = stored(PATH, documents(300), "a" * 64, ENGLISH)
     for file in [file for file in PATH.iterdir() if file.suffix != ".lock"]:

@@ -122,6 +122,7 @@ ODD: list[Any] = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("at", [*ANSWERS])
 def test_whatever_is_odd_in_an_answer_it_is_read_or_refused_in_a_sentence(server: Stub, at: str) -> None:
     refused = 0
@@ -281,6 +282,7 @@ def test_a_wait_that_does_not_fit_ends_at_once_and_one_that_does_is_told(server:
     assert "answers 503" in cause and seconds == pytest.approx(0.2)
 
 
+@pytest.mark.whole
 def test_refine_waits_for_a_search_server_as_long_as_it_says(server: Stub) -> None:
     server.faults = [Fault("/", wire=[OK, *[b"X-More: y\r\n"] * 400], pause=0.05, times=99)]
     flags = ("--engine", "opensearch:pages", "--engine-url", server.url, "--engine-fields", "title")

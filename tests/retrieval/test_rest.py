@@ -81,6 +81,7 @@ QUERIES = [
 # The protocol
 
 
+@pytest.mark.whole
 def test_a_server_of_the_protocol_creates_takes_counts_and_finds() -> None:
     """Its scores are not BM25 (shorter pages than ours lose half), so order is the stub's to tell."""
     osmem = pytest.importorskip("osmem_server", reason="osmem-server (extra `test`) has no build here")

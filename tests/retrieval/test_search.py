@@ -101,6 +101,7 @@ def collection() -> tuple[list[Document], list[str]]:
     return documents, [" ".join(rng.choice(words, size)) for size in sizes]
 
 
+@pytest.mark.whole
 def test_2000_documents_and_50_queries_equal_the_formula() -> None:
     documents, queries = collection()
     engine, exact = index(documents), Exact(documents, STANDARD)
