@@ -1,4 +1,7 @@
-"""The reference figures and real data that stand beside the repository; tests that need them skip without."""
+"""The reference figures and real data that stand beside the repository.
+
+Without that folder the tests that need it skip; a file or folder of it that a test names and that is not there fails.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,30 @@ import pytest
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 
+def shared(name: str) -> Path:
+    """A file or folder of the shared one."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no reference figures at {SHARED}")
+    path = SHARED / name
+    if not path.exists():
+        pytest.fail(f"{path} is gone: was it given another name?", pytrace=False)
+    return path
+
+
 def vectors(name: str) -> dict[str, Any]:
-    """The reference figures `vectors/NAME.json`; skips the test when they are absent."""
-    path = SHARED / "vectors" / f"{name.removesuffix('.json')}.json"
-    if not path.is_file():
-        pytest.skip(f"no reference figures at {path}")
+    """The reference figures `vectors/NAME.json`."""
+    path = shared(f"vectors/{name.removesuffix('.json')}.json")
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
 def realdata(name: str) -> Path:
-    """A file or folder of `realdata`; skips the test when it is absent."""
-    path = SHARED / "realdata" / name
-    if not path.exists():
-        pytest.skip(f"no real data at {path}")
-    return path
+    """A file or folder of `realdata`."""
+    return shared(f"realdata/{name}")
 
 
 def mockllm(module: str) -> Any:
-    """A module of the mock server; skips the test when it is absent."""
-    folder = SHARED / "mockllm"
-    if not folder.is_dir():
-        pytest.skip(f"no mock server at {folder}")
+    """A module of the mock server."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
+        patch.syspath_prepend(str(shared("mockllm")))
         return importlib.import_module(f"mockllm.{module}")

@@ -42,7 +42,7 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import read_choice
 from llmfair.rankers.pairwise import PairwiseRanker, read_answer
 from tests.cli.kills import MOCKLLM
-from tests.shared import SHARED
+from tests.shared import shared
 
 pytestmark = pytest.mark.whole
 
@@ -270,8 +270,7 @@ def test_text_is_not_its_trade() -> None:
 
 
 def test_a_mock_server_damages_answers_and_all_are_read_as_they_should(tmp_path: Path) -> None:
-    if not (SHARED / "mockllm").is_dir():
-        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
+    shared("mockllm")
     expected = dict.fromkeys(("missing", "commas", "newlines", "counted", "think", "superscript"), Cell.SS)
     expected |= dict.fromkeys(
         ("duplicate", "out_of_range", "zero_based", "prose", "truncated", "empty", "null"), Cell.M2

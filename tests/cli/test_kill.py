@@ -31,9 +31,7 @@ from tests.shared import SHARED
 
 pytestmark = pytest.mark.whole
 
-needs_mockllm = pytest.mark.skipif(
-    not (SHARED / "mockllm").is_dir(), reason="the mock server is not beside this checkout"
-)
+needs_mockllm = pytest.mark.skipif(not SHARED.is_dir(), reason="the mock server is not beside this checkout")
 servers = pytest.mark.parametrize(
     "server", [OWN, pytest.param(MOCKLLM, marks=needs_mockllm)], ids=["own", "mockllm"]
 )

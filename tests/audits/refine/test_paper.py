@@ -18,7 +18,7 @@ from llmfair.metrics.base import Column, Product
 from llmfair.metrics.names import parse_measure
 from llmfair.prompts import load_prompt
 from tests.cli.command import ran
-from tests.shared import SHARED, realdata
+from tests.shared import realdata, shared
 
 VALUES = {
     "Query": "{Query}",
@@ -31,10 +31,9 @@ VALUES = {
 
 
 def test_the_appendix_is_sent_word_for_word() -> None:
-    page = SHARED / "spec" / "refine.md"
-    if not page.is_file():
-        pytest.skip(f"no text of the appendix at {page}")
-    appendix = page.read_text("utf-8").partition("## 7. Prompt and reply")[2].split("```")[1]
+    appendix = (
+        shared("spec/refine.md").read_text("utf-8").partition("## 7. Prompt and reply")[2].split("```")[1]
+    )
     (message,) = load_prompt("refine").render(VALUES, "paper")
     assert message.content.split() == appendix.split()
     (asked,) = load_prompt("refine").render(VALUES, "json")
