@@ -401,13 +401,6 @@ def test_a_scored_folder_knows_how_its_lists_began() -> None:
     assert set(run["findings"]) == {"neutral", "male", "female"} and run["family"]["size"] == 3
 
 
-def test_the_closed_form_alone_is_printed_too() -> None:
-    assert (
-        "within-query permutation test (normal approximation), p: neutral 0."
-        in llmfair("listwise", "--permutations", "0", "--orders", "1", "-v").out
-    )
-
-
 def test_the_input_order_has_no_preference_odds() -> None:
     asked = ("listwise", "--orders", "1", "--passes", "1", "--measures", "PreferenceOdds,ExpRatio")
     rows = llmfair(*asked, "--json").json["rows"]

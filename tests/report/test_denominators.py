@@ -38,13 +38,6 @@ def test_rows_of_a_comparison_say_how_many_queries_are_in_them(data: Path) -> No
     assert queries["flips", "relevant"] == "6" and queries["flips", "irrelevant"] == "7"
 
 
-def test_a_comparison_with_all_queries_in_every_row_says_it_once(data: Path) -> None:
-    title, header, _ = compared(
-        data, "pairwise", "--pairs", "4", "--noise-share", "0", "--conditions", "irrelevant"
-    )
-    assert title.endswith(" · 7 queries") and "queries" not in header
-
-
 def test_measured_runs_of_other_queries_say_how_many_each_ranks(data: Path) -> None:
     rankings = {
         query: [f"{query} Q0 {doc_id} {place} {-place} mine\n" for place, (doc_id, *_) in enumerate(rows, 1)]

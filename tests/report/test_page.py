@@ -284,11 +284,6 @@ def test_passwords_in_addresses_are_not_told(folder: Path) -> None:
     assert shlex.split(told)[-2:] == ["--base-url", "http://localhost:8000/v1"]
 
 
-def test_a_gate_that_does_not_hold_stands_on_top(folder: Path) -> None:
-    text = "".join(read(run(folder, "gate") / "report.html").text)
-    assert text.index("Requirement not met: FlipRate") < text.index("Results")
-
-
 def test_a_run_without_its_data_set_has_titles(folder: Path, tmp_path: Path) -> None:
     here = run(folder, "listwise")
     shutil.copytree(here, tmp_path / "run")
@@ -304,9 +299,3 @@ def test_an_adapter_is_asked_again_by_its_flags() -> None:
     assert told == (
         "llmfair pairwise -m 'hf:my model' --adapter lora --adapter-only --extra a=1 --extra b=2 --pairs 5"
     )
-
-
-def test_the_figures_of_a_partition_are_named_after_what_it_has(tmp_path: Path) -> None:
-    ran("listwise", "--design", "partition", "-m", "fake:biased,malformed=0", "-o", tmp_path / "run")
-    titles = [plot.title for plot in page_of([read_source(RunDir(tmp_path / "run"))], 0).plots]
-    assert titles == ["Utility and preference", "Preference odds against the band"]

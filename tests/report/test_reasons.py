@@ -10,7 +10,7 @@ from llmfair import registry
 from llmfair.audits.gates import assessing, parse_gate
 from llmfair.metrics.base import measure
 from llmfair.metrics.names import parse_measure
-from llmfair.report.tables import REASONS, differs_text, in_words
+from llmfair.report.tables import differs_text, in_words
 
 
 @pytest.fixture
@@ -70,14 +70,3 @@ def test_interval_and_test_have_to_agree(
     p: float | None, low: float | None, high: float | None, said: str
 ) -> None:
     assert differs_text(p, low, high, 0.95) == said
-
-
-def test_words_about_pairs_are_those_of_their_measures() -> None:
-    told = {
-        "no_pairs": "no pairs",
-        "too_few_pairs": "too few parseable pairs",
-        "too_few_consistent_pairs": "too few pairs that do not flip",
-    }
-    for reason, words in told.items():
-        assert reason not in REASONS
-        assert {in_words(reason), in_words(reason, "WinRatio"), in_words(reason, "ExpRatio")} == {words}

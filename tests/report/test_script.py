@@ -69,11 +69,6 @@ def test_a_column_is_sorted_by_number_both_ways_and_back(page: Path) -> None:
     assert sorted(map(tuple, up)) == sorted(map(tuple, before))
 
 
-def test_a_column_of_words_is_sorted_by_them(page: Path) -> None:
-    _, rows = seen(page, click(1), ROWS)
-    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
-
-
 def test_rows_are_filtered_by_words_and_counted(page: Path) -> None:
     everything, _, few, said, _, again, none = seen(
         page, ROWS, typed("NEUTRAL plain"), ROWS, STATUS, typed(""), ROWS, STATUS

@@ -80,35 +80,10 @@ def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:
     assert links.count("#evidence") == 1 + 1  # in the list of sections, and here
 
 
-def test_answers_on_pairs_that_go_by_places_are_told_so_in_numbers(data: Path) -> None:
-    driven = page(data, "pairwise", "--pairs", "4", "-q", "-m", "fake:biased,position=50,malformed=0")
-    for verdict in driven.verdicts[:2]:
-        assert "100 % of pairs have another winner" in verdict.sentence
-        assert verdict.seen == "figures"
-    plain = page(data, "pairwise", "--pairs", "4", "-q", output="plain")
-    assert {verdict.seen for verdict in plain.verdicts} == {""}
-
-
 def test_what_is_said_of_places_contradicts_no_conclusion(data: Path) -> None:
     biased = "fake:biased,pairwise=-4,position=4,malformed=0"
     outside, _ = page(data, "pairwise", "--pairs", "20", "-q", "-m", biased).verdicts[:2]
     assert outside.conclusion == "outside" and "no parity" not in outside.sentence
-
-
-def test_where_no_answer_is_readable_none_flips(data: Path) -> None:
-    silent = page(
-        data, "pairwise", "--pairs", "4", "-q", "-m", "fake:biased,malformed=1", "--max-invalid", "1"
-    )
-    assert [verdict.measure for verdict in silent.verdicts] == ["preference odds"] * 2
-
-
-@pytest.mark.whole
-def test_what_one_means_stands_below_the_numbers(data: Path) -> None:
-    page(data, "pairwise", "--pairs", "4", "-q")
-    ran("report", "run")
-    text = " ".join("".join(read(Path("run/report.html")).text).split())
-    sentence = "1 is parity: above it female (protected) items rank ahead, below it male items."
-    assert text.index(sentence) < text.index("Results")
 
 
 def test_an_adapter_s_numbers_say_what_is_concluded() -> None:

@@ -13,7 +13,7 @@ from llmfair import registry, terminal
 from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import measure as defined
 from llmfair.report.page import with_reach
-from llmfair.report.tables import Table, cell, columns_of, filled, the_same, uncut_notes
+from llmfair.report.tables import Table, columns_of, filled, the_same, uncut_notes
 from llmfair.results import Reach, absent_row
 from tests.cli.command import kept, llmfair, ran
 from tests.report.reading import grid, read
@@ -121,13 +121,6 @@ def test_what_is_about_an_average_is_not_called_a_limit() -> None:
     )
     row = with_reach(Table("t", ("a", "P@20", "b"), (), ()), {"P@20": Reach(high=0.75)}).rows[-1]
     assert row[:2] == ("attainable", "about 0.750")
-
-
-def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:
-    found = llmfair(*LISTS, "--initial", "given", "--conditions", "neutral", "--format", "md")
-    header, *rows = grid(found.out)
-    assert header[-1] == "conclusion" and all(any(column) for column in zip(*rows, strict=True))
-    assert all(row[-1] == "not assessable: the initial ranking is not random" for row in rows[:1])
 
 
 def test_a_measure_says_whether_the_order_above_its_cutoff_counts() -> None:

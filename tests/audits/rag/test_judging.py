@@ -85,13 +85,6 @@ def test_a_judged_run_is_resumed_and_replayed_without_the_judge(monkeypatch: pyt
     assert llmfair("runs", "check", "parts").code != 0
 
 
-@pytest.mark.whole
-def test_a_judged_folder_is_measured_again() -> None:
-    attributed("run", "--attribution", "fake:reader")
-    ran("score", "run", "-o", "again", "--no-report", "-q")
-    assert values("again", "judge") == values("run", "judge")
-
-
 def test_what_cannot_be_read_is_left_out_and_counted_and_nothing_is_asked_of_no_answer() -> None:
     items = [{"id": name, "text": f"{name} says {text}"} for name, text in zip("abcd", "1100", strict=True)]
     Path("q.jsonl").write_text(json.dumps({"id": "q", "input": "one?", "gold": "one", "items": items}))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
 from llmfair.audits.kind import results_of
-from llmfair.audits.rag.results import Curve, CurvePoint, IntervalCell, Intervals
-from llmfair.audits.rag.words import Named, averaged, intervals_table, slopes_table
+from llmfair.audits.rag.results import Curve, CurvePoint
+from llmfair.audits.rag.words import averaged
 from llmfair.audits.runs.exhibits import exhibits_of
 from llmfair.report.page import Page, run_page
 from llmfair.results import Figure
@@ -19,7 +18,6 @@ from llmfair.stats.tradeoff import INTERVALS
 from tests.audits.rag.test_rag import question, questions
 from tests.cli.command import llmfair
 from tests.report.reading import grid, read
-from tests.shared import realdata
 
 QUICK = ("rag", "-q", "--no-cache")
 EVIL = "</script><img/src=x/onerror=alert(1)>"
@@ -55,22 +53,9 @@ def test_every_table_and_figure_of_a_run() -> None:
     )
 
 
-def test_of_few_queries_nothing_is_said_of_alphas_that_were_not_tested() -> None:
-    page = page_of(ran("-n", "5", "--alpha", "1,8", "--attribution", "none"))
-    assert page.tables[1].notes == ("bm25: too few queries to test whether alphas differ in disparity",)
-
-
 def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
     page = page_of(ran("--attribution", "none", "--alpha", "8"))
     assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}
-
-
-@pytest.mark.whole
-def test_its_method_speaks_of_no_groups() -> None:
-    method = page_of(ran()).method
-    assert not any("protected" in said for said in method.limits)
-    assert dict(method.facts)["attribute"] == "item"
-    assert "band of conclusions" not in dict(method.facts)
 
 
 def test_queries_that_are_all_dropped_leave_a_page() -> None:
@@ -179,52 +164,3 @@ def test_with_the_same_labels_everything_compares() -> None:
     assert "gold" in {row["condition"] for row in found["rows"]}
     refused = llmfair("compare", "one", "two", "--measures", "EE-D(of=samples)")
     assert refused.code == 2 and "other numbers of lists" in refused.err
-
-
-# The paper's own tables, in this layout
-
-
-def paper(name: str) -> list[dict[str, str]]:
-    with (realdata("fairrag") / "paper_tables" / name).open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_table_1_of_the_paper_stands_in_its_layout() -> None:
-    lines = paper("fairrag_table1_slope_auc.csv")
-    rows: dict[Named, Curve] = {
-        (line["task"], line["retriever"]): Curve(
-            across="EE-D", up="EE-R", observations=0, queries=0, slope=float(line["slope"]), slope_of_points=None,
-            area=float(line["auc"]), area_observed=None, low=None, high=None, deterministic=None, points=[],
-        )
-        for line in lines
-    }  # fmt: skip
-    table = slopes_table(rows, ("task", "retriever"))
-    assert table.header[:4] == ("task", "retriever", "slope", "area")
-    assert [row[:4] for row in table.rows] == [tuple(line.values()) for line in lines]
-
-
-def test_table_2_of_the_paper_stands_in_its_layout() -> None:
-    lines = paper("fairrag_table2_disparity_intervals.csv")
-    shown = [name for name in lines[0] if name.startswith("d_")]
-    rows: dict[Named, Intervals] = {
-        (line["task"], line["retriever"], line["generator"]): Intervals(
-            disparity="EE-D",
-            utility="EU",
-            baseline=float(line["baseline_eu_norm"]),
-            cells=[
-                IntervalCell(
-                    interval=interval, observations=0, queries=0, difference=float(line[name].rstrip("*")),
-                    starred=line[name].endswith("*"), p_student=None, p_welch=None, paired=None,
-                )
-                for interval, name in zip(INTERVALS, shown, strict=True)
-            ],
-        )
-        for line in lines
-    }  # fmt: skip
-    table = intervals_table(rows, ("task", "retriever", "generator"))
-    assert table.header[4:] == INTERVALS and len(table.rows) == 24
-    for row, line in zip(table.rows, lines, strict=True):
-        assert row[:3] == (line["task"], line["retriever"], line["generator"])
-        given = [line["baseline_eu_norm"], *(line[name] for name in shown)]
-        assert [float(cell.rstrip("*")) for cell in row[3:]] == [float(cell.rstrip("*")) for cell in given]
-        assert [cell.endswith("*") for cell in row[3:]] == [cell.endswith("*") for cell in given]

@@ -88,14 +88,3 @@ def test_credit_bears_the_way_it_is_told(flags: tuple[str, ...], says: str) -> N
     if not flags:
         ran("rag", "-q", "--no-report", "--measures", "EAR", "-o", "run")
         assert "EAR(by=overlap)" in {row["measure"] for row in table(Path("run/metrics.csv"))}
-
-
-@pytest.mark.whole
-def test_what_no_setting_has_is_said_once_when_a_run_is_measured_again() -> None:
-    ran(*QUICK, "-q", "-o", "run")
-    found = ran("score", "run", "--no-report")
-    lines = (found.out + found.err).splitlines()
-    (said,) = [line for line in lines if "EAR(by=nli) undefined" in line]
-    assert "bm25-okapi-deterministic, bm25-okapi-1" in said and said.rstrip().endswith(
-        "claims nothing by itself (8 queries)"
-    )

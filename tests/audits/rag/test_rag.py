@@ -93,19 +93,6 @@ def test_the_journal_gives_the_files_and_the_files_the_figures() -> None:
 
 
 @pytest.mark.whole
-def test_a_folder_is_measured_again_from_its_files() -> None:
-    ran("-o", "run", "--alpha", "1,8")
-    again = llmfair("score", "run", "-o", "again", "--no-report", "-q")
-    assert again.code == 0, again.err
-    ours, theirs = rows("again"), rows("run")
-    assert {key: line["value"] for key, line in ours.items()} == {
-        k: line["value"] for k, line in theirs.items()
-    }
-    verdict = llmfair("score", "run", "--json").json["runs"][0]["verdict"]
-    assert verdict["status"] == json.loads(Path("run/results.json").read_text())["verdict"]["status"]
-
-
-@pytest.mark.whole
 def test_another_alpha_retriever_or_query_moves_no_other_figure() -> None:
     ran("-o", "few", "--alpha", "1", "-n", "6")
     ran("-o", "more", "--alpha", "0,1,8")
@@ -124,13 +111,6 @@ def test_two_runs_are_compared_by_query() -> None:
     assert changed["EU", "bm25-2"] < 0
 
 
-@pytest.mark.whole
-def test_a_gate_on_the_change_of_utility() -> None:
-    ran("-o", "run", "--require", "EU-change:bm25-8>=-1")
-    failed = ran("-o", "run", "--require", "EU-change:bm25-8>=-0.02", "--require-interval", code=4)
-    assert "EU-change (bm25-8 setting)" in failed.err
-
-
 def test_queries_without_two_useful_items_are_dropped_and_counted() -> None:
     path = questions(
         question("q1", "aabbcc"), question("q2", "abbbcc"), question("q3", "bbbccc"), question("q4", "aaab")
@@ -142,19 +122,6 @@ def test_queries_without_two_useful_items_are_dropped_and_counted() -> None:
     assert found["design"]["calls"] < 4 * (1 + 6) + 4 * 6 * 20
     reasons = {row["reason"] for row in found["rows"] if row["measure"] == "EU-change"}
     assert "too_few_queries" in reasons and found["verdict"]["status"] == "not assessable"
-
-
-@pytest.mark.whole
-def test_without_a_query_that_has_two_useful_items_the_verdict_says_so() -> None:
-    found = ran("-m", "fake:reader,follow=0", "-o", "run")
-    assert found.out.startswith(
-        "VERDICT  not assessable: nothing can be said of what fairness costs: no query has two useful items\n"
-        "NEXT     a generator that answers better with items than without, or --useful qrels and judgements\n"
-    )
-    assert "\n bm25-deterministic\n bm25-1\n" in found.out, "a setting has its name, though it has no figure"
-    ran("-o", "begun", "--max-calls", "3", code=3)
-    begun = json.loads(Path("begun/results.json").read_text())["verdict"]["sentence"]
-    assert begun.endswith("costs: not all questions are answered yet")
 
 
 def test_profiles_shorter_than_the_list_and_profiles_of_useful_items_alone() -> None:

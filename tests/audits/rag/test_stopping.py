@@ -95,8 +95,3 @@ def test_nothing_is_gated_that_is_not_there_yet() -> None:
     refuses(
         "--stop-after ends before there is anything for --require", *FLAGS, "--stop-after", "labels", "--require", "EU>=0"
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("stop", ["label", "attribution"])
-def test_a_stop_that_is_none_is_refused(stop: str) -> None:
-    assert llmfair(*FLAGS, "--stop-after", stop).code == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -12,8 +11,6 @@ from typing import Any, cast
 import pytest
 
 from llmfair.audits.refine.outcome import SYMBOLS
-from llmfair.nouns import Candidates
-from llmfair.rankers.deltr import DlfLike
 from llmfair.rankers.encoders import ARGUMENTS
 from tests import models
 from tests.audits.refine.test_refine import collection
@@ -78,27 +75,6 @@ def test_queries_that_find_nothing_are_ordered_by_nobody() -> None:
     results = json.loads(Path("run/results.json").read_text())
     assert results["status"] == "complete" and results["chains"]["dlf-like"] == {"asked": 4, "ranked": 4}
     assert results["left_out"] == {"no_target": ["unjudged"], "no_result": ["nothing", "signs"]}
-
-
-def test_no_query_is_ordered_by_a_model_that_saw_it(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(encoded)
-    seen: dict[int, set[str]] = {}
-    ordered: list[str] = []
-    made, scored = DlfLike.__init__, DlfLike.__call__
-
-    def learning(model: DlfLike, lists: Sequence[Candidates], *more: Any, **others: Any) -> None:
-        seen[id(model)] = {one.query.query_id for one in lists}
-        made(model, lists, *more, **others)
-
-    def scoring(model: DlfLike, candidates: Candidates) -> list[float]:
-        assert candidates.query.query_id not in seen[id(model)]
-        ordered.append(candidates.query.query_id)
-        return scored(model, candidates)
-
-    monkeypatch.setattr(DlfLike, "__init__", learning)
-    monkeypatch.setattr(DlfLike, "__call__", scoring)
-    ran("refine", "-q", "--no-report", "--baseline", ENCODED["dlf-like"], "-o", "spied")
-    assert len(ordered) == len({*ordered}) == 12 and {*map(len, seen.values())} == {9, 10}
 
 
 def test_one_text_at_a_time_orders_as_batches_do(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
