@@ -129,6 +129,7 @@ def test_settings_are_documented_with_their_defaults(name: str) -> None:
 # The same as the commands
 
 
+@pytest.mark.whole
 def test_an_audit_in_a_running_loop_gives_the_rows_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
     asked = well(command("listwise", *QUICK_FLAGS, "-o", "by-command", "-qv"))
 

@@ -59,6 +59,7 @@ def test_results_that_say_otherwise_than_the_manifest_how_was_asked_are_refused(
     refuses(f"results.json: `design.{name}` is {value}, but manifest.json has ", "score", "run")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", [None, "x", [], 1e999, 2**70])
 def test_a_report_draws_its_evidence_by_the_seed_of_the_results(seed: Any) -> None:
     changed(copied("listwise", "run") / "manifest.json", "settings.seed", seed)

@@ -63,6 +63,7 @@ def repeated(*words: str, measured: bool) -> Outcome:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("report", [pytest.param("--report", marks=pytest.mark.whole), "--no-report"])
 @pytest.mark.parametrize("words", [LISTS, PAIRS], ids=["lists", "pairs"])
 def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], report: str) -> None:
@@ -85,6 +86,7 @@ def test_each_style_is_printed_of_what_is_kept(style: str) -> None:
     assert repeated(*LISTS, "--format", style, measured=True) == kept
 
 
+@pytest.mark.whole
 def test_a_gate_that_is_not_met_is_told_again() -> None:
     words = (*LISTS, "--require", "P@20>=2", "--fail-on", "disparity", "--junit", "first.xml")
     first = llmfair(*words, "-o", "run")
@@ -223,6 +225,7 @@ def test_a_pipe_in_the_seal_s_place_is_not_waited_for() -> None:
     repeated(*LISTS, measured=False)
 
 
+@pytest.mark.whole
 def test_an_incomplete_run_is_never_sealed() -> None:
     assert llmfair(*LISTS, "--max-calls", "3", "-o", "run").code == 3
     assert not Path("run/.seal").exists()
@@ -253,6 +256,7 @@ def test_documents_are_read_one_by_one_for_the_seal(data: Path) -> None:
     assert peak < docs.stat().st_size / 3
 
 
+@pytest.mark.whole
 def test_from_python_and_from_the_command_line() -> None:
     settings: dict[str, Any] = {
         "model": "fake:biased,malformed=0",

@@ -96,6 +96,7 @@ longest, short, nothing = Longest(), Short(), object()
 """
 
 
+@pytest.mark.whole
 def test_a_transformer_over_a_frame(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     monkeypatch.chdir(tmp_path)

@@ -98,6 +98,7 @@ def test_a_server_without_the_model_is_named_before_anything_is_asked() -> None:
         assert "under this name" in found.err and not any(server.requests for server in three)
 
 
+@pytest.mark.whole
 def test_a_server_that_is_down_from_the_start_is_told_of() -> None:
     nowhere = f"http://127.0.0.1:{free_port()}/v1"
     with servers(2) as two:
@@ -106,6 +107,7 @@ def test_a_server_that_is_down_from_the_start_is_told_of() -> None:
     assert sum(kept("manifest", "run")["servers"].values()) == 190
 
 
+@pytest.mark.whole
 def test_flags_that_several_servers_refuse() -> None:
     one, two = "http://127.0.0.1:9/v1", "http://127.0.0.1:9/two/v1"
     pairs = ("pairwise", "-d", "lists", *at(one, two))
@@ -140,6 +142,7 @@ def test_addresses_that_differ_are_several_servers() -> None:
     assert len(made.members) == len(urls)
 
 
+@pytest.mark.whole
 def test_a_configuration_file_names_one_server_or_several() -> None:
     model = f"model = 'openai:{MODEL}'\n"
     with servers(2) as two:
@@ -157,6 +160,7 @@ def test_in_python_a_server_is_a_text_and_several_are_a_list(given: Any) -> None
     assert make_settings(ListwiseSettings, {"base_url": given}).base_url == tuple(several)
 
 
+@pytest.mark.whole
 def test_lists_are_scored_by_several_servers() -> None:
     asked = ("listwise", "-d", "lists", "--orders", "1", "--no-repeat", "--no-cache", "--no-report")
     with ExitStack() as stack:
@@ -215,6 +219,7 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pyt
     assert kept("manifest", "a/run")["calls"] <= 190 + 8 + 3
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("status", "message", "said"),
     [(404, "no such model", "answers 404: no such model"), (401, "bad key", "asks for a key")],

@@ -216,6 +216,7 @@ def counted(name: str, value: float) -> Callable[[], object]:
     return lambda: Path("run/manifest.json").write_text(json.dumps(kept("manifest", "run") | {name: value}))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("harm", "code", "says"),
     [

@@ -70,6 +70,7 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_rankings_are_trec_runs_that_score_reads(run: Path) -> None:
     ran("mitigate", run, "--free", "--no-report", "--remedy", "offset", "--remedy", "fair-star:p=0.6,k=40")
     folder = run / "mitigation"
@@ -90,6 +91,7 @@ def test_rankings_are_trec_runs_that_score_reads(run: Path) -> None:
     assert [path.name for path in (folder / "rankings").iterdir()] == ["consensus.run"]
 
 
+@pytest.mark.whole
 def test_files_that_it_did_not_write_stay(run: Path) -> None:
     theirs = Path("out") / "rankings" / "mine.run"
     theirs.parent.mkdir(parents=True)
@@ -172,6 +174,7 @@ def test_what_cannot_be_had_is_named_with_the_way_out_and_ends_well(run: Path) -
     assert not one["available"] and one["figures"] == {} and one["error"]["hint"]
 
 
+@pytest.mark.whole
 def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
     ran(*LISTS, "-n", "6", "--orders", "1", "--conditions", "neutral", "--no-repeat", "-o", "one")
     found = ran("mitigate", "one", "--free", "--no-report")
@@ -183,6 +186,7 @@ def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
     assert "consensus is not here" in found.out
 
 
+@pytest.mark.whole
 def test_a_ranker_that_reads_no_prompt(tmp_path: Path) -> None:
     ran(*LISTS, "-m", "bm25", "-o", "bm25")
     ran("mitigate", "bm25", "--no-report")

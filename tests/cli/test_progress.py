@@ -148,6 +148,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Display:
     return found
 
 
+@pytest.mark.whole
 def test_a_notebook_shows_a_bar_below_the_cell(cell: Display, capsys: pytest.CaptureFixture[str]) -> None:
     asked: dict[str, Any] = {"pairs": 2, "noise_share": 0, "limit": 5, "report": False}
     llmfair.audit_pairwise(model="fake:biased,latency=0.02", progress=True, **asked)

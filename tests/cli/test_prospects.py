@@ -24,6 +24,7 @@ def folder(usable: int) -> None:
     write_folder(Path("mine"), lists)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("command", "said"), [(LISTWISE, LISTS), (PAIRWISE, PAIRS)])
 def test_two_usable_queries_of_fifteen(command: tuple[str, ...], said: str) -> None:
     folder(2)

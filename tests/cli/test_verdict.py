@@ -167,6 +167,7 @@ def test_models_are_compared_though_one_fails_the_gate() -> None:
     assert command(*asked, "--fail-on", "disparity", "--json").json["comparison"] is not None
 
 
+@pytest.mark.whole
 def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     asked = (*PAIRS, "--pairs", "4", "--junit", "junit.xml", "-m", "fake:biased,malformed=0.5")
@@ -179,6 +180,7 @@ def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     assert half.get("errors") == "1" and "verdict" not in problems(half)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
 def test_too_many_unparseable_answers_are_said_in_the_table_and_by_score(task: str) -> None:
     asked = (task, "-q", "--no-report", "-n", "5", "-m", "fake:biased,malformed=0.5", "--max-invalid", "0.1")

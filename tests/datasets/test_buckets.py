@@ -196,6 +196,7 @@ def test_numbers_that_cannot_be(
     assert message in f"{caught.value.message} {caught.value.hint}"
 
 
+@pytest.mark.whole
 def test_an_audit_on_drawn_lists_keeps_them_and_their_counts(tmp_path: Path) -> None:
     pools(tmp_path / "f", {**RICH, "few": (0, 30)})
     found = ran(
@@ -227,6 +228,7 @@ def test_missing_documents_are_an_error_unless_allowed(tmp_path: Path) -> None:
     assert Query("a", "Topic a") in dataset.topics
 
 
+@pytest.mark.whole
 def test_a_run_on_drawn_lists_can_be_checked(tmp_path: Path) -> None:
     pools(tmp_path / "f", RICH)
     arguments = ("-d", tmp_path / "f", "--candidates", "20", "--seed", "4", "--orders", "1", "--passes", "1")

@@ -60,6 +60,7 @@ def test_they_are_in_no_pair_unless_mixed_ones_are_taken(folder: Path) -> None:
     assert paired("protected") & {*OTHERS} == {"q0f3"}
 
 
+@pytest.mark.whole
 def test_the_line_below_the_title_says_how_many_they_are(folder: Path) -> None:
     others = "(nonbinary 1, of no known group 1, female and nonbinary 1, …)"
     for asked, said in (

@@ -57,6 +57,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], nam
         return llmfair(*arguments)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["topics.json", "relevance.npy", "groups.jsonl.gz", "pages.jsonl.gz"])
 def test_a_fetch_that_ends_between_two_files_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -73,6 +74,7 @@ def test_a_fetch_that_ends_between_two_files_is_not_trusted(
     assert judged() == [sorted(pages) for pages in corrected(given).relevant]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("flag", ["--topics", "--metadata", "--corpus"])
 def test_a_broken_copy_takes_nothing_away(tmp_path: Path, flag: str) -> None:
     fetched(tmp_path / "a", made(200), "--index", "pool")
@@ -87,6 +89,7 @@ def test_a_broken_copy_takes_nothing_away(tmp_path: Path, flag: str) -> None:
     ran("runs", "check", "run")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("scope", ["pool", "full"])
 @pytest.mark.parametrize("what", ["topics", "corpus"])
 def test_corrected_copies_are_indexed_in_place_of_those_before(tmp_path: Path, scope: str, what: str) -> None:

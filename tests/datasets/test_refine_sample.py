@@ -46,6 +46,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, llmfair.Result]:
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("attribute", ["gender", "location"])
 def test_the_first_page_is_skewed_and_refinement_brings_it_nearer(
     runs: dict[str, llmfair.Result], attribute: str

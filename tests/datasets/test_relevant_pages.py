@@ -82,6 +82,7 @@ def test_a_collection_fetched_before_gets_its_arrays_when_it_is_first_read(fetch
     assert shown().json == before and contents() == kept
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("harm", HARMS)
 def test_damaged_arrays_are_made_anew_and_said(fetched: None, harm: str) -> None:
     before, kept = shown().json, contents()

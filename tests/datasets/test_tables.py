@@ -311,6 +311,7 @@ def test_a_slip_is_named_by_line_and_column(rows: Rows, message: str) -> None:
     assert message in refused.value.message
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -398,6 +399,7 @@ def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None
     refuses("mine.parquet: a: names two columns", "datasets", "show", "mine.parquet")
 
 
+@pytest.mark.whole
 @without_pyarrow
 def test_rows_of_a_parquet_file_that_are_too_long_are_refused() -> None:
     import pyarrow as pa

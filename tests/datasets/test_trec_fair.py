@@ -68,6 +68,7 @@ def groups(source: DocumentSource, *page_ids: int) -> list[dict[str, tuple[str, 
 # The traps of the source files
 
 
+@pytest.mark.whole
 def test_2022_labels_are_canonical_and_never_a_neighbours(gender: DocumentSource) -> None:
     assert groups(gender, 12, 307, 339, 500, 501, 502, 503, 504, 507, WITHOUT_TITLE) == [
         {},  # no metadata, and first
@@ -86,6 +87,7 @@ def test_2022_labels_are_canonical_and_never_a_neighbours(gender: DocumentSource
     assert documents["507"].text == ""
 
 
+@pytest.mark.whole
 def test_topics_and_relevance_come_without_repeats(gender: DocumentSource) -> None:
     assert [(topic.query_id, topic.text) for topic in gender.topics] == [
         ("84", "Agriculture"),
@@ -209,6 +211,7 @@ def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() 
     assert FETCH in error.value.hint
 
 
+@pytest.mark.whole
 def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource) -> None:
     found = {row["dataset"]: row for row in llmfair("datasets", "list", "--json").json["datasets"]}
     assert {name: (row["attributes"], row["queries"], row["fetched"]) for name, row in found.items()} == {
@@ -238,6 +241,7 @@ def test_show_counts_all_pages_and_draws_the_lists(tmp_path: Path, monkeypatch: 
     )
 
 
+@pytest.mark.whole
 def test_show_works_before_the_titles_are_there(gender: DocumentSource) -> None:
     path = COLLECTIONS[2].folder / "fetch.json"
     record = json.loads(path.read_text())

@@ -125,6 +125,7 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
     assert doubted("run").results == found.results and Judge.asked == asked
 
 
+@pytest.mark.whole
 def test_every_stage_is_counted_and_shown() -> None:
     settings = NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
     planned = plan(DoubtedKind(), replace(settings, model=("counter:x",)))
@@ -182,6 +183,7 @@ def test_a_stage_has_a_journal_of_its_own(name: str) -> None:
         Stage(name, lambda results: iter(()), lambda: Judge("judge", BackendOptions()))
 
 
+@pytest.mark.whole
 def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     doubted("run")
     path = Path("run/judged.jsonl")

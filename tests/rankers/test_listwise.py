@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.nouns import (
@@ -18,12 +23,15 @@ from llmfair.nouns import (
     Permutation,
     Probe,
     Query,
+    Ranking,
     Side,
 )
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.listwise import ListwiseRanker, retries_of
-from llmfair.rankers.strategies import Windows
+from llmfair.rankers.reranking import central, consensus, kendall_distance
+from llmfair.rankers.strategies import PLANS, Windows, check_window, covering, never_ranked, rankgpt, sent
+from tests.pace import within
 from tests.rankers import Answer, ask
 from tests.shared import mockllm, vectors
 
@@ -417,3 +425,209 @@ def test_a_policy_that_is_none_is_refused() -> None:
 def test_an_unknown_variant_is_refused() -> None:
     with pytest.raises(UsageError, match="Did you mean 'female'"):
         next(RANKER.steps(probe_of(THREE, "femal")))
+
+
+Spans = list[tuple[int, int]]
+
+
+def pairs(windows: list[list[int]]) -> Spans:
+    return [(start, end) for start, end in windows]
+
+
+def arguments(plan: dict[str, Any]) -> tuple[int, int, int, int, int]:
+    return plan["n"], plan["window"], plan["step"], plan["rank_start"], plan["rank_end"]
+
+
+def test_rankgpt_equals_the_original_on_every_plan() -> None:
+    for plan in vectors("rankgpt_windows")["plans"]:
+        if plan.get("infinite"):
+            with pytest.raises(ValueError, match="never end"):
+                rankgpt(*arguments(plan))
+            continue
+        windows = rankgpt(*arguments(plan))
+        n = plan["n"]
+        assert len(windows) == plan["count"]
+        assert windows[:3] == pairs(plan["first"])
+        assert windows[-3:] == pairs(plan["last"])
+        if "windows" in plan:
+            assert windows == pairs(plan["windows"])
+            held = [max(0, min(end, n) - min(start, n)) for start, end in windows]
+            assert held == plan["passages_per_call"]
+        assert never_ranked(windows, n, plan["rank_start"], plan["rank_end"]) == plan["never_ranked"]
+
+
+def test_covering_leaves_nothing_out_on_every_plan() -> None:
+    for plan in vectors("rankgpt_windows")["plans"]:
+        if plan["window"] < 2 or plan["step"] < 1:
+            with pytest.raises(UsageError):
+                covering(*arguments(plan))
+        elif plan["n"] > 1:
+            assert not never_ranked(
+                covering(*arguments(plan)), plan["n"], plan["rank_start"], plan["rank_end"]
+            )
+
+
+# The table of the specification.
+@pytest.mark.parametrize(
+    ("n", "window", "step", "rank_start", "rank_end", "covered", "original"),
+    [
+        (25, 20, 10, 0, None, [(5, 25), (0, 15)], [(5, 25)]),
+        (10, 20, 10, 0, None, [(0, 10)], []),
+        (9, 4, 4, 0, None, [(5, 9), (1, 5), (0, 2)], [(5, 9), (1, 5)]),
+        (0, 20, 10, 0, None, [], []),
+        (1, 2, 1, 0, None, [], []),
+        (2, 2, 1, 0, None, [(0, 2)], [(0, 2)]),
+    ],
+)
+def test_short_lists(
+    n: int,
+    window: int,
+    step: int,
+    rank_start: int,
+    rank_end: int | None,
+    covered: Spans,
+    original: Spans,
+) -> None:
+    assert covering(n, window, step, rank_start, rank_end) == covered
+    assert rankgpt(n, window, step, rank_start, rank_end) == original
+
+
+@pytest.mark.parametrize(("window", "step", "calls"), [(5, 1, 196), (10, 5, 39), (20, 10, 19)])
+def test_calls_of_200_items(window: int, step: int, calls: int) -> None:
+    assert covering(200, window, step) == rankgpt(200, window, step)
+    assert len(covering(200, window, step)) == calls
+
+
+def test_the_original_skips_heads_and_asks_past_the_end() -> None:
+    assert len(covering(200, 10, 3)) == 65
+    assert covering(200, 10, 3)[-1] == (0, 8)
+    assert len(rankgpt(200, 10, 3)) == 64
+    assert never_ranked(rankgpt(200, 10, 3), 200) == [0]
+    assert never_ranked(rankgpt(25, 20, 10), 25) == [0, 1, 2, 3, 4]
+
+    assert covering(70, 20, 10, 0, 100)[0] == (50, 70)
+    assert len(covering(70, 20, 10, 0, 100)) == 6
+    assert len(rankgpt(70, 20, 10, 0, 100)) == 9
+    assert sent(rankgpt(70, 20, 10, 0, 100), 70)[0] == (60, 70)
+    assert len(sent(rankgpt(70, 20, 10, 0, 100), 70)) == 7
+
+    assert len(covering(100, 20, 10, 15)) == 8
+    assert covering(100, 20, 10, 15)[-1] == (15, 30)
+    assert len(rankgpt(100, 20, 10, 15)) == 7
+    assert never_ranked(rankgpt(100, 20, 10, 15), 100, 15) == [15, 16, 17, 18, 19]
+
+
+def test_windows_of_fewer_than_two_are_not_sent() -> None:
+    assert sent([(4, 6), (3, 5), (0, 2), (8, 10)], 5) == [(3, 5), (0, 2)]
+
+
+@given(n=st.integers(0, 60), window=st.integers(2, 20), step=st.integers(1, 20), rank_start=st.integers(0, 5))
+def test_covering_windows_cover_every_rank(n: int, window: int, step: int, rank_start: int) -> None:
+    step = min(step, window)
+    windows = covering(n, window, step, rank_start)
+    m = n - rank_start
+    assert len(windows) == (0 if m < 2 else 1 if m <= window else 1 + math.ceil((m - window) / step))
+    assert sent(windows, n) == windows
+    assert all(2 <= end - start <= window for start, end in windows)
+    assert windows == sorted(windows, reverse=True)
+    if m >= 2:
+        assert not never_ranked(windows, n, rank_start)
+        assert windows[0][1] == n
+        assert windows[-1][0] == rank_start
+    if m >= window and (m - window) % step == 0:
+        assert windows == rankgpt(n, window, step, rank_start)
+
+
+@pytest.mark.parametrize(
+    ("window", "step", "rank_start"), [(1, 1, 0), (0, 1, 0), (5, 0, 0), (5, -1, 0), (5, 6, 0), (5, 1, -1)]
+)
+def test_settings_that_cannot_rank_are_refused(window: int, step: int, rank_start: int) -> None:
+    with pytest.raises(UsageError) as raised:
+        check_window(window, step, rank_start)
+    assert raised.value.hint
+    with pytest.raises(UsageError):
+        covering(10, window, step, rank_start)
+
+
+def test_plans_are_known_by_name() -> None:
+    assert list(PLANS) == ["covering", "rankgpt"]
+    assert PLANS["rankgpt"](10, 20, 10, 0, None) == []
+
+
+# The central ranking of several orders
+
+
+@st.composite
+def orders(draw: st.DrawFn, most: int = 7) -> list[list[int]]:
+    n = draw(st.integers(1, most))
+    return draw(st.lists(st.permutations(range(n)), min_size=1, max_size=6))
+
+
+def ranks_of(found: list[list[int]]) -> np.ndarray:
+    return np.argsort(np.array(found), axis=1)
+
+
+def test_by_hand() -> None:
+    # a is ahead of b twice, of c three times; b of c twice: a b c differs from b a c once and from a c b once
+    ranks = ranks_of([[0, 1, 2], [1, 0, 2], [0, 2, 1]])
+    assert central(ranks).tolist() == [0, 1, 2]
+    assert kendall_distance([0, 1, 2], ranks) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(orders(6))
+def test_least_of_all_orders(found: list[list[int]]) -> None:
+    ranks = ranks_of(found)
+    least = min(kendall_distance(order, ranks) for order in permutations(range(ranks.shape[1])))
+    assert kendall_distance(central(ranks), ranks) == least
+
+
+def test_least_of_all_orders_of_seven() -> None:
+    rng = np.random.default_rng(0)
+    every = np.array([*permutations(range(7))])
+    places = np.argsort(every, axis=1)
+    for count in (3, 4, 5, 6):
+        for _ in range(5):
+            ranks = np.array([rng.permutation(7) for _ in range(count)])
+            ahead = places[:, :, None] < places[:, None, :]
+            behind = sum((row[:, None] > row[None, :]).astype(int) for row in ranks)
+            least = int((ahead * behind).sum(axis=(1, 2)).min())
+            assert kendall_distance(central(ranks), ranks) == least
+
+
+@given(orders(), st.randoms(use_true_random=False))
+def test_names_make_no_difference(found: list[list[int]], random) -> None:  # type: ignore[no-untyped-def]
+    names = [f"d{item}" for item in range(len(found[0]))]
+    others = random.sample(names, len(names))
+    one = consensus([Ranking("q", tuple(names[item] for item in order)) for order in found])
+    other = consensus([Ranking("q", tuple(others[item] for item in order)) for order in found])
+    assert [names.index(doc_id) for doc_id in one.doc_ids] == [others.index(d) for d in other.doc_ids]
+
+
+@given(orders(9), st.integers(1, 5))
+def test_orders_all_alike_are_the_consensus(found: list[list[int]], count: int) -> None:
+    assert central(ranks_of([found[0]] * count)).tolist() == found[0]
+
+
+@given(orders(9))
+def test_what_all_agree_on_stays(found: list[list[int]]) -> None:
+    ranks = ranks_of(found)
+    place = np.argsort(central(ranks))
+    for one, other in permutations(range(ranks.shape[1]), 2):
+        if (ranks[:, one] < ranks[:, other]).all():
+            assert place[one] < place[other]
+
+
+def test_long_lists_are_quick() -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=200)
+    ranks = np.argsort(np.argsort(-(weights + rng.gumbel(size=(5, 200))), axis=1), axis=1)
+    found = within(0.5, lambda: central(ranks))
+    assert kendall_distance(found, ranks) <= min(
+        kendall_distance(np.argsort(row), ranks) for row in (*ranks, ranks.sum(axis=0))
+    )
+
+
+def test_orders_of_other_documents_are_refused() -> None:
+    with pytest.raises(ValueError, match="q are of different documents"):
+        consensus([Ranking("q", ("a", "b")), Ranking("q", ("a", "c"))])

@@ -47,6 +47,7 @@ def test_a_table_is_of_one_collection_and_of_the_same_lists(
     assert [(group.dataset, group.lists, " ".join(group.rows)) for group in groups] == tables
 
 
+@pytest.mark.whole
 def test_figures_of_different_lists_stand_in_tables_of_their_own() -> None:
     quick = (
         "listwise",

@@ -86,6 +86,7 @@ def test_a_drawing_is_the_same_each_time_and_belongs_to_the_page(plot: Plot) -> 
     assert min(sizes) >= 13
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("file_format", ["svg", "pdf", "png"])
 def test_files_are_the_same_each_time(file_format: str) -> None:
     first = drawn(PLOTS[0], file_format)

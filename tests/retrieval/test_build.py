@@ -63,6 +63,7 @@ def test_a_build_that_broke_off_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert found(resumed) == found(whole) and resumed.identity == whole.identity
 
 
+@pytest.mark.whole
 def test_a_build_of_something_else_begins_anew() -> None:
     with pytest.raises(BrokenStreamError):
         stored(PATH, documents(1_000, fail_at=500), "a" * 64, ENGLISH, commit_every=100)

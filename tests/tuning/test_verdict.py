@@ -74,6 +74,7 @@ def test_it_comes_first_wherever_an_adapter_is_told_of() -> None:
     assert f"**VERDICT** {made.verdict.status}: " in model_card(made)
 
 
+@pytest.mark.whole
 def test_how_far_the_odds_are_from_parity_is_told_in_words() -> None:
     (said, *_) = (
         note for note in headed_table(results(True)).notes if "parity (distance in log odds " in note

@@ -50,6 +50,7 @@ def logged(run: Path) -> Path:
     return path
 
 
+@pytest.mark.whole
 def test_a_run_s_lists_as_a_log_have_the_run_s_figures() -> None:
     measures = ",".join(SAME)
     ran("-o", "run", "--alpha", "2", "--measures", measures.format(by="overlap"))

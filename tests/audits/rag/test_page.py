@@ -53,6 +53,7 @@ def test_every_table_and_figure_of_a_run() -> None:
     )
 
 
+@pytest.mark.whole
 def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
     page = page_of(ran("--attribution", "none", "--alpha", "8"))
     assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}

@@ -17,7 +17,7 @@ import llmfair
 from llmfair.nouns import Request
 from tests.cli.command import Outcome, refuses
 from tests.cli.command import llmfair as command
-from tests.rankers.test_keywords import REPLIES
+from tests.rankers.test_reader import REPLIES
 
 WORD = {*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'-."}
 QUICK = ("refine", "-q", "--no-report", "--no-cache")
@@ -323,6 +323,7 @@ def test_another_ranker_orders_the_last_page() -> None:
     assert "--rerank deltr:steps=5: deltr learns without predicted quality" in warned
 
 
+@pytest.mark.whole
 def test_words_of_the_latest_round_alone() -> None:
     ran("--keep", "last", "-o", "run")
     assert all(line["added"] == line["new"] for line in trail("run") if line["iteration"] and line["new"])
@@ -405,6 +406,7 @@ def test_where_no_query_finds_anything_the_verdict_says_so_and_the_run_is_measur
     assert command("score", "run").code == 0
 
 
+@pytest.mark.whole
 def test_keywords_are_searched_in_place_of_the_text_where_a_topic_has_any() -> None:
     topics = {"reef": "What lives there?", "she": "she reef"}
     folder = collection(
@@ -502,6 +504,7 @@ def test_groups_that_only_a_background_of_ones_own_names_count_when_measured_aga
     assert metrics(Path("again/metrics.csv").read_text()) == metrics(Path("run/metrics.csv").read_text())
 
 
+@pytest.mark.whole
 def test_too_many_replies_without_keywords_bar_the_conclusion() -> None:
     found = ran("-m", "fake:refiner,malformed=1", "-o", "run", code=4)
     assert "VERDICT  not assessable" in found.out and "runs show run --invalid" in " ".join(found.out.split())
