@@ -539,18 +539,7 @@ def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
 
 
 def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:
-    small = (
-        "listwise",
-        "-n",
-        "6",
-        "--orders",
-        "1",
-        "--passes",
-        "1",
-        "--conditions",
-        "neutral",
-        "--no-repeat",
-    )
+    small = (*"listwise -n 6 --orders 1 --passes 1 --conditions neutral --no-repeat".split(),)
     assert llmfair(*small, "-m", "fake:biased,malformed=0.3", "-o", "run").code == 4
     scored = llmfair("score", "run", "--json").json
     (run,) = scored["runs"]

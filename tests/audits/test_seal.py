@@ -26,19 +26,8 @@ from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, NumbersSettings
 
 LISTS = (
-    "listwise",
-    "-d",
-    "data",
-    "-m",
-    "fake:biased,malformed=0",
-    "--window",
-    "5",
-    "--step",
-    "5",
-    "--orders",
-    "1",
-    "--permutations",
-    "99",
+    *"listwise -d data -m fake:biased,malformed=0 --window 5 --step 5 --orders 1".split(),
+    *"--permutations 99".split(),
 )
 PAIRS = ("pairwise", "-d", "data", "-m", "fake:biased,malformed=0", "--pairs", "8")
 

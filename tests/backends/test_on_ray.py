@@ -95,10 +95,7 @@ def asked(query_id: str) -> Request:
 def command(runs: Path, *flags: str) -> list[str]:
     return [
         sys.executable,
-        "-m",
-        "llmfair",
-        "listwise",
-        "--runs-dir",
+        *"-m llmfair listwise --runs-dir".split(),
         str(runs),
         "--no-report",
         "--no-cache",

@@ -153,10 +153,7 @@ def test_an_index_needs_the_corpus(tmp_path: Path) -> None:
     refuses(
         "connection refused",
         *corpus,
-        "--engine",
-        "opensearch:p",
-        "--engine-url",
-        "http://127.0.0.1:1",
+        *"--engine opensearch:p --engine-url http://127.0.0.1:1".split(),
         code=1,
     )
     assert not index_of("pool").parent.exists()  # said before anything is read

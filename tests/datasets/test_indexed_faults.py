@@ -41,17 +41,7 @@ def slowly(document):
 build.entry = slowly
 raise SystemExit(run(sys.argv[2:]))
 """
-FETCH = (
-    "datasets",
-    "fetch",
-    "trec-fair/2022",
-    "--yes",
-    "--index",
-    "full",
-    "--text-words",
-    "9",
-    "--no-progress",
-)
+FETCH = (*"datasets fetch trec-fair/2022 --yes --index full --text-words 9 --no-progress".split(),)
 QUERIES = [f"w{number} w{7 * number % 300} she w{3 * number}" for number in range(100)]
 
 

@@ -54,16 +54,7 @@ def test_without_a_run_bm25_finds_them() -> None:
         "listwise",
         "-d",
         f"irds:{NAME}",
-        "--groups",
-        "groups.tsv",
-        "-m",
-        "fake:biased,malformed=0",
-        "-q",
-        "--no-report",
-        "-o",
-        "run",
-        "--orders",
-        "1",
+        *"--groups groups.tsv -m fake:biased,malformed=0 -q --no-report -o run --orders 1".split(),
     )
     assert "irds:small/test" in shown.out
     lists = [json.loads(line) for line in Path("run/candidates.jsonl").read_text().splitlines()]
@@ -82,10 +73,7 @@ def test_what_is_lacking_is_named() -> None:
     refuses(
         "bad.run: document 'gone' is not in irds:small/test",
         *data,
-        "--groups",
-        "groups.tsv",
-        "--run",
-        "bad.run",
+        *"--groups groups.tsv --run bad.run".split(),
     )
     write(Path("other.run"), ["q9 Q0 d0 1 2 x"])
     refuses("other.run ranks none of the queries", *data, "--groups", "groups.tsv", "--run", "other.run")

@@ -69,14 +69,7 @@ def test_what_rerank_writes_is_called_a_run(data: Path) -> None:
     written("my.json"), written("other.csv.gz")
     refuses(
         "what is written are TREC's six columns",
-        "rerank",
-        "my.json",
-        "--with",
-        "fair-star",
-        "-d",
-        "data",
-        "-o",
-        "new.json",
+        *"rerank my.json --with fair-star -d data -o new.json".split(),
     )
     ran("rerank", "my.json", "other.csv.gz", "--with", "fair-star", "-d", "data", "-o", "new")
     assert sorted(path.name for path in Path("new").iterdir()) == ["my.run", "other.run"]

@@ -14,18 +14,7 @@ from tests.fuzz.harms import EVIL, copy, harm
 from tests.fuzz.running import Case
 from tests.lamp import write_lamp
 
-LISTS = (
-    "-n",
-    "2",
-    "--orders",
-    "1",
-    "--passes",
-    "1",
-    "--no-repeat",
-    "--conditions",
-    "neutral,female",
-    "--no-cache",
-)
+LISTS = (*"-n 2 --orders 1 --passes 1 --no-repeat --conditions neutral,female --no-cache".split(),)
 PAIRS = ("-n", "2", "--pairs", "2", "--no-cache")
 ANSWERS = ("-n", "2", "--samples", "2", "--alpha", "1", "--no-cache")
 DATA = (

@@ -220,18 +220,7 @@ def warm(folder: Path) -> None:
     from tests.cli.command import llmfair
 
     with contextlib.chdir(folder):
-        audit = (
-            "listwise",
-            "-n",
-            "2",
-            "--orders",
-            "1",
-            "--conditions",
-            "neutral",
-            "--no-repeat",
-            "-o",
-            "warm",
-        )
+        audit = (*"listwise -n 2 --orders 1 --conditions neutral --no-repeat -o warm".split(),)
         for command in (
             audit,
             ("runs", "list", "--runs-dir", "."),

@@ -69,17 +69,7 @@ def test_no_query_is_ordered_by_an_offset_that_saw_it(tmp_path: Path) -> None:
 @pytest.mark.whole
 def test_a_server_that_went_away_ends_with_its_error_and_the_rest_is_written(tmp_path: Path) -> None:
     with Server(rank) as server:
-        asked = (
-            "--base-url",
-            server.base_url,
-            "--conditions",
-            "neutral",
-            "--no-repeat",
-            "-n",
-            "6",
-            "--orders",
-            "2",
-        )
+        asked = ("--base-url", server.base_url, *"--conditions neutral --no-repeat -n 6 --orders 2".split())
         ran("listwise", "-q", "--no-report", "-m", "openai:any", *asked, "-o", "run")
     only = ("--remedy", "consensus", "--remedy", "fair-prompt", "--retries", "0", "--max-wait", "1s")
     found = command("mitigate", "run", *only, "--no-report")

@@ -256,18 +256,7 @@ def test_gates() -> None:
 def test_killed_it_goes_on_and_ends_with_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers("-o", "whole")
     monkeypatch.setenv("SLOW_COUNTER", "0.02")
-    command = [
-        sys.executable,
-        "-m",
-        "llmfair",
-        "numbers",
-        "-m",
-        "counter:x",
-        "-o",
-        "killed",
-        "--no-cache",
-        "-q",
-    ]
+    command = [sys.executable, *"-m llmfair numbers -m counter:x -o killed --no-cache -q".split()]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     journal, deadline = Path("killed/journal.jsonl"), time.monotonic() + 60
     while time.monotonic() < deadline and (not journal.is_file() or journal.read_bytes().count(b"\n") < 100):
@@ -310,11 +299,7 @@ def test_over_http_answers_are_shared_and_batches_give_the_same(monkeypatch: pyt
             "openai:any",
             "--base-url",
             server.base_url,
-            "--server-name",
-            "s",
-            "-n",
-            "2",
-            "-o",
+            *"--server-name s -n 2 -o".split(),
             output,
         ]
         command = [sys.executable, "-c", code, "numbers", *flags, *more, "-q"]

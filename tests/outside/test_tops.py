@@ -145,20 +145,7 @@ def test_the_budget_is_the_study_s_and_the_gravest_error_ends_it() -> None:
 
 def test_stopped_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOW_COUNTER", "0.05")
-    command = [
-        sys.executable,
-        "-m",
-        "llmfair",
-        "study",
-        "tops",
-        "-m",
-        "counter:x",
-        "-n",
-        "2",
-        "--tops",
-        "5,9",
-        "--json",
-    ]
+    command = [sys.executable, *"-m llmfair study tops -m counter:x -n 2 --tops 5,9 --json".split()]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -347,16 +347,7 @@ def test_what_a_first_token_says(
 def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(UsageError, match="letters for 26 items, but --window is 30"):
         made("first", window=30)
-    refuses(
-        "has no log-probabilities of labels",
-        "listwise",
-        "--strategy",
-        "first",
-        "-m",
-        "fake:reader",
-        "-n",
-        "1",
-    )
+    refuses("has no log-probabilities of labels", *"listwise --strategy first -m fake:reader -n 1".split())
     refuses("reads no text of answers", "listwise", "--strategy", "first", "--answers", "text", "-n", "1")
 
 

@@ -128,16 +128,7 @@ def test_it_retrieves_before_anything_is_asked_and_its_scores_are_kept(
     dense: Path, sparse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = (
-        "rag",
-        "-q",
-        "--no-report",
-        "--alpha",
-        "1",
-        "-n",
-        "6",
-        "--retriever",
-        "bm25",
-        "--retriever",
+        *"rag -q --no-report --alpha 1 -n 6 --retriever bm25 --retriever".split(),
         f"dense:{dense}",
         "--retriever",
         f"sparse:{sparse}",

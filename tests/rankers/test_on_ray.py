@@ -113,20 +113,7 @@ def audit(folder: Path, output: str, *flags: str, code: int = 0, **more: str) ->
     (folder / "home").mkdir(exist_ok=True)
     cache = folder / f"cache-{output}"
     environment = {**os.environ, "HOME": str(folder / "home"), "LLMFAIR_CACHE_DIR": str(cache), **more}
-    command = [
-        sys.executable,
-        "-m",
-        "llmfair",
-        "rag",
-        "-n",
-        "4",
-        "--samples",
-        "2",
-        "--no-report",
-        "-q",
-        "-o",
-        output,
-    ]
+    command = [sys.executable, *"-m llmfair rag -n 4 --samples 2 --no-report -q -o".split(), output]
     found = subprocess.run(
         [*command, *flags],
         cwd=folder,

@@ -460,17 +460,7 @@ def test_no_next_step_asks_for_what_is_refused() -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("name", ["setwise", "pointwise", "first"])
 def test_evidence_reads_answers_as_the_strategy_does(name: str) -> None:
-    asked = (
-        "-m",
-        "fake:biased,malformed=0.1",
-        "-n",
-        "5",
-        "--conditions",
-        "neutral",
-        "--no-repeat",
-        "--orders",
-        "1",
-    )
+    asked = (*"-m fake:biased,malformed=0.1 -n 5 --conditions neutral --no-repeat --orders 1".split(),)
     results = llmfair(
         "listwise", *asked, "--strategy", name, "--max-invalid", "1", "-o", "run", "--json"
     ).json

@@ -49,19 +49,7 @@ def test_a_table_is_of_one_collection_and_of_the_same_lists(
 
 @pytest.mark.whole
 def test_figures_of_different_lists_stand_in_tables_of_their_own() -> None:
-    quick = (
-        "listwise",
-        "-q",
-        "--no-report",
-        "--orders",
-        "1",
-        "--passes",
-        "1",
-        "-n",
-        "5",
-        "--max-invalid",
-        "1",
-    )
+    quick = (*"listwise -q --no-report --orders 1 --passes 1 -n 5 --max-invalid 1".split(),)
     ran(*quick, "-m", "fake:oracle", "-o", "whole")
     ran(*quick, "-m", "fake:random", "--candidates", "20", "-o", "drawn")
     page = ran("report", "whole", "drawn", "--format", "md").out

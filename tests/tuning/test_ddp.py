@@ -21,15 +21,7 @@ pytestmark = pytest.mark.whole
 
 models.needs_local()
 ROOT = Path(__file__).resolve().parents[2]
-TORCHRUN = (
-    sys.executable,
-    "-m",
-    "torch.distributed.run",
-    "--nproc-per-node",
-    "2",
-    "--master-addr",
-    "127.0.0.1",
-)
+TORCHRUN = (sys.executable, *"-m torch.distributed.run --nproc-per-node 2 --master-addr 127.0.0.1".split())
 
 RANK = """
 import sys, torch

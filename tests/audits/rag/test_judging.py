@@ -63,11 +63,7 @@ def test_a_judged_run_is_resumed_and_replayed_without_the_judge(monkeypatch: pyt
     outputs = len(Path("whole/journal.jsonl").read_text().splitlines()) - 1
     cut = llmfair(
         *QUICK,
-        "-o",
-        "parts",
-        "--alpha",
-        "1,8",
-        "--measures",
+        *"-o parts --alpha 1,8 --measures".split(),
         CREDIT.format(by="judge"),
         *flags,
         "--max-calls",
@@ -99,17 +95,9 @@ def test_what_cannot_be_read_is_left_out_and_counted_and_nothing_is_asked_of_no_
 
     with Server(answer) as server:
         found = attributed(
-            "run",
-            "-d",
-            "q.jsonl",
-            "-k",
-            "2",
+            *"run -d q.jsonl -k 2".split(),
             *server.flags,
-            "--attribution",
-            "openai:judge",
-            "--max-invalid",
-            "1",
-            "--json",
+            *"--attribution openai:judge --max-invalid 1 --json".split(),
         )
     assert len(judged) == len({*judged}) <= 4 and all("Statement: one" in text for text in judged)
     told = found.json["judged"]

@@ -46,20 +46,7 @@ def test_scores_of_files_rank_and_name_their_settings() -> None:
     Path("other.run").write_text(
         "".join(f"{q} Q0 {d} {6 - n} {n} other\n" for q, of in items.items() for n, d in enumerate(of))
     )
-    ran(
-        "-d",
-        data,
-        "--retriever",
-        "mine.json",
-        "--retriever",
-        "other.run",
-        "--alpha",
-        "1",
-        "-k",
-        "2",
-        "-o",
-        "run",
-    )
+    ran("-d", data, *"--retriever mine.json --retriever other.run --alpha 1 -k 2 -o run".split())
     figures = rows("run")
     assert {key[0] for key in figures} == {
         "mine-deterministic", "mine-1", "other-deterministic", "other-1", "gold",

@@ -46,17 +46,7 @@ def test_an_encoder_decoder_s_prompts_fill_its_context_in_its_own_tokens(tmp_pat
     ran(*QUICK, "-d", "questions.jsonl", "-m", f"hf:{folder}", "-o", "run", "--max-invalid", "1")
     assert len(Path("run/journal.jsonl").read_text().splitlines()) == asked + 1
     ran(
-        *QUICK,
-        "-d",
-        "questions.jsonl",
-        "-m",
-        f"hf:{folder}",
-        "-o",
-        "cut",
-        "--max-invalid",
-        "1",
-        "--context",
-        "128",
+        *QUICK, "-d", "questions.jsonl", "-m", f"hf:{folder}", *"-o cut --max-invalid 1 --context 128".split()
     )
     assert lines("cut") == [OWN, 128]
 

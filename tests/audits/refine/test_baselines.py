@@ -52,10 +52,7 @@ def test_a_baseline_is_what_rerank_makes_of_the_first_stage(done: Path, name: st
         done / "rankings/bm25.run",
         "--with",
         ASK_NOBODY[name],
-        "-d",
-        "refine-sample",
-        "-o",
-        "new.run",
+        *"-d refine-sample -o new.run".split(),
     )
     made = Path("new.run").read_bytes()
     assert made == (done / f"rankings/{name}.run").read_bytes()

@@ -425,17 +425,7 @@ def test_keywords_are_searched_in_place_of_the_text_where_a_topic_has_any() -> N
     results = json.loads(Path("titles/results.json").read_text())
     assert results["left_out"] == {"no_result": ["reef"]} and results["design"]["query_text"] == {"title": 2}
     refuses(
-        "lists_sha256",
-        *QUICK,
-        "-d",
-        folder,
-        "-o",
-        "run",
-        "--objective",
-        "KL@4",
-        "--query-text",
-        "title",
-        code=1,
+        "lists_sha256", *QUICK, "-d", folder, *"-o run --objective KL@4 --query-text title".split(), code=1
     )
 
 
