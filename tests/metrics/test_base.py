@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import FrozenInstanceError, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import FrozenInstanceError, dataclass, replace
+from itertools import permutations
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -22,16 +26,20 @@ from llmfair.metrics.base import (
     Undefined,
     Value,
     complete,
+    limit_notes,
     measure,
     measure_all,
     measure_each,
     plain_name,
 )
 from llmfair.metrics.exposure import exposure_ratio
+from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import Side
-from tests.metrics import judged, lettered
+from llmfair.nouns import Ranking, Side
+from tests.cli.command import Outcome, kept, process, ran, table
+from tests.folders import write_folder
+from tests.metrics import attribute_with, grouped, judged, lettered, raw
 
 CHOICES = {
     "agg": ("ratio-of-means", "mean-of-ratios", "geometric"),
@@ -307,3 +315,163 @@ def test_a_plain_name_lacks_what_tables_say_once() -> None:
     assert plain_name("AdjustedOdds(agg=pooled)") == "AdjustedOdds"
     assert plain_name("AdjustedOdds(agg=pooled)", CONTROLLED) == "AdjustedOdds(agg=pooled)"
     assert plain_name("ExpRatio(agg=geometric)") == "ExpRatio(agg=geometric)"
+
+
+# A measure of pairs and an aggregate of another package, installed, through the command line
+
+
+MODULE = '''
+from llmfair.metrics.base import measure
+from llmfair.metrics.pairs import JudgedPairs
+from llmfair.metrics.base import Undefined
+from llmfair.registry import register
+from llmfair.stats.intervals import Estimate
+
+
+@measure("Asked", reads=JudgedPairs, params={"agg": ("most", "mean")}, undefined={"none": "nothing was asked"})
+def asked(pairs, cutoff, agg):
+    """How many pairs of a query have a verdict that counts."""
+    counted = int((pairs.draws < pairs.repeats).sum())
+    return {"": float(counted) if counted else Undefined("none")}
+
+
+@register("aggregate", "most")
+def most(values, inference):
+    """The greatest of all queries."""
+    return Estimate(max(values), None, None, len(values), "no_interval")
+'''
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package on the path of new processes, as pip leaves it."""
+    site = tmp_path / "site"
+    info = site / "theirs-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "theirs.py").write_text(MODULE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[llmfair.measures]\nAsked = theirs:asked\n\n[llmfair.aggregates]\nmost = theirs:most\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
+
+
+def asked(*arguments: str) -> Outcome:
+    with process(*arguments) as running:
+        out, err = running.communicate()
+    return Outcome(running.returncode, out, err)
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("installed")
+def test_they_are_measured_gated_and_refused_for_lists() -> None:
+    found = asked(
+        *("pairwise", "-n", "6", "--pairs", "4", "--measures", "Asked,asked(agg=mean)"),
+        *("--require", "Asked>=4", "--require", "Asked(agg=mean)<=3", "--json"),
+    )
+    results = found.json
+    rows = {row["measure"]: row for row in results["rows"] if row["condition"] == "relevant"}
+    assert results["measures"] == ["Asked", "Asked(agg=mean)", "AdjustedOdds"]
+    assert rows["Asked"]["value"] == 4 and rows["Asked"]["reason"] == "no_interval"
+    assert rows["Asked(agg=mean)"]["value"] <= 4
+    assert found.code == 4 and [entry["holds"] for entry in results["requirements"]][:2] == [True, True]
+    assert "Asked(agg=mean) (relevant pairs)" in found.err
+    refused = asked("listwise", "--measures", "Asked")
+    assert refused.code == 2
+    assert "Asked is a measure of pairs, but this audit asks about lists." in refused.err
+
+
+# What no order of a list passes, where the target of a measure holds groups that the list does not have
+
+
+GENDER = attribute_with("gender", "f", "m", "nonbinary")
+NAMES = (
+    "AWRF",
+    "AWRF(log=2)@2",
+    "AWRF(unknown=drop)@3",
+    "KL@3",
+    "KL(direction=target-current)",
+    "KL(eps=0.01)@2",
+)
+
+
+def query(listed: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> Judged:
+    """A list whose documents have these groups; what is relevant besides is in no list."""
+    memberships = {f"d{place}": {"gender": tuple(names)} for place, names in enumerate([*listed, *others])}
+    ranking = [f"d{place}" for place in range(len(listed))]
+    return grouped(ranking, memberships, GENDER, relevant=[*memberships])
+
+
+GROUPS = st.lists(st.sampled_from(["f", "m", "nonbinary"]), unique=True, max_size=2)
+
+
+@settings(deadline=None)
+@given(st.lists(GROUPS, min_size=1, max_size=3), st.lists(GROUPS, max_size=6))
+def test_no_order_passes_it(listed: list[list[str]], others: list[list[str]]) -> None:
+    judged = query(listed, others)
+    for name in NAMES:
+        measure = parse_measure(name)
+        limit = measure.limit(judged)
+        for order in permutations(judged.doc_ids):
+            found = raw(name, replace(judged, rankings=(Ranking("q", order),)))
+            if isinstance(found, Undefined):
+                continue
+            assert limit is not None and isinstance(found, float)
+            if measure.definition.better == "higher":
+                assert found <= limit.best + 1e-9 and limit.best <= limit.perfect == 1
+            else:
+                assert found >= limit.best - 1e-9 and limit.best >= limit.perfect == 0
+
+
+def test_a_list_with_the_target_s_shares_of_what_it_has_reaches_it() -> None:
+    """Half of the relevant documents are men and women alike, the other half is in no list."""
+    judged = query([["f"], ["m"]], [["nonbinary"], ["nonbinary"]])
+    for name in ("AWRF", "KL", "KL(direction=target-current)"):
+        limit = parse_measure(name).limit(judged)
+        assert limit is not None and raw(name, judged) == pytest.approx(limit.best, abs=1e-9)
+        assert abs(limit.best - limit.perfect) > 0.1
+
+
+def test_what_is_said_of_it() -> None:
+    missing, whole = query([["f"], ["m"]], [["nonbinary"]] * 2), query([["f"], ["m"]], [])
+    names = parse_measures("AWRF,KL@2,nDCGxAWRF,nDCGxAWRF(ideal=1),P@2")
+    notes = limit_notes(names, [missing])
+    why = "on average, since targets hold groups that the lists do not have"
+    assert notes == {
+        "AWRF": f"no order of these lists goes above 0.784 {why}",
+        "KL@2": f"no order of these lists goes below 0.693 {why}",
+        "nDCGxAWRF": f"no order of these lists goes above 0.784 {why}",
+    }
+    assert limit_notes(names, [whole]) == {} == limit_notes(names, [])
+
+
+@pytest.mark.whole
+def test_a_perfect_ranker_of_drawn_lists_is_shown_what_it_could_read() -> None:
+    """More than half of what is relevant is of no known group, and in no drawn list."""
+    lists: dict[str, list[tuple[str, str | None, int]]] = {
+        f"q{q}": [
+            (f"q{q}d{place}", "female" if place < 12 else "male" if place < 24 else None, 1)
+            for place in range(60)
+        ]
+        for q in range(5)
+    }
+    write_folder(Path("mine"), lists)
+    audit = (
+        "listwise", "-d", "mine", "-m", "fake:oracle,malformed=0", "--measures", "AWRF@20", "--orders", "1",
+        "--conditions", "neutral", "--no-repeat", "--candidates", "20", "-o", "run",
+    )  # fmt: skip
+    told = ran(*audit, "-v").out
+    said = "no order of these lists goes above 0.726 on average, since targets hold groups"
+    assert said in told and said in kept("results", "run")["limits"]["AWRF@20"]
+    (read,) = [
+        float(row["value"])
+        for row in table(Path("run/metrics.csv"))
+        if (row["measure"], row["condition"], row["query_id"]) == ("AWRF@20", "neutral", "all")
+    ]
+    assert 0.72 < read <= 0.726
+    assert "the journal is readable" in ran("runs", "check", "run").out
+    ran("report", "run")
+    assert said in Path("run/report.html").read_text()
+    assert said in ran("score", "run", "--measures", "AWRF@20").out
+    dropped = ran("score", "run", "--measures", "AWRF(unknown=drop)@20", "--json").json
+    assert "limits" not in dropped, "of the known groups the lists have all that are relevant"

@@ -215,3 +215,34 @@ def test_what_these_measures_do_not_take(name: str, says: str) -> None:
 def test_they_are_measures_of_shown_items() -> None:
     with pytest.raises(UsageError, match="EU is a measure of shown items, but this audit asks about lists"):
         parse_measure("EU", Judged)
+
+
+# Citations beside what a judge says of them, worked by hand
+
+
+def citing(count: int, cited: str | None, supported: str | None) -> ShownList:
+    found = [None if items is None else frozenset(items) for items in (cited, supported)]
+    return ShownList(("a", "b", "c"), count, "an answer", 1.0, *found)
+
+
+def citation(name: str, *lists: ShownList) -> Value:
+    of = Retrieved("q", ("a", "b", "c", "d"), frozenset("ab"), 3, None, lists)
+    return parse_measure(name, Retrieved).values(of)[""]
+
+
+def test_precision_is_of_citations_and_recall_of_answers() -> None:
+    # two samples cite a and b, of which a holds; one cites c, which does not; one cites nothing
+    lists = citing(2, "ab", "a"), citing(1, "c", ""), citing(1, "", "")
+    assert citation("CitationPrecision", *lists) == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
+    assert citation("CitationRecall", *lists) == pytest.approx(2 / 4)
+
+
+def test_answers_that_cite_nothing_have_no_precision_and_no_recall() -> None:
+    assert citation("CitationPrecision", citing(3, "", "")) == Undefined("nothing_cited")
+    assert citation("CitationRecall", citing(3, "", "")) == 0
+
+
+@pytest.mark.parametrize("name", ["CitationPrecision", "CitationRecall"])
+def test_what_nobody_judged_is_left_out(name: str) -> None:
+    assert citation(name, citing(3, "ab", None), citing(3, None, None)) == Undefined("not_judged")
+    assert citation(name, citing(3, "ab", None), citing(1, "c", "c")) == 1

@@ -21,7 +21,7 @@ from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.on_ray import PARTS, OnRay
 from tests import models
-from tests.audits.rag.test_corpus import write_corpus
+from tests.audits.rag.test_log import write_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_ray = pytest.mark.skipif(

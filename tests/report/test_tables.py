@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
 
 from llmfair import registry, terminal
+from llmfair.audits.gates import assessing, parse_gate
+from llmfair.audits.kind import kinds
 from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import measure as defined
+from llmfair.metrics.names import parse_measure
+from llmfair.report.groups import AuditedRun, groups_of
 from llmfair.report.page import with_reach
-from llmfair.report.tables import Table, columns_of, filled, the_same, uncut_notes
+from llmfair.report.tables import Table, columns_of, differs_text, filled, in_words, the_same, uncut_notes
 from llmfair.results import Reach, absent_row
 from tests.cli.command import kept, llmfair, ran
+from tests.folders import balanced, write_folder
 from tests.report.reading import grid, read
 
 LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-repeat", "-q", "-o", "run")
@@ -135,3 +143,166 @@ def test_a_measure_says_whether_the_order_above_its_cutoff_counts() -> None:
     assert list(told) == ["OwnSet@5", "P@5", "P(rel=2)@5", "R@5", "overlap@5", "P@6"]
     assert told["P@6"] == "no list is longer than 6, so every order has the same"
     assert uncut_notes(asked, 7) == [] == uncut_notes(asked, 0)
+
+
+# How many queries are in a figure stands in its row wherever rows differ in it
+
+
+@pytest.fixture
+def data() -> Path:
+    """Of seven queries one has no relevant item."""
+    lists = balanced(7, 4, 4)
+    lists["q0"] = [(doc_id, gender, 0) for doc_id, gender, _ in lists["q0"]]
+    return write_folder(Path("lists"), lists)
+
+
+def compared(data: Path, *arguments: str) -> tuple[str, list[str], list[list[str]]]:
+    """The title, header and rows of two models' comparison."""
+    for strength in ("0", "-1"):
+        model = f"fake:biased,malformed=0,pairwise={strength}"
+        ran(*arguments, "-q", "-d", data, "-m", model, "-o", f"run{strength}")
+    told = llmfair("compare", "run0", "run-1", "--format", "md").out
+    header, *rows = grid(told)
+    title = next(line for line in told.splitlines() if line and not line.startswith("**"))
+    return title, header, rows
+
+
+@pytest.mark.whole
+def test_rows_of_a_comparison_say_how_many_queries_are_in_them(data: Path) -> None:
+    title, header, rows = compared(data, "pairwise", "--pairs", "4", "--noise-share", "0")
+    assert title.endswith(" · 7 queries")
+    queries = {(row[0], row[1]): row[header.index("queries")] for row in rows}
+    assert queries["flips", "relevant"] == "6" and queries["flips", "irrelevant"] == "7"
+
+
+def test_measured_runs_of_other_queries_say_how_many_each_ranks(data: Path) -> None:
+    rankings = {
+        query: [f"{query} Q0 {doc_id} {place} {-place} mine\n" for place, (doc_id, *_) in enumerate(rows, 1)]
+        for query, rows in balanced(7, 4, 4).items()
+    }
+    for name, most in (("all", 7), ("few", 4), ("too", 7)):
+        kept = [line for lines in list(rankings.values())[:most] for line in lines]
+        Path(f"{name}.run").write_text("".join(kept))
+    told = ran("score", "all.run", "few.run", "-d", data, "--measures", "ExpRatio", "--format", "md").out
+    header, *rows = grid(told)
+    assert " · 4 to 7 queries · 2 rankings\n" in told
+    assert {row[0]: row[header.index("queries ranked")] for row in rows} == {"all.run": "7", "few.run": "4"}
+    assert "- few.run: only 4 queries: no intervals" in told and "- all.run: only 7 queries: read" in told
+    told = llmfair("score", "all.run", "too.run", "-d", data, "--measures", "ExpRatio", "--format", "md").out
+    assert " · 7 queries · 2 rankings\n" in told and "queries ranked" not in told
+    assert told.count("only 7 queries") == 1
+
+
+# Which runs share a table
+
+
+SAMPLE, EVAL = "sample", "trec-fair/2022/eval"
+
+
+def audited(model: str, attribute: str, lists: str, dataset: str = SAMPLE, **flags: Any) -> AuditedRun:
+    results: Any = SimpleNamespace(
+        task="listwise", dataset=dataset, attribute=attribute, named_model=model, short_name=model
+    )
+    return AuditedRun(Path(model), {"lists_sha256": lists, "queries": ["q"]}, flags, results)
+
+
+A, B = audited("a", "gender", "1" * 64), audited("b", "gender", "2" * 64, relevant=24)
+IN_EVAL, IN_PLACES = (audited("a", name, name, f"{EVAL}/{name}") for name in ("gender", "location"))
+
+
+@pytest.mark.parametrize(
+    ("runs", "tables"),
+    [
+        ([A, audited("b", "gender", "1" * 64)], [("sample", "", "a b")]),
+        ([A, B], [("sample", "lists 111111, by default", "a"), ("sample", "lists 222222, relevant 24", "b")]),
+        ([A, audited("b", "gender", "2" * 64)], [("sample", "lists 111111", "a"), ("sample", "lists 222222", "b")]),
+        # lists of another attribute are others, and stand beside those that the same settings drew
+        ([A, B, audited("b", "location", "3" * 64, relevant=24)],
+         [("sample", "lists 111111, by default", "a"), ("sample", "lists 222222 and 333333, relevant 24", "b")]),
+        ([IN_EVAL, IN_PLACES], [(EVAL, "", "a")]),
+        ([audited("a", name, name, f"hf:org/{name}") for name in ("gender", "location")],
+         [("hf:org/gender", "", "a"), ("hf:org/location", "", "a")]),
+    ],
+)  # fmt: skip
+def test_a_table_is_of_one_collection_and_of_the_same_lists(
+    runs: list[AuditedRun], tables: list[tuple[str, str, str]]
+) -> None:
+    groups = groups_of(runs, {kind.name: cast(Any, kind) for kind in kinds()})
+    assert [(group.dataset, group.lists, " ".join(group.rows)) for group in groups] == tables
+
+
+@pytest.mark.whole
+def test_figures_of_different_lists_stand_in_tables_of_their_own() -> None:
+    quick = (*"listwise -q --no-report --orders 1 --passes 1 -n 5 --max-invalid 1".split(),)
+    ran(*quick, "-m", "fake:oracle", "-o", "whole")
+    ran(*quick, "-m", "fake:random", "--candidates", "20", "-o", "drawn")
+    page = ran("report", "whole", "drawn", "--format", "md").out
+    assert "Runs of listwise on sample were asked about different lists" in page
+    of_p20 = [part.partition("\n\n\n")[0] for part in page.split("\nP@20 ")[1:]]
+    assert [("fake:oracle" in part, "fake:random" in part) for part in of_p20] == [
+        (True, False),
+        (False, True),
+    ]
+    assert ["by default" in part for part in of_p20] == [True, False] and "candidates 20" in of_p20[1]
+
+
+# Reasons in words
+
+
+@pytest.fixture
+def own() -> Iterator[None]:
+    defined("Own", undefined={"degenerate": "all are alike", "too_dull": "nothing happened"})(
+        lambda judged, cutoff: {}
+    )
+    yield
+    del registry._found["measure"]["Own"]
+
+
+@pytest.mark.usefixtures("own")
+def test_a_measure_has_words_of_its_own_and_lends_them() -> None:
+    assert in_words("degenerate", "Own@20") == "all are alike"
+    assert (
+        in_words("degenerate", "AdjustedOdds(agg=pooled)")
+        == in_words("degenerate")
+        == "the answers do not vary"
+    )
+    assert in_words("too_dull") == "nothing happened"  # a conclusion bars other figures, too
+    assert in_words("order_not_random", "ExpRatio") == "the initial ranking is not random"
+    assert in_words("unheard_of", "Own") == "unheard of" and in_words(None) == "None"
+
+
+def test_what_says_whether_gated_figures_can_be_assessed() -> None:
+    gates = [parse_gate(f"{name}>=0") for name in ("P@20", "ExpRatio", "ExcessRatio", "WinRatio(agg=pooled)")]
+    assert assessing(gates) == ["PreferenceOdds", "AdjustedOdds"] and assessing(gates[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "bounding"),
+    [
+        ("ExpRatio", "ExpRatio"),
+        ("ExpRatio(agg=geometric,control=order,missing=zero)", "ExpRatio"),
+        ("ExcessRatio(control=order)", "ExpRatio"),
+        ("ExpRatio@20", ""),
+        ("ExpRatio(stratum=relevant)", ""),
+        ("P@20", ""),
+        ("WinRatio", ""),
+    ],
+)
+def test_the_attainable_range_bounds_exposure_over_the_whole_list(name: str, bounding: str) -> None:
+    assert parse_measure(name).reach == bounding
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "high", "said"),
+    [
+        (0.031, 1.02, 1.6, "; differs from parity, p 0.031"),
+        (0.031, 0.97, 1.6, ""),  # the interval does not say so
+        (0.07, 1.02, 1.6, ""),  # the test does not
+        (None, 1.02, 1.6, ""),
+        (0.031, None, None, ""),
+    ],
+)
+def test_interval_and_test_have_to_agree(
+    p: float | None, low: float | None, high: float | None, said: str
+) -> None:
+    assert differs_text(p, low, high, 0.95) == said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import combinations, product
 from random import Random
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import ttest_rel
 
+from llmfair.stats.paired import paired_t
 from llmfair.stats.significance import (
     LabelledItems,
     PermutationTest,
@@ -22,6 +25,7 @@ from llmfair.stats.significance import (
     permutations,
     sign_flip,
 )
+from llmfair.stats.tradeoff import paired_p
 from tests.pace import within
 
 GENERATOR = np.random.default_rng(0)
@@ -326,3 +330,23 @@ def test_sizes_under_unequal_relevance() -> None:
     assert 0.03 <= closed / sims <= 0.07
     assert 0.03 <= flips / sims <= 0.07
     assert marginal / sims > 0.9
+
+
+# The t test paired by query is scipy's
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_t_and_p_are_those_of_scipy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(6, 60))
+    before, after = rng.normal(0, rng.uniform(0.01, 10), (2, n)) + rng.normal(0, 1, (2, 1))
+    expected = ttest_rel(after, before)
+    found = paired_t(after - before)
+    assert found == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
+    assert found is not None and paired_p(after - before) == found[1]
+
+
+def test_what_cannot_be_tested() -> None:
+    assert paired_t([0.1] * 5) is None, "fewer than six"
+    assert paired_t([0.0] * 6) == (0.0, 1.0)
+    assert paired_t([0.5] * 6) == (math.inf, 0.0) and paired_t([-0.5] * 6) == (-math.inf, 0.0)

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from llmfair.audits.pairwise.outcome import HEADLINE
-from llmfair.audits.pairwise.results import PairFinding
+from llmfair.audits.pairwise.results import CellCounts, PairFinding
+from llmfair.nouns import Side
 from llmfair.results import RunVerdict
 from llmfair.stats.intervals import conclude
-from llmfair.tuning.effects import ADAPTER
+from llmfair.tuning.drawing import group_sign, stratum_pairs
+from llmfair.tuning.effects import (
+    ADAPTER,
+    REJECTED,
+    AnsweredPairs,
+    changes,
+    figure_4,
+    metrics_csv,
+    offset_of,
+    relevance_gap,
+    safeguards_of,
+    tidy_rows,
+    validate,
+)
 from llmfair.tuning.results import FinetuneResults, Safeguard
 from llmfair.tuning.words import headed_table, judged, model_card
 from tests.report.adapters import AUDIT, results
-from tests.tuning.answered import BAND
+from tests.tuning.answered import BAND, GENDER, QUERIES, answers, biased, figures, listed, pairs, shown
 
 Interval = tuple[float, float, float]
 IN, OUT, ACROSS = (1.0, 0.9, 1.1), (0.5, 0.4, 0.6), (0.9, 0.7, 1.2)
@@ -80,3 +95,174 @@ def test_how_far_the_odds_are_from_parity_is_told_in_words() -> None:
         note for note in headed_table(results(True)).notes if "parity (distance in log odds " in note
     )
     assert "nearer to parity (distance in log odds " in said and "|" not in said
+
+
+# Before and after, from margins made by hand
+
+
+def test_a_hand_case() -> None:
+    """30 PP, 10 UU, 5 FF, 3 SS and 2 ties of 50 relevant pairs: the formulas of the pairwise audit."""
+    asked = [*chain(*(stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 10, 0, shown) for n in range(5)))]
+    cells = [(2, -1)] * 30 + [(-2, 1)] * 10 + [(1, 2)] * 5 + [(-1, -2)] * 3 + [(0, 3)] * 2
+    places = np.random.default_rng(0).permutation(50)
+    found = figures(AnsweredPairs(asked, np.array(cells, dtype=float)[places], GENDER), biased(0.0))
+    assert found.cells["relevant"] == CellCounts(PP=30, UU=10, FF=5, SS=3, T=2, M1=0, M2=0)
+    assert found.value("TieRate", "relevant") == pytest.approx(2 / 50)
+    assert found.value("Consistency", "relevant") == pytest.approx(40 / 50)
+    assert found.value("FlipRate", "relevant") == pytest.approx(8 / 50)
+    assert found.value("WinShare", "relevant", Side.PROTECTED) == pytest.approx(30 / 50)
+    assert found.value("SmoothedWinRatio", "relevant") == pytest.approx(30.5 / 10.5, rel=0.1)
+    assert found.value("WinRatio", "relevant") == pytest.approx(3, rel=0.1)
+
+
+def test_a_tie_is_nobody_s_win() -> None:
+    found = figures(answers(lambda pair: (0.0, 0.0)), biased(-1.0))
+    assert found.cells["relevant"] == CellCounts(PP=0, UU=0, FF=0, SS=0, T=288, M1=0, M2=0)
+    assert found.value("TieRate", "irrelevant") == 1 and found.value("FirstSlotRate", "irrelevant") is None
+    assert found.value("Consistency", "irrelevant") == 0
+    assert found.value("SmoothedWinRatio", "relevant") is None
+    assert not validate(figures(biased(-1.0), biased(-1.0)), found).passed
+
+
+def test_a_injected_bias_is_found_and_taken_off() -> None:
+    base = biased(-2.0)
+    before, after = figures(base, base), figures(biased(0.0), base)
+    for stratum in ("relevant", "irrelevant"):
+        odds, ratio = before.row("AdjustedOdds", stratum), before.row("SmoothedWinRatio", stratum)
+        assert odds.value is not None and odds.value < 0.2 and odds.high is not None and odds.high < 0.8
+        assert ratio.value is not None and ratio.value < 0.2
+        assert before.findings[stratum].conclusion == "outside"
+        fair = after.value("AdjustedOdds", stratum)
+        assert fair is not None and 0.7 < fair < 1.4
+        assert after.value("OrderKept", stratum) == pytest.approx(1.0)
+        assert before.value("SoftRatio", stratum) == pytest.approx(0.24, abs=0.06)
+    assert before.objective is not None and after.objective is not None
+    assert before.objective > 3 and after.objective < 0.8
+    assert before.objective == pytest.approx(
+        sum(abs(log(before.value("SmoothedWinRatio", k) or 1)) for k in ("relevant", "irrelevant"))
+    )
+    change = changes(base, biased(0.0), 0.95)["relevant"]
+    assert change.low is not None and change.low > 2 and change.n == QUERIES
+    assert change.p is not None and change.p < 0.001
+
+
+def test_swapping_the_sides_inverts_the_ratios() -> None:
+    base = biased(-1.0)
+    swapped = AnsweredPairs(base.pairs, -base.margins, GENDER)  # every answer names the other item
+    one, two = figures(base, base), figures(swapped, base)
+    for stratum in ("relevant", "irrelevant"):
+        for name in ("SmoothedWinRatio", "SoftRatio", "BalancedRatio", "AdjustedOdds"):
+            product = (one.value(name, stratum) or 0) * (two.value(name, stratum) or 0)
+            assert product == pytest.approx(1.0, rel=1e-9)
+        assert two.value("OrderKept", stratum) == pytest.approx(-1.0)
+
+
+def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
+    base = biased(-1.0)
+    before, always = figures(base, base), figures(answers(lambda pair: (5.0, 5.0)), base)
+    for stratum in ("relevant", "irrelevant"):
+        assert always.value("BalancedRatio", stratum) == 1.0 and always.value("Consistency", stratum) == 0.0
+        assert always.findings[stratum].conclusion == "not_assessable"
+    assert always.objective == 0.0
+    validation = validate(before, always)
+    assert validation.objective == REJECTED and not validation.passed
+    assert validation.figures["objective"] == 0.0
+    assert [name for name, gate in validation.gates.items() if not gate.met] == [
+        "consistency", "relevance", "first_slot",
+    ]  # fmt: skip
+
+
+def test_gates_at_their_limits() -> None:
+    base = biased(-1.0)
+    figure = figures(base, base)
+    gates = safeguards_of(figure, figure)
+    assert all(gate.met for gate in gates.values())
+    value, limit = gates["consistency"].value, gates["consistency"].limit
+    assert value is not None and limit == pytest.approx(value - 0.05)
+    value, limit = gates["relevance"].value, gates["relevance"].limit
+    assert value is not None and limit == pytest.approx(value - 0.01)
+    slot = gates["first_slot"]
+    assert slot.value is not None and slot.limit == max(slot.value, 0.05)
+    same = validate(figure, figure)
+    assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
+    assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
+    lost = figures(biased(-1.0, relevance=1.0), base)
+    assert safeguards_of(figure, lost)["relevance"] == Safeguard(
+        lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False
+    )
+
+
+def test_relevance_is_measured_by_combination_of_groups() -> None:
+    base = biased(-3.0, relevance=2.0)
+    found = figures(base, base)
+    share = {
+        name: found.value("RelevantFirst", "mixed", name) or 0.0
+        for name in ("protected over unprotected", "unprotected over protected", "protected over protected")
+    }
+    assert share["protected over unprotected"] < share["protected over protected"]
+    assert share["unprotected over protected"] > share["protected over protected"]
+    gap = relevance_gap(found)
+    assert gap == pytest.approx(share["unprotected over protected"] - share["protected over unprotected"])
+
+
+def test_the_free_baseline_takes_one_number_off() -> None:
+    base = biased(-2.0)
+    offset = offset_of(base.pairs, base.margins)
+    assert offset == pytest.approx(-2.0, abs=0.3)
+    free = figures(base.shifted_by(offset), base)
+    before = figures(base, base).objective
+    assert free.objective is not None and before is not None and free.objective < 0.6 < before
+    same = [place for place, pair in enumerate(base.pairs) if group_sign(pair, GENDER) == 0]
+    assert np.array_equal(base.shifted_by(offset).margins[same], base.margins[same])
+    (place, *_) = base.places("relevant")
+    z1, z2 = base.margins[place]
+    assert base.shifted_by(offset).margins[place].tolist() == [z1 - offset, z2 + offset]
+
+
+def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
+    """One query with a hundred times as many pairs does not decide."""
+    few = [stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 1, 0, shown)[0] for n in range(3)]
+    many = stratum_pairs(listed("many", (20, 20, 1, 1)), GENDER, "relevant", 300, 0, shown)
+    margins = np.array([(1.0, -1.0)] * 3 + [(-9.0, 9.0)] * len(many))
+    assert offset_of([*few, *many], margins) == 1.0
+
+
+def test_what_is_written_of_the_figures() -> None:
+    base = biased(-2.0)
+    before, after = figures(base, base), figures(biased(0.0), base)
+    rows = tidy_rows(
+        {"base": before, "adapter": after}, {"run": "run", "dataset": "data", "attribute": "gender"}
+    )
+    assert {row.model for row in rows} == {"base", "adapter"} and all(row.query_id == "all" for row in rows)
+    header, *lines = metrics_csv(rows).splitlines()
+    assert header.startswith("run,dataset,attribute,model,condition") and len(lines) == len(rows)
+    told = figure_4(before, after)
+    for stratum in ("relevant", "irrelevant"):
+        for when, of_it in told[stratum].items():
+            assert of_it.pairs == 288
+            cells = (before if when == "before" else after).cells[stratum]
+            assert (of_it.ratio.protected, of_it.ratio.unprotected) == (cells.PP, cells.UU)
+            shares = [one.value or 0.0 for one in (of_it.protected, of_it.unprotected, of_it.flipped)]
+            assert sum(shares) == pytest.approx(1.0)
+            low, value, high = of_it.ratio.low, of_it.ratio.value, of_it.ratio.high
+            assert low is not None and value is not None and high is not None and low < value < high
+
+
+def test_few_queries_have_figures_without_intervals() -> None:
+    base = AnsweredPairs(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
+    row = figures(base, base).row("RelevantFirst", "mixed")
+    assert (row.value, row.low, row.reason) == (1.0, None, "too_few_queries")
+
+
+def test_what_cannot_be_measured_is_not_parity() -> None:
+    base = biased(-1.0)
+    before, tied = figures(base, base), figures(answers(lambda pair: (0.0, 0.0)), base)
+    assert tied.objective is None
+    found = validate(before, tied)
+    assert found.objective == found.figures["objective"] == REJECTED and not found.gates["gain"].met
+
+
+def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
+    slots = answers(lambda pair: (5.0, 5.0) if pair.stratum == "relevant" else (-5.0, -5.0))
+    gate = safeguards_of(figures(biased(-1.0), biased(-1.0)), figures(slots, biased(-1.0)))["first_slot"]
+    assert gate.value == 0.5 and not gate.met

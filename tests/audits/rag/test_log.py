@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from llmfair.audits.rag.design import cited, held, without_markers
+from llmfair.nouns import Document
 from tests.audits.rag.test_rag import ran, value
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, refusal
+from tests.cli.command import ran as done
+from tests.servers import Reply, Server
+from tests.shared import mockllm
 
 CONDITION = "bm25-2"
 SAME = ("EE-D(of=samples)", "EE-R(of=samples)", "EAR(by={by})", "EAE-D(by={by})", "EU")
@@ -117,3 +125,170 @@ def test_logs_stand_by_themselves() -> None:
     ran("-o", "run", "--alpha", "2", "-n", "5")
     found = llmfair("score", lines({"query_id": "q", "shown": ["a"]}), "run")
     assert found.code == 2 and "logs are measured by themselves" in found.err
+
+
+# A stranger's corpus
+
+
+TOPICS = [f"topic{number:02}" for number in range(20)]
+SAME_OF_CITED = ("EE-D(of=samples)", "EE-R(of=samples)", "EAR(by=cited)", "EAE-D(by=cited)", "EU")
+
+
+def write_corpus(folder: Path, gold: str) -> Path:
+    """The folder that docs/own-data.md describes: a fifth of a topic's chunks hold its fact."""
+    random = Random(3)
+    folder.mkdir()
+    chunks = [
+        {
+            "doc_id": f"c{number:03}",
+            "title": f"Note {number}",
+            "text": " ".join(
+                [TOPICS[number % 20]] * random.randrange(1, 4)
+                + random.choices(["river", "stone", "cloud", "lamp"], k=6)
+                + ["fact" if number // 20 % 5 == 0 else "rumour"]
+            ),
+        }
+        for number in range(500)
+    ]
+    lines = {
+        "docs.jsonl": [json.dumps(chunk) for chunk in chunks],
+        "queries.tsv": [f"{topic}\tIs {topic} known?" for topic in TOPICS],
+        "answers.jsonl": [json.dumps({"query_id": topic, "gold": gold}) for topic in TOPICS],
+    }
+    for name, told in lines.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in told))
+    return folder
+
+
+def answer(body: dict[str, Any], attempt: int) -> Reply:
+    """Yes, citing the chunks that hold a fact of the topic; no where none does."""
+    said = body["messages"][-1]["content"]
+    topic = re.findall(r"Is (topic\d\d) known", said)[0]
+    facts = [k for k, line in re.findall(r"\[(\d+)\] (.*)", said) if topic in line and "fact" in line]
+    return Reply(f"Yes [{', '.join(facts)}]" if facts else "No")
+
+
+def asked(flags: Sequence[str | Path], gold: str, utility: str) -> None:
+    """A run of the corpus, whose files follow from its journal."""
+    corpus = write_corpus(Path("corpus"), gold)
+    few = (
+        "--pool",
+        "25",
+        "--samples",
+        "8",
+        "--alpha",
+        "2",
+        "--measures",
+        ",".join((*SAME_OF_CITED, "EU-change")),
+    )
+    ran("-d", corpus, *flags, "--attribution", "cited", "--utility", utility, *few, "-o", "run")
+    assert llmfair("runs", "check", "run").code == 0
+
+
+def its_log_says_the_same() -> None:
+    found = llmfair("score", logged(Path("run")), "--measures", ",".join(SAME_OF_CITED), "--json")
+    assert found.code == 0, found.err
+    rows = {row["measure"]: row["value"] for row in found.json["rows"]}
+    assert rows == pytest.approx(
+        {measure: value("run", "bm25-2", measure) for measure in SAME_OF_CITED}, abs=1e-12
+    )
+
+
+@pytest.mark.whole
+def test_a_corpus_asked_through_a_server_and_its_log_have_the_same_figures() -> None:
+    with Server(answer) as server:
+        asked(server.flags, "yes", "exact-match")
+    assert value("run", "gold", "EU") == 1 and 0 < value("run", "bm25-2", "EAR(by=cited)") < 1
+    its_log_says_the_same()
+
+
+@pytest.mark.whole
+def test_so_they_have_through_a_server_that_fails_and_cites_at_random() -> None:
+    """It says the five commonest words of what it is shown, and cites two of the items."""
+    config = mockllm("config").MockConfig(text_policy="cite", rate_429=0.05, rate_500=0.05)
+    with mockllm("server").serve_in_thread(config) as server:
+        asked(("-m", "openai:any", "--base-url", server.base_url), "lamp", "contains")
+        assert server.stats.statuses["429"] and server.stats.statuses["500"]
+    assert value("run", "bm25-2", "EAR(by=cited)") == pytest.approx(2 / 5)
+    assert 0 < value("run", "bm25-2", "EU") < 1
+    its_log_says_the_same()
+
+
+# Which items an output is credited to, and what of it is an answer, against outputs read by hand
+
+
+SHOWN = ("a", "b", "c")
+ITEMS = {
+    "a": Document("a", "", "The river Rhine flows through Basel."),
+    "b": Document("b", "Basel", "A town."),
+    "c": Document("c", "", "basel", {"label": ("comedy",)}),
+}
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "items"),
+    [
+        ("Basel [2]", "Basel", "b"),
+        ("Basel [1][3].", "Basel.", "ac"),
+        ("Basel [1], [3]", "Basel", "ac"),
+        ("Basel [1, 2].", "Basel.", "ab"),
+        ("The river [1] flows [2] on", "The river flows on", "ab"),
+        ("[2] Basel", "Basel", "b"),
+        ("Basel [7] [0]", "Basel", ""),
+        ("Basel", "Basel", ""),
+        ("Basel [see above] (2)", "Basel [see above] (2)", ""),
+        ("[1]", "", "a"),
+        ("<empty>", "<empty>", ""),
+    ],
+)
+def test_markers_credit_items_and_are_no_part_of_the_answer(output: str, answer: str, items: str) -> None:
+    assert without_markers(output) == answer
+    assert cited(output, SHOWN) == frozenset(items)
+
+
+@pytest.mark.parametrize(
+    ("output", "items"), [("basel", "ab"), ("Comedy", "c"), ("RHINE  flows", "a"), ("", ""), ("<empty>", "")]
+)
+def test_items_hold_an_output_in_any_case_and_labelled_ones_by_their_label(output: str, items: str) -> None:
+    assert held(ITEMS)(output, SHOWN) == frozenset(items)
+
+
+FLAGS = ("-q", "--no-report", "--no-cache", "-k", "2", "--samples", "3", "--alpha", "1")
+
+
+def questions(gold: str = "Basel") -> Path:
+    texts = ["Basel lies on the Rhine.", "The Rhine flows through Basel.", "Bern is a town.", "A lamp."]
+    items = [{"id": f"d{n}", "text": text} for n, text in enumerate(texts)]
+    path = Path("questions.jsonl")
+    path.write_text(json.dumps({"id": "q", "input": "Which town?", "gold": gold, "items": items}))
+    return path
+
+
+def citing(body: dict[str, Any], attempt: int) -> Reply:
+    """Basel and the first item that holds it; nothing without one."""
+    found = re.search(r"^\[(\d)\] .*Basel", body["messages"][-1]["content"], re.MULTILINE)
+    return Reply(f"Basel [{found[1]}]" if found else "unknown")
+
+
+def outputs(folder: str) -> list[dict[str, str]]:
+    with Path(folder, "outputs.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_citing_generator_is_scored_without_its_markers_and_credited_by_them() -> None:
+    with Server(citing) as server:
+        done("rag", "-d", questions(), "-o", "run", "--attribution", "cited", *server.flags, *FLAGS)
+    assert Path("run/qrels.txt").read_text().splitlines() == ["q 0 d0 1", "q 0 d1 1", "q 0 d2 0", "q 0 d3 0"]
+    lists = [line for line in outputs("run") if line["credited"] != "-"]
+    assert lists and all((line["output"] == "unknown") == (line["utility"] == "0.0") for line in lists)
+    for line in lists:
+        shown = line["doc_ids"].split()
+        assert line["credited"] == next((doc_id for doc_id in shown if doc_id in ("d0", "d1")), "")
+    assert llmfair("runs", "check", "run").code == 0
+
+
+def test_citing_needs_numbers_that_are_no_answers() -> None:
+    asked = ("rag", "--attribution", "cited", "-d", questions())
+    refusal(llmfair(*asked, "--prompt", "rag/lamp-7"), "prompt prompts/rag/lamp-7.toml numbers no items")
+    asked = ("rag", "--attribution", "cited", "-d", questions("[1]"))
+    refusal(llmfair(*asked), "the right answer '[1]' of query 'q' holds what would be cut")
