@@ -52,7 +52,6 @@ def repeated(*words: str, measured: bool) -> Outcome:
     return found
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("report", [pytest.param("--report", marks=pytest.mark.whole), "--no-report"])
 @pytest.mark.parametrize("words", [LISTS, PAIRS], ids=["lists", "pairs"])
 def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], report: str) -> None:
