@@ -16,7 +16,7 @@ from llmfair.datasets.attributes import data_folder
 from llmfair.errors import UsageError
 from llmfair.nouns import Document
 from llmfair.rankers.bm25 import Bm25
-from tests.cli.command import llmfair, refuses
+from tests.cli.command import refuses
 from tests.folders import write
 
 ITEMS: list[dict[str, Any]] = [
@@ -201,15 +201,6 @@ def test_what_is_no_dataset_with_answers_is_refused(tmp_path: Path) -> None:
         assert message in raised.value.message and raised.value.hint
     with pytest.raises(UsageError, match="has no qrels"):
         load_answers("rag-sample", judged=True)
-
-
-def test_an_audit_of_groups_says_that_there_are_none() -> None:
-    refuses("dataset 'rag-sample' has no attribute", "listwise", "-d", "rag-sample")
-
-
-def test_show_says_how_outputs_are_scored(tmp_path: Path) -> None:
-    found = llmfair("datasets", "show", lines(tmp_path, GOOD))
-    assert "1 of 1 queries have an answer · utility token-f1 · prompt rag/question" in found.out
 
 
 # The bundled sample of questions with answers

@@ -60,18 +60,6 @@ def test_they_are_in_no_pair_unless_mixed_ones_are_taken(folder: Path) -> None:
     assert paired("protected") & {*OTHERS} == {"q0f3"}
 
 
-@pytest.mark.whole
-def test_the_line_below_the_title_says_how_many_they_are(folder: Path) -> None:
-    others = "(nonbinary 1, of no known group 1, female and nonbinary 1, …)"
-    for asked, said in (
-        (("listwise",), f"; 4 of 32 items ranked, but not compared {others}"),
-        (("pairwise",), f"; 4 of 32 items not compared {others}"),
-    ):
-        found = ran(*asked, "-d", str(folder), "-q", "--no-report", "-o", f"run{len(said)}")
-        assert any(line.endswith(said) for line in found.out.splitlines())
-        assert ran(*asked, "-d", str(folder), "--dry-run", "--json").json["sees"].endswith(said)
-
-
 @pytest.mark.parametrize("buckets", ["equal", "natural"])
 def test_they_are_in_no_drawn_list(folder: Path, buckets: str) -> None:
     settings = ListwiseSettings.make(dataset=str(folder), buckets=buckets, candidates=16, relevant=8)

@@ -438,18 +438,6 @@ def test_runs_are_scored_and_reranked_against_a_table() -> None:
     refuses("runs are not measured by irds:x/test itself", "score", "my.run", "-d", "irds:x/test")
 
 
-def test_a_table_is_shown_with_what_is_said_of_it() -> None:
-    rows = rows_of()
-    separated(Path("other.csv"), rows, names=("query_id", "query", "id", *COLUMNS[3:]))
-    json_lines(Path("mine.jsonl"), rows)
-    shown = ran("datasets", "show", "other.csv", "--columns", "doc_id=id").out
-    assert shown.splitlines()[0] == "other · 48 documents · 6 queries"
-    assert ran("datasets", "show", "mine.jsonl").out.splitlines()[0] == "mine · 48 documents · 6 queries"
-    json_lines(Path("mine.jsonl"), [{"id": row.pop("doc_id"), **row} for row in rows])
-    shown = ran("datasets", "show", "mine.jsonl", "--columns", "doc_id=id").out
-    assert shown.splitlines()[0] == "mine · 48 documents · 6 queries"
-
-
 # docs/own-data.md
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/own-data.md").read_text("utf-8")
