@@ -17,8 +17,8 @@ from tests.fuzz.running import Case, Ended, faults, of_cases, wrong_with
 
 SEED = int(os.environ.get("LLMFAIR_FUZZ_SEED", "0"))
 CASES: dict[str, tuple[int, int]] = {
-    "flags": (15, 1_750),
-    "inputs": (15, 1_750),
+    "flags": (10, 1_750),
+    "inputs": (10, 1_750),
     "runs": (30, 1_500),
     "stored": (15, 1_000),
 }
