@@ -21,6 +21,7 @@ from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
+from llmfair.datasets.base import load_dataset
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
 from llmfair.metrics.base import Judged, Product, Undefined, measure_all

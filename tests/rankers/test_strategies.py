@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import llmfair as api
 from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.evidence import all_answers
+from llmfair.audits.runs.exhibits import all_answers
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Chat, Completion, Finish, Ranking, Scores, Steps
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole

@@ -20,7 +20,16 @@ from llmfair.metrics.base import measure as defined
 from llmfair.metrics.names import parse_measure
 from llmfair.report.groups import AuditedRun, groups_of
 from llmfair.report.page import with_reach
-from llmfair.report.tables import Table, columns_of, differs_text, filled, in_words, the_same, uncut_notes
+from llmfair.report.tables import (
+    Table,
+    cell,
+    columns_of,
+    differs_text,
+    filled,
+    in_words,
+    the_same,
+    uncut_notes,
+)
 from llmfair.results import Reach, absent_row
 from tests.cli.command import kept, llmfair, ran
 from tests.folders import balanced, write_folder

@@ -394,6 +394,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from llmfair import terminal
+    from llmfair.cli import remedies
 
     ended: list[str] = []
     done = Done(AdapterDir(tmp_path), plain(adapters.results(passed=False)), before=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from math import log
 from typing import Any
 
 import numpy as np
