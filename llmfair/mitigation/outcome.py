@@ -264,7 +264,7 @@ def _earlier(folder: Path) -> set[str]:
     """The rankings that an earlier command left, as its results name them: nobody else's file is touched."""
     try:
         found = read_json(folder / "results.json")
-        named = {name for one in found["remedies"] for name in one["rankings"] if found["task"] == TASK}
+        named = {name for one in found["remedies"] for name in one.get("rankings", ()) if found["task"] == TASK}
         return {name for name in named if Path(name).parent == Path("rankings")}
     except (UsageError, LookupError, TypeError):
         return set()

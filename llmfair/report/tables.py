@@ -11,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
+from msgspec import convert
 from msgspec.structs import asdict
 
 from llmfair import registry
@@ -425,8 +426,8 @@ def drawn_note(drawn: HowDrawn | None) -> list[str]:
 
 
 def planned_note(planned: Mapping[str, Any]) -> list[str]:
-    """The same of a plan, as JSON has it."""
-    return drawn_note(planned.get("drawn"))
+    """The same of a plan."""
+    return drawn_note(convert(planned.get("drawn"), HowDrawn | None, from_attributes=True))
 
 
 def window_notes(never_ranked: Sequence[int], window: int | None, step: int | None) -> list[str]:

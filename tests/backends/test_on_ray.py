@@ -41,9 +41,9 @@ def test_what_asks_for_ray() -> None:
     ways: list[dict[str, Any]] = [{"engine": "ray"}, {"ray_workers": 2}, {"ray_address": "local"}]
     assert all(ListwiseSettings.make(**way).on_ray for way in ways)
     assert not RefineSettings.make().on_ray and RefineSettings.make(ray_workers=2).on_ray
-    with pytest.raises(UsageError, match="--engine 'rye' is neither local nor ray"):
+    with pytest.raises(UsageError, match="engine is 'rye', but takes local or ray"):
         ListwiseSettings.make(engine="rye")
-    with pytest.raises(UsageError, match="--engine names what searches here"):
+    with pytest.raises(UsageError, match="takes what searches: tantivy"):
         RefineSettings.make(engine="ray")
     with pytest.raises(UsageError, match="a second --base-url and Ray do not go together"):
         ListwiseSettings.make(engine="ray", base_url=("http://a/v1", "http://b/v1"))

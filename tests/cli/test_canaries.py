@@ -242,7 +242,7 @@ def test_copies_of_a_collection_behind_a_password() -> None:
                 for name in (f"topics.jsonl?token={MARK}-query", "topics.jsonl")
             ]
         who = base64.b64encode(f"user:{MARK}-url".encode()).decode()
-        assert [one["headers"].get("Authorization") for one in server.asked] == [f"Basic {who}"] * 2
+        assert [one["headers"].get("authorization") for one in server.asked] == [f"Basic {who}"] * 2
         assert f"token={MARK}-query" in server.asked[0]["url"]
         assert "/topics.jsonl" in fetched[0].err and {one.code for one in fetched} <= {1, 2}
         nowhere(*fetched)

@@ -52,7 +52,7 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     base = by_name["none"]["figures"]
     for name in FREE:
         one = by_name[name]
-        assert one["available"] and one["error"] is None
+        assert one["available"] and "error" not in one
         for measure in (ODDS, UTILITY):
             change, figure = one["changes"][measure], one["figures"][measure]
             assert change["n"] == figure["n"] == base[measure]["n"] == 8
@@ -60,7 +60,7 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     # what orders anew what was answered leaves the answers as they are
     assert {by_name[name]["figures"][ANSWERS]["reason"] for name in FREE[1:]} == {"answers_untouched"}
     assert by_name["named-prompt"]["calls"] == 216 and by_name["offset"]["calls"] == 0
-    assert {name for name, one in by_name.items() if one["front"]} == {"offset"}
+    assert {name for name, one in by_name.items() if one.get("front")} == {"offset"}
     assert 0.9 < by_name["offset"]["figures"][ODDS]["value"] < 1.1
     # the run is as it was, and is still what its journal gives
     assert all(path.read_bytes() == text for path, text in before.items())
@@ -164,14 +164,14 @@ def test_fair_qr_has_figures_of_a_page_alone(run: Path) -> None:
     assert {one["figures"][measure]["reason"] for measure in (ODDS, ANSWERS, "ExpRatio", "Consistency")} == {
         "other_lists"
     }
-    assert one["distance"] is None and not one["front"]
+    assert "distance" not in one and "front" not in one
 
 
 def test_what_cannot_be_had_is_named_with_the_way_out_and_ends_well(run: Path) -> None:
     found = ran("mitigate", run, "--no-report", "--remedy", "lora", "--remedy", "offset")
     assert "LoRA adapter is not here: fake:biased takes no adapter: a model of this machine does" in found.out
     one = remedies(run / "mitigation")["lora"]
-    assert not one["available"] and one["figures"] == {} and one["error"]["hint"]
+    assert not one["available"] and "figures" not in one and one["error"]["hint"]
 
 
 @pytest.mark.whole

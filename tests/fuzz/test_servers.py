@@ -62,7 +62,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[d
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SETTINGS.items():
             patch.setenv(name, value)
-        for where in ("asking.batch.FIRST_POLL", "asking.batch.LONGEST_POLL", "backends.batch.FIRST_WAIT"):
+        for where in ("asking.batch.FIRST_POLL", "asking.batch.LONGEST_POLL", "io.net.FIRST_WAIT"):
             patch.setattr(f"llmfair.{where}", 0.02)
         patch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.05)
         patch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

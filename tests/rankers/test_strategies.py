@@ -513,7 +513,6 @@ def test_what_is_written_stands_over_the_defaults() -> None:
         ("k=2001", "x: k cannot be '2001'."),
         ("k=9999999999999", "x: k cannot be"),
         ("adjust=nearest", "x: adjust cannot be 'nearest'."),
-        ("p=0.1,p=0.2", "x: p is given twice."),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, said: str) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.nouns import Side
-from llmfair.results import RunVerdict
+from llmfair.results import RunVerdict, Words
 from llmfair.stats.intervals import conclude
 from llmfair.tuning.drawing import group_sign, stratum_pairs
 from llmfair.tuning.effects import (
@@ -233,7 +233,9 @@ def test_what_is_written_of_the_figures() -> None:
     base = biased(-2.0)
     before, after = figures(base, base), figures(biased(0.0), base)
     rows = tidy_rows(
-        {"base": before, "adapter": after}, {"run": "run", "dataset": "data", "attribute": "gender"}
+        {"base": before, "adapter": after},
+        {"run": "run", "dataset": "data", "attribute": "gender"},
+        Words("female", "male"),
     )
     assert {row.model for row in rows} == {"base", "adapter"} and all(row.query_id == "all" for row in rows)
     header, *lines = metrics_csv(rows).splitlines()

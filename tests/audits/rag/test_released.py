@@ -63,7 +63,7 @@ def test_scores_of_files_rank_and_name_their_settings() -> None:
         (("--useful", LABELS), "lacks item 'q13'"),
         (("--retriever", "short.json"), "has no scores for query 'q2'"),
         (("--retriever", "odd.json"), "has no item 'q99'"),
-        (("--retriever", "nan.json"), "no finite number"),
+        (("--retriever", "nan.json"), "expected `float`"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(given: tuple[str, str], says: str) -> None:
