@@ -100,14 +100,14 @@ longest, short, nothing = Longest(), Short(), object()
 def test_a_transformer_over_a_frame(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     monkeypatch.chdir(tmp_path)
-    Path("my_pipeline.py").write_text(PIPELINE)
+    Path("own_pipeline.py").write_text(PIPELINE)
     lengths = [float(len(text)) for text in DOCUMENTS]
-    assert scores_of(pyterrier("my_pipeline:longest", BackendOptions()), request()) == [tuple(lengths)]
-    assert scores_of(pyterrier("my_pipeline:short", BackendOptions()), request()) == [
+    assert scores_of(pyterrier("own_pipeline:longest", BackendOptions()), request()) == [tuple(lengths)]
+    assert scores_of(pyterrier("own_pipeline:short", BackendOptions()), request()) == [
         (lengths[0], None, lengths[2])
     ]
     with pytest.raises(UsageError, match="has no method transform"):
-        pyterrier("my_pipeline:nothing", BackendOptions())
+        pyterrier("own_pipeline:nothing", BackendOptions())
 
 
 def test_a_transformer_of_pyterrier_itself() -> None:

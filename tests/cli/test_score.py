@@ -198,7 +198,7 @@ BROKEN: list[tuple[str, str, bytes, str]] = [
     ("columns", "my.run", b"q1 Q0 f1 1 2\n", "my.run:1: expected 6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag), found 5"),
     ("UTF-16", "my.run", RUN.encode("utf-16"), "my.run:1: not UTF-8"),
     ("cut gzip", "my.run", gzip.compress(RUN.encode(), mtime=0)[:-12], "the gzip file is damaged or cut off here"),
-    ("not a run", "my.run", b"<html>\n" * 7, "and 2 more"),
+    ("not a run", "my.run", b"<html>\n" * 7, "my.run:1: expected 6 columns"),
     ("qrels", "qrels.txt", b"q1 0 f1 yes\n", "qrels.txt:1: relevance: 'yes' is not an integer"),
     ("empty qrels", "qrels.txt", b"", "qrels.txt: is empty"),
     ("groups", "groups.tsv", b"f1 gender female\n", "groups.tsv:1: expected 3 columns separated by a tab (doc_id, attribute, group), found 1 (spaces are not tabs)"),

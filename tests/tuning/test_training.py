@@ -21,7 +21,6 @@ import typer
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
-from llmfair.io.files import plain
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
 from llmfair.tuning.design import recipe_of
@@ -397,7 +396,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     from llmfair.cli import remedies
 
     ended: list[str] = []
-    done = Done(AdapterDir(tmp_path), plain(adapters.results(passed=False)), before=False)
+    done = Done(AdapterDir(tmp_path), adapters.results(passed=False), before=False)
     monkeypatch.setenv("RANK", str(number))
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
     monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: ended.append(capfd.readouterr().err))
