@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as measuring_replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import log
 from pathlib import Path
@@ -13,14 +12,13 @@ from statistics import median
 
 import numpy as np
 from msgspec import structs
-from msgspec.structs import replace
 
 from llmfair.audits.aggregates import ALL, Inference, summarise
 from llmfair.audits.comparing import ComparedRun, with_figures
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.listwise.measure import paired
 from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError
-from llmfair.io.files import SCHEMA, json_text, make_inside, read_json, write_whole
+from llmfair.io.files import SCHEMA, json_text, make_inside, read, write_whole
 from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, Measure, Undefined, measure_all
@@ -87,20 +85,16 @@ def measured(
     for measure in measures:
         column = found.get(str(measure), Column(measure, name, "", {}))
         if own_lists and str(measure) not in OF_A_PAGE:
-            column = measuring_replace(
-                column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged}
-            )
+            column = replace(column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged})
         elif halves is not None and str(measure) == CONSISTENCY:
-            column = measuring_replace(
-                column, values={one.query_id: _of_halves(one, halves) for one in judged}
-            )
+            column = replace(column, values={one.query_id: _of_halves(one, halves) for one in judged})
         found[str(measure)] = column
     return Measured(name, found, answers, OTHER_LISTS if own_lists else UNTOUCHED)
 
 
 def _of_halves(judged: Judged, halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]]) -> float | Undefined:
     pairs = halves.get(judged.query_id, ())
-    orders = measuring_replace(judged, rankings=tuple(one for pair in pairs for one in pair)).orders
+    orders = replace(judged, rankings=tuple(one for pair in pairs for one in pair)).orders
     found = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(judged.doc_ids))
     assert isinstance(found, float | Undefined)
     return found
@@ -210,7 +204,6 @@ def front(points: Mapping[str, Point]) -> set[str]:
 # The folder of `llmfair mitigate`: results.json, metrics.csv, per_query.csv, and the remedies' rankings as runs.
 
 
-TASK = "mitigate"
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
 
 
@@ -244,7 +237,7 @@ def write(
     digests = {
         name: sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for name, text in texts.items()
     }
-    results = replace(results, files=digests)
+    results = structs.replace(results, files=digests)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         make_inside(folder / "rankings")
@@ -263,11 +256,11 @@ def write(
 def _earlier(folder: Path) -> set[str]:
     """The rankings that an earlier command left, as its results name them: nobody else's file is touched."""
     try:
-        found = read_json(folder / "results.json")
-        named = {name for one in found["remedies"] for name in one.get("rankings", ()) if found["task"] == TASK}
-        return {name for name in named if Path(name).parent == Path("rankings")}
-    except (UsageError, LookupError, TypeError):
+        found = read(folder / "results.json", MitigationResults)
+    except UsageError:
         return set()
+    named = {name for remedy in found.remedies for name in remedy.rankings}
+    return {name for name in named if Path(name).parent == Path("rankings")}
 
 
 NOT_HERE = (UsageError, MissingExtra, MissingKey)
@@ -353,7 +346,7 @@ def told(
         remedies=every,
         rows=of_all,
     )
-    return replace(results, verdict=verdict_of(results, folder)), rows
+    return structs.replace(results, verdict=verdict_of(results, folder)), rows
 
 
 def _row(
@@ -370,7 +363,7 @@ def _row(
     )  # fmt: skip
     if one.found is None:
         return row
-    return replace(
+    return structs.replace(
         row,
         calls=one.calls,
         cost=one.cost,
@@ -388,8 +381,8 @@ def _adjusted(remedies: Sequence[RemedyRow]) -> list[RemedyRow]:
         places = [place for place, one in enumerate(found) if measure in one.changes]
         for place, p in zip(places, holm([found[k].changes[measure].p for k in places]), strict=True):
             changes = found[place].changes
-            found[place] = replace(
-                found[place], changes={**changes, measure: replace(changes[measure], p_adjusted=p)}
+            found[place] = structs.replace(
+                found[place], changes={**changes, measure: structs.replace(changes[measure], p_adjusted=p)}
             )
     return found
 
@@ -403,6 +396,6 @@ def _with_front(remedies: Sequence[RemedyRow]) -> list[RemedyRow]:
         far = distance(odds)
         if far is not None and useful is not None:
             points[one.remedy] = (far, useful)
-        found.append(replace(one, distance=far))
+        found.append(structs.replace(one, distance=far))
     best = front(points)
-    return [replace(one, front=one.remedy in best) for one in found]
+    return [structs.replace(one, front=one.remedy in best) for one in found]

@@ -9,8 +9,8 @@ from math import inf, log
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import structs
 from msgspec.structs import asdict
-from msgspec.structs import replace as source_replace
 
 from llmfair import registry
 from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
@@ -149,7 +149,7 @@ def read_source(run: RunDir) -> Source:
     manifest = run.read_manifest()
     if not run.results.is_file():
         return Source(run, manifest, None)
-    return Source(run, manifest, source_replace(_read(run.results), **manifest.told()))
+    return Source(run, manifest, structs.replace(_read(run.results), **manifest.told()))
 
 
 def _read(path: Path, hint: str = AGAIN) -> Any:

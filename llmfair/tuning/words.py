@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace as page_replace
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict, replace
+from msgspec import structs
+from msgspec.structs import asdict
 
 from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.outcome import HEADLINE
@@ -384,7 +385,7 @@ OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
 
 def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
     """The results with their verdict."""
-    return replace(results, verdict=verdict_of(results, audited))
+    return structs.replace(results, verdict=verdict_of(results, audited))
 
 
 def verdict_of(results: FinetuneResults, audited: str) -> RunVerdict:
@@ -501,7 +502,7 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
         [*adapter_warnings(results)],
     )  # fmt: skip
     outcome = _outcome(results)
-    return page_replace(page, outcome=outcome, following=outcome[0][1].next if outcome else "")
+    return replace(page, outcome=outcome, following=outcome[0][1].next if outcome else "")
 
 
 def adapter_warnings(results: FinetuneResults) -> Iterator[str]:

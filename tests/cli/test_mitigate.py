@@ -96,6 +96,7 @@ def test_files_that_it_did_not_write_stay(run: Path) -> None:
     theirs = Path("out") / "rankings" / "mine.run"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("q Q0 d 1 1 t\n")
+    Path("out/results.json").write_text('{"task": "mitigate", "remedies": ["mine"]}')
     for remedy in ("offset", "consensus"):
         ran("mitigate", run, "--remedy", remedy, "--no-report", "-o", "out")
     assert sorted(path.name for path in theirs.parent.iterdir()) == ["consensus.run", "mine.run"]

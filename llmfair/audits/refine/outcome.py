@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as concluding_replace
+from dataclasses import replace
 from itertools import product
 from math import fsum
 
 import numpy as np
 from msgspec import structs
-from msgspec.structs import replace
 
 from llmfair.audits.aggregates import ALL, Inference, row_of, summarise
 from llmfair.audits.aggregates import value_of as mean_of
@@ -69,14 +68,14 @@ def concluded(
             place for place, row in enumerate(changes) if row.measure == measure and row.query_id == ALL
         ]
         for place, adjusted in zip(places, holm([changes[place].p for place in places]), strict=True):
-            changes[place] = concluding_replace(changes[place], p_adjusted=adjusted)
+            changes[place] = replace(changes[place], p_adjusted=adjusted)
     of_all = {
         row.measure: row for row in changes if row.query_id == ALL and row.condition == compared(BASELINE)
     }
     objective, aimed, utility = (of_all.get(name) for name in goals)
     finding = _finding(objective, aimed, utility, goals)
     told = [
-        concluding_replace(row, conclusion=finding.conclusion)
+        replace(row, conclusion=finding.conclusion)
         if (row.query_id, row.measure, row.condition) == (ALL, goals[0], compared(BASELINE))
         else row
         for row in (*rows, *changes)
@@ -128,7 +127,7 @@ def _paired(
     values = np.array([*pairs.values()])
     rng = np.random.default_rng(inference.seed)
     change = change_by_query(values[:, 0], values[:, 1], False, inference.level, rng)
-    return [*rows, concluding_replace(row_of(name, condition, change.estimate), p=change.p)]
+    return [*rows, replace(row_of(name, condition, change.estimate), p=change.p)]
 
 
 def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
@@ -232,7 +231,7 @@ def outcome_of(
         family=Family(family, str(design.objective)),
     )  # fmt: skip
     if told.status == "complete":  # the plan counted the most there can be
-        told = replace(told, design=replace(told.design, calls=told.calls_made))
+        told = structs.replace(told, design=structs.replace(told.design, calls=told.calls_made))
     documents = {doc_id for line in trail for doc_id in line.doc_ids}
     documents |= {
         doc_id
