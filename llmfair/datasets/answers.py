@@ -50,8 +50,15 @@ class _Item(Struct):
 
 
 class _Golds(Struct, kw_only=True):
-    gold: Scalar | list[Scalar] | None = None
-    golden_answers: Scalar | list[Scalar] | None = None
+    # A blank one is refused below, since msgspec 0.22 corrupts memory where a union has a list beside a text with a
+    # pattern: the process may crash as it ends.
+    gold: str | int | float | list[Scalar] | None = None
+    golden_answers: str | int | float | list[Scalar] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("gold", "golden_answers"):
+            if isinstance(gold := getattr(self, name), str) and not gold.strip():
+                raise ValueError(f"is empty - at `$.{name}`")  # as msgspec names a field
 
     @property
     def texts(self) -> tuple[str, ...]:
