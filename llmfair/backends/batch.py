@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -35,8 +34,8 @@ MOST_LINES = 50_000
 MOST_BYTES = 200 * 10**6
 ENDED = {"completed", "failed", "expired", "cancelled"}
 RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
-MOST_LISTED = 10_000
-"""Batches that are looked through for one; a list without an end is of no server that is well."""
+MOST_PAGES = 500
+"""Of batches that are looked through for one; a list without an end is of no server that is well."""
 SETTLE_SECONDS = 5.0
 """How long a batch may take to show in the list of all, after its creation was asked for."""
 
@@ -114,8 +113,8 @@ class Batches:
         """The id of the server's copy of a file of lines."""
 
         def send(attempt: int) -> str:
-            return _id(
-                self._told(self._client.upload(self.backend.address("files"), path, {"purpose": "batch"}))
+            return self._told(
+                self._client.upload(self.backend.address("files"), path, {"purpose": "batch"}), _id
             )
 
         return self._patiently(send)
@@ -134,7 +133,7 @@ class Batches:
 
         def make(attempt: int) -> Batch:
             made = self._find(input_file_id) if perhaps_made or attempt else None
-            return made or self._read_batch(self._ask("POST", "batches", encode(body)))
+            return made or self._ask("POST", "batches", self._read_batch, encode(body))
 
         return self._patiently(make)
 
@@ -142,7 +141,7 @@ class Batches:
         """The batch as it is now."""
 
         def look(attempt: int) -> Batch:
-            batch = self._read_batch(self._ask("GET", f"batches/{batch_id}", batch_id=batch_id))
+            batch = self._ask("GET", f"batches/{batch_id}", self._read_batch, batch_id=batch_id)
             if batch.id != batch_id:
                 raise Transient(f"{self.backend.server} tells of another batch than {batch_id}")
             return batch
@@ -258,26 +257,28 @@ class Batches:
 
     def _find(self, input_file_id: str) -> Batch | None:
         """The batch over a file, if there is one; no second batch is ever made of a file."""
+
+        def page(told: Mapping[str, Any]) -> tuple[Batch | None, str]:
+            """The batch if it is here, and what asks for the next page; "" after the last."""
+            rows = [{**row} for row in told["data"]]
+            for row in rows:
+                if row.get("input_file_id") == input_file_id:
+                    return self._read_batch(row), ""
+            return None, f"&after={_id(rows[-1])}" if rows and told.get("has_more") else ""
+
         for pause in (0.0, SETTLE_SECONDS):
             time.sleep(pause)
-            for told in islice(self._listed(), MOST_LISTED):
-                if told.get("input_file_id") == input_file_id:
-                    return self._read_batch(told)
+            after = ""
+            for _ in range(MOST_PAGES):  # the newest batches come first
+                batch, after = self._ask("GET", f"batches?limit=100{after}", page)
+                if batch is not None:
+                    return batch
+                if not after:
+                    break
         return None
 
-    def _listed(self) -> Iterator[Mapping[str, Any]]:
-        """All batches, the newest first, page by page."""
-        after = ""
-        while True:
-            page = self._ask("GET", f"batches?limit=100{after}")
-            rows = page["data"]
-            yield from rows
-            if not rows or not page.get("has_more"):
-                return
-            after = f"&after={_id(rows[-1])}"
-
     def _read_batch(self, told: Mapping[str, Any]) -> Batch:
-        """What the server tells of a batch. Raises Transient, or what is UNPARSEABLE for what is none."""
+        """What the server tells of a batch. Raises Transient, what is UNPARSEABLE for what is none."""
         status, files = told.get("status"), (told.get("error_file_id"), told.get("output_file_id"))
         if status not in ENDED | RUNNING:
             said = self.backend.hidden(str(status))[:40]
@@ -293,11 +294,15 @@ class Batches:
             [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [],
         )
 
-    def _ask(self, method: str, path: str, body: bytes | None = None, batch_id: str = "") -> Any:
-        return self._told(self._client.ask(method, self.backend.address(path), body), batch_id)
+    def _ask(
+        self, method: str, path: str, read: Callable[[Any], T], body: bytes | None = None, batch_id: str = ""
+    ) -> T:
+        return self._told(self._client.ask(method, self.backend.address(path), body), read, batch_id)
 
-    def _told(self, asking: Coroutine[Any, Any, Reply], batch_id: str = "") -> Any:
-        """The JSON of a reply; `batch_id`: what it is about. Raises what `_patiently` tries again, BackendError."""
+    def _told(self, asking: Coroutine[Any, Any, Reply], read: Callable[[Any], T], batch_id: str = "") -> T:
+        """What `read` makes of the JSON of a reply; `batch_id`: what it is about. Raises what `_patiently` tries again,
+        BackendError.
+        """
         try:
             reply = wait(asking)
         except ReplyTooLong:
@@ -305,24 +310,14 @@ class Batches:
         if not 200 <= reply.status < 300:
             raise self._failure(reply, batch_id)
         try:
-            told = decode(reply.body)
+            return read(decode(reply.body))
         except UNPARSEABLE:
-            told = None
-        if not isinstance(told, dict):
-            raise Transient(f"{self.name} answers with something else ({nature_of(reply.body)})")
-        return told
+            raise Transient(f"{self.name} answers with something else ({nature_of(reply.body)})") from None
 
     def _patiently(self, call: Callable[[int], T]) -> T:
         """What `call(attempt)` returns, tried again while its failure may pass."""
-
-        def attempt(number: int) -> T:
-            try:
-                return call(number)
-            except UNPARSEABLE:
-                raise Transient(f"{self.name} answers with something else (JSON of another form)") from None
-
         try:
-            return self._retries.persist(attempt, self._waits)
+            return self._retries.persist(call, self._waits)
         except OSError as error:
             if error.errno not in _FULL:
                 raise
