@@ -112,6 +112,7 @@ def client(shape: Shape, port: int) -> dict[str, float]:
 
 async def warm(backend: Any) -> None:
     await backend.open()
+    await backend.look()
     await backend.close()
 
 
