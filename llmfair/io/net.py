@@ -41,7 +41,7 @@ CONNECT_SECONDS = 10.0
 SLOWEST = 10_000
 """Bytes a second: a file that moves slower than this does not arrive."""
 _LARGE = 1 << 20
-AHEAD = 8
+AHEAD = 2
 """Blocks of a reply that are read before they are wanted."""
 
 
