@@ -528,7 +528,7 @@ def require_prospects(design: Design[Any]) -> Prospects:
 # What figures were made with, as manifests and results have it.
 
 
-PACKAGES = ("numpy", "scipy", "ir-measures", "aiohttp", "openai", "tantivy")
+PACKAGES = ("numpy", "scipy", "ir-measures", "aiohttp", "tantivy")
 
 
 def versions() -> dict[str, str]:
