@@ -189,7 +189,7 @@ class Batches:
                 why = self.backend.hidden(f"{code or 'no reason given'}")
                 raise Transient(f"{self.backend.server} did not answer it ({why})")
             status, reply = response.get("status_code") or 200, encode(response.get("body"))
-            if self.backend.renames_limit(status, reply):
+            if self.backend.adapts(status, reply):
                 raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
             return self.backend.read(Reply(status, {}, reply), request)
         except UNPARSEABLE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -183,6 +183,15 @@ def refusal_of(status: int, reply: bytes) -> Refusal:
         fault = Fault.FIELD
     wait = next((float(text[:-1]) for text in texts["wait"] if re.fullmatch(r"\d{1,7}(\.\d+)?s", text)), None)
     return Refusal(fault, status, words, text, field, wait, nature_of(reply))
+
+
+def unknown_field(status: int, reply: bytes, names: Collection[str]) -> str:
+    """Which of these fields of the request a server does not know; "" for any other reply."""
+    if status not in (400, 422) or not any(name.encode() in reply for name in names):
+        return ""
+    refusal = refusal_of(status, reply)
+    unknown = refusal.fault is Fault.FIELD and refusal.field in names and refusal.unknown
+    return refusal.field if unknown else ""
 
 
 def _texts(value: object, name: str) -> Iterator[tuple[str, str]]:

@@ -8,16 +8,15 @@ What is wrong with a reply is told by `faults.py`.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 
 from llmfair.backends.base import BackendOptions, Transient, fold_system
 from llmfair.backends.chat_completions import LIMITS, encode_body, read_completion
-from llmfair.backends.faults import Fault, refusal_of
+from llmfair.backends.faults import unknown_field
 from llmfair.backends.server import Server
-from llmfair.errors import Rejected, UsageError
+from llmfair.errors import Rejected, UsageError, warn
 from llmfair.io.files import decode
-from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST, allowance
+from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST
 from llmfair.nouns import (
     Completion,
     Request,
@@ -28,7 +27,6 @@ OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 
 _NAMED = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
 _BROKEN_OFF = {"error", "abort"}
-_LIMITS = [name.encode() for name in LIMITS]
 
 
 @register("backend", "openai")
@@ -73,21 +71,6 @@ class OpenAI(Server):
                 found[name.strip().lower()] = value.strip()
         return found
 
-    async def complete(self, request: Request) -> Completion:
-        """One attempt. Raises RateLimited, Transient, a BackendError, or UsageError for a refused setting.
-
-        A server that knows the limit on tokens under its other name only is asked again at once.
-        """
-        for _ in LIMITS:
-            body = self.body(request)
-            started = time.perf_counter()
-            reply = await self._post(body)
-            seconds = time.perf_counter() - started
-            self.allowance = allowance(reply.headers)
-            if not self.renames_limit(reply.status, reply.body):
-                break
-        return self.read(reply, request, seconds)
-
     def body(self, request: Request) -> bytes:
         """What is sent for a request: one line of JSON."""
         messages = request.chat.messages
@@ -95,15 +78,13 @@ class OpenAI(Server):
             messages = fold_system(messages)
         return encode_body(self.name, messages, request.sampling, self.limit_name, request.chat.expects)
 
-    def renames_limit(self, status: int, reply: bytes) -> bool:
-        """Whether a server refuses the name that the limit on tokens was sent under; the next body has the other."""
-        if status not in (400, 422) or not any(name in reply for name in _LIMITS):
-            return False
-        refusal = refusal_of(status, reply)
-        if refusal.fault is not Fault.FIELD or refusal.field not in LIMITS or not refusal.unknown:
+    def adapts(self, status: int, reply: bytes) -> bool:
+        """Whether a server does not know the name of the limit on tokens; the next body has the other."""
+        if not (refused := unknown_field(status, reply, LIMITS)):
             return False
         # By what was sent, not by what is remembered: many requests may learn of it at once.
-        (self.limit_name,) = LIMITS - {refusal.field}
+        (self.limit_name,) = LIMITS - {refused}
+        warn(f"{self.server} does not know {refused}: --max-tokens is sent as {self.limit_name}.")
         return True
 
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:

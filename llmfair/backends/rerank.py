@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.chat_completions import count, table, without_nulls
+from llmfair.backends.faults import unknown_field
 from llmfair.backends.python import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
 from llmfair.errors import UsageError
@@ -53,6 +54,8 @@ class Rerank(Server):
         self.key_variables = (KEY_VARIABLE, *of_vendor)
         super().__init__(name, options, base_url, "--base-url" if options.base_url else BASE_VARIABLE)
         self.capabilities = frozenset({"adaptive", SCORES})
+        self._most = {"cohere": "top_n", "voyage": "top_k"}.get(options.wire, "")
+        self._says_most = bool(self._most)
         self.identity = (
             f"rerank {name} {self.server_name}{f' {options.wire}' if options.wire != 'cohere' else ''}"
         )
@@ -62,9 +65,17 @@ class Rerank(Server):
         if self.options.wire == "tei":
             sent: dict[str, Any] = {"query": query, "texts": documents}
         else:
-            most = "top_k" if self.options.wire == "voyage" else "top_n"
-            sent = {"model": self.name, "query": query, "documents": documents, most: len(documents)}
+            sent = {"model": self.name, "query": query, "documents": documents}
+        if self._says_most:
+            sent[self._most] = len(documents)
         return encode(without_nulls({**sent, **request.sampling.extra}))
+
+    def adapts(self, status: int, reply: bytes) -> bool:
+        """Whether a server does not know how many scores are wanted; without a number most send them all."""
+        if not self._most or not unknown_field(status, reply, {self._most}):
+            return False
+        self._says_most = False
+        return True
 
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
         document = decode(reply)

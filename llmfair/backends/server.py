@@ -100,13 +100,23 @@ class Server(ABC):
         self._headers()
 
     async def complete(self, request: Request) -> Completion:
-        """One attempt. Raises RateLimited, Transient, a BackendError, or UsageError for a refused setting."""
-        body = self.body(request)
-        started = time.perf_counter()
-        reply = await self._post(body)
-        seconds = time.perf_counter() - started
-        self.allowance = allowance(reply.headers)
+        """One attempt. Raises RateLimited, Transient, a BackendError, or UsageError for a refused setting.
+
+        A server that does not know a field which can be sent otherwise is asked again at once.
+        """
+        for _ in range(2):
+            body = self.body(request)
+            started = time.perf_counter()
+            reply = await self._post(body)
+            seconds = time.perf_counter() - started
+            self.allowance = allowance(reply.headers)
+            if not self.adapts(reply.status, reply.body):
+                break
         return self.read(reply, request, seconds)
+
+    def adapts(self, status: int, reply: bytes) -> bool:
+        """Whether a server does not know a field that the next body has under another name, or no more."""
+        return False
 
     @abstractmethod
     def body(self, request: Request) -> bytes:

@@ -233,7 +233,7 @@ def test_replies_of_rerank_servers(status: int, body: Any, expected: Any, words:
 )
 def test_the_limit_s_other_name(status: int, body: Any, renamed: bool) -> None:
     backend = OpenAI("m", BackendOptions(base_url="http://x/v1"))
-    assert backend.renames_limit(status, json.dumps(body).encode()) is renamed
+    assert backend.adapts(status, json.dumps(body).encode()) is renamed
     assert (backend.limit_name == "max_completion_tokens") is renamed
 
 

@@ -184,7 +184,9 @@ def test_a_partly_masked_key_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("first", ["max_tokens", "max_completion_tokens"])
-def test_the_limit_is_renamed_once_for_the_run(first: str) -> None:
+def test_the_limit_is_renamed_and_that_said_once_for_the_run(
+    first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         return refused(400, code="unsupported_parameter", param=first) if first in body else Reply("[1]")
 
@@ -201,6 +203,7 @@ def test_the_limit_is_renamed_once_for_the_run(first: str) -> None:
         assert [answer.text for answer in asyncio.run(run())] == ["[1]"] * 6
         assert sum(first in body for body in server.bodies) <= 5
         assert first not in server.bodies[-1]
+    assert capsys.readouterr().err.count(f"does not know {first}: --max-tokens is sent as max_") == 1
 
 
 @pytest.mark.parametrize("tail", ["", "/"])
