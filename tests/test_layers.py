@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -235,3 +236,25 @@ def test_no_pattern_repeats_a_group_possessively() -> None:
     possessive = re.compile(r"\)(?:[?*+]|\{[\d,]+\})\+|\(\?>")
     found = [path.name for path in PACKAGE.rglob("*.py") if possessive.search(path.read_text("utf-8"))]
     assert not found
+
+
+READ_AT_ONCE = """
+import importlib, pkgutil
+import llmfair, msgspec
+
+def classes(of):
+    return {of}.union(*map(classes, of.__subclasses__()))
+
+for module in pkgutil.walk_packages(llmfair.__path__, "llmfair."):
+    importlib.import_module(module.name)
+for of in classes(msgspec.Struct) - {msgspec.Struct}:
+    try:
+        msgspec.convert({}, of)
+    except msgspec.ValidationError:
+        pass
+"""
+
+
+def test_no_typed_reader_kills_python_at_its_end() -> None:
+    checked = {**os.environ, "PYTHONMALLOC": "debug"}  # memory that is freed twice is sure to be seen
+    subprocess.run([sys.executable, "-c", READ_AT_ONCE], env=checked, check=True)
