@@ -4,7 +4,7 @@ A folder of `ids.npy` (int64, ascending), `codes.npy` (each page's number among 
 as small as they allow), `starts.npy` (int64, where its line begins), `titled.npy` (bool, whether its title is known),
 `texts.jsonl` (lines `["title", "text"]`, in the order of the corpus, and behind those what is known of a page by
 NUMBERS) and `groups.json` (the combinations, each with the first page that has it); `files.json` tells them from files
-that were altered since (`unchanged.py`).
+that were altered since (`io/files.py`).
 """
 
 from __future__ import annotations

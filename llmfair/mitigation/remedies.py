@@ -385,7 +385,7 @@ class NamedPrompt(Reordering):
 
 
 # A logit offset: the strengths behind the rankings, with one number added to those of the protected group. The score
-# of an item is its strength on the scale of log odds (`stats/strengths.py`), from all orders of its list. The offset
+# of an item is its strength on the scale of log odds (`stats/power.py`), from all orders of its list. The offset
 # is what brings the preference odds of the rankings to 1: the weighted median, over pairs of equally relevant items
 # of both groups, of how far the unprotected one is ahead, every query weighing 1. It is estimated on other queries
 # than those that it is applied to (five folds), so that no query's judgements order its own list; to apply it the

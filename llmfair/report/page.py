@@ -101,7 +101,7 @@ def _distance(value: float | None) -> float:
 
 
 TRAINING = "split.json"
-"""What a training leaves from its first moment on (`tuning/folder.py`)."""
+"""What a training leaves from its first moment on (`tuning/results.py`)."""
 
 
 @dataclass(frozen=True)

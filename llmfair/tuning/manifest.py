@@ -1,4 +1,4 @@
-"""What an adapter's manifest says of where it belongs and where it comes from (keys: `folder.py`)."""
+"""What an adapter's manifest says of where it belongs and where it comes from (keys: `results.py`)."""
 
 from __future__ import annotations
 

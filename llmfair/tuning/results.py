@@ -254,7 +254,7 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
 
 
 class MergeResults(JsonDocument, frozen=True, kw_only=True):
-    """llmfair finetune-lora --merge; what its figures are: `merge.py`."""
+    """llmfair finetune-lora --merge; what its figures are: `merging.py`."""
 
     status: Literal["complete"]
     task: Literal["merge"]
