@@ -96,6 +96,7 @@ WRONG = [
     # command, setting, as a text, as TOML and Python have it, what it takes
     ("listwise", "limit", "0", 0, "a whole number from 1 to 1,000,000,000"),
     ("listwise", "window", "x", "x", "a whole number from 2 to 10,000"),
+    ("listwise", "passes", "٣", "٣", "a whole number from 1 to 1,000"),
     ("listwise", "level", "1", 1, "a number above 0 and below 1"),
     ("listwise", "timeout", "nan", float("nan"), "a number above 0"),
     ("listwise", "max_wait", "soon", "soon", "a time such as 90s, 30m or 1h"),

@@ -169,7 +169,7 @@ def _plain(value: Any, wanted: Any, text: bool) -> Any:
         if several:
             return [value]
         if text and wanted in (int, float):
-            return wanted(value)
+            return wanted(value.encode("ascii"))  # not in the digits of other scripts, which files refuse too
         return TRUTH.get(value.strip().lower(), value) if text and wanted is bool else value
     if isinstance(value, Sequence):
         texts = all(isinstance(part, str) for part in value)
