@@ -144,6 +144,14 @@ def test_settings_that_do_not_go_together_are_named_as_they_were_given(
         llmfair.audit_listwise(window=5, step=9)
 
 
+@pytest.mark.parametrize("name", ["model", "strategy"])
+def test_a_list_that_names_none_is_refused(name: str) -> None:
+    Path("llmfair.toml").write_text(f"{name} = []\n")
+    refuses(f"llmfair.toml: {name} names none.", "listwise", "--dry-run")
+    with pytest.raises(UsageError, match=f"^{name} names none"):
+        llmfair.plan_listwise(**{name: []})
+
+
 def test_every_whole_number_has_bounds() -> None:
     """A new flag says how much of it a machine can hold and a lifetime can take."""
     unbounded = [

@@ -206,6 +206,8 @@ class Asking(SpendingSettings):
 
     def check(self) -> None:
         super().check()
+        if not self.model:
+            raise UsageError("--model names none.", "for example --model openai:gpt-4o-mini")
         if self.max_cost is not None and self.batch:
             raise UsageError(
                 "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
