@@ -38,9 +38,7 @@ from msgspec import convert
 from llmfair.errors import RunConflict, UsageError
 from llmfair.io.text import from_csv
 
-# Files that are read: regular ones alone, and no more of them than their kind holds. A pipe or a device may never
-# end, a short packed file may unpack to any length, and a short text can be nested deeper than a parser follows. Each
-# is an error like that of a file that is not there.
+# Files that are read: regular ones alone, and no more of them than their kind holds.
 
 
 MOST_WHOLE = 4 << 30
@@ -178,16 +176,13 @@ def lines(path: Path | str) -> Iterator[bytes]:
     with opened(path) as stored:
         packed = stored.peek(2)[:2] == GZIP
         file = gzip.GzipFile(fileobj=stored) if packed else stored
-        found = iter(partial(file.readline, LONGEST_LINE), b"")
-        for line in texts(found, stored.tell, path) if packed else found:
+        for line in texts(pieces(file), stored.tell, path) if packed else pieces(file):
             yield line
             if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                 return
 
 
-# Files that are written whole or not at all, and never through a link: those of run folders, caches and reports. A
-# folder may come from somebody else, and hold links in place of what is written there: a file is written under a name
-# that nobody can foresee and renamed, one that grows in its place is opened itself, a folder of ours is no link.
+# Files that are written whole or not at all, and never through a link: those of run folders, caches and reports.
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -386,9 +381,6 @@ def decode(text: bytes | str) -> Any:
         return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig", "surrogatepass"))
 
 
-# CSV files of run folders, read: every line typed, and one that is damaged named.
-
-
 # JSON files of run folders: written the same everywhere, and read into types.
 
 
@@ -464,6 +456,9 @@ def read_lines(path: Path, of: type[T]) -> Iterator[T]:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
         yield typed(row, of, f"{path}:{number}")
+
+
+# CSV files of run folders, read: every line typed, and one that is damaged named.
 
 
 KEY = ("run", "query_id", "measure", "condition", "stratum", "contrast", "group")

@@ -31,9 +31,9 @@ from llmfair.registry import register
 from llmfair.settings import AuditSettings
 from llmfair.stats.power import bradley_terry, offset_to_parity
 
-# What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew. A file of
-# `remedies/` registers one, `@register("remedy", NAME)`; `llmfair mitigate` finds it. A remedy that a run or this
-# machine lacks something for raises an error that says what, and the way out: it is named in the table, and no more.
+# What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew, registered by
+# `@register("remedy", NAME)`. One that a run or this machine lacks something for raises an error that says what, and
+# the way out: it is named in the table, and no more.
 
 
 Merger = Callable[[Sequence[Ranking]], Ranking]
