@@ -150,7 +150,7 @@ def toml_of(written: str) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
 
 
-def pieces(file: BinaryIO) -> Iterator[bytes]:
+def pieces(file: BinaryIO | BufferedReader | gzip.GzipFile) -> Iterator[bytes]:
     """The lines of a file with their ends; one that is longer than `LONGEST_LINE` in several."""
     return iter(partial(file.readline, LONGEST_LINE), b"")
 

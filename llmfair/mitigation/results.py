@@ -81,7 +81,9 @@ class MitigationResults(JsonDocument, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     measure_notes: Mapping[str, str]
     family: Annotated[int, Meta(ge=0, description="Remedies over which p is adjusted (Holm), by measure.")]
-    remedies: Sequence[RemedyRow]
+    remedies: Annotated[
+        Sequence[RemedyRow], Meta(min_length=1, description="The unmitigated rankings first.")
+    ]
     rows: Sequence[Row]
     files: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of all that is written beside.")] = {}
 
