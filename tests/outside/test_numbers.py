@@ -203,10 +203,13 @@ def test_run_again_look_score_compare_and_report() -> None:
     path = Path("one/numbers.csv")
     text = path.read_text()
     lines = text.splitlines()
-    for damaged in ([lines[0], "physics,plain"], [lines[0].replace("number", "n"), *lines[1:]]):
+    for damaged, says in (
+        ([lines[0], "physics,plain"], "has 2 cells where the first line names 5"),
+        ([lines[0].replace("number", "n"), *lines[1:]], "is not a number: 'number'."),
+    ):
         path.write_text("\n".join(damaged))
         failed = json.loads(llmfair("score", "one", "--json", code=2))
-        assert "numbers.csv:2: is not a number" in failed["error"]["message"]
+        assert f"numbers.csv:2: {says}" in failed["error"]["message"]
     path.unlink()
     assert "cannot be read" in json.loads(llmfair("score", "one", "--json", code=2))["error"]["message"]
     path.write_text(text)
