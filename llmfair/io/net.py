@@ -146,9 +146,7 @@ class Client:
         if self._session is None:
             self._session = _session()
             weakref.finalize(self, _close_soon, self._session, asyncio.get_running_loop())
-        headers = (
-            {**self.headers, **headers} if headers else self.headers
-        )  # those of a session go to its proxy, too
+        headers = {**self.headers, **headers} if headers else self.headers  # a session's go to its proxy, too
         return await self._session.request(
             method,
             url,
