@@ -17,7 +17,7 @@ from tests.servers import Reply, Server
 @pytest.mark.parametrize(
     ("missing", "backends", "install"),
     [
-        ("torch", ("hf", "cross-encoder", "nli"), "pip install 'llmfair[local]' (torch missing)"),
+        ("torch", ("hf", "cross-encoder", "nli"), "pip install 'llmfair[local]' (torch"),
         ("sentence_transformers", ("cross-encoder",), "pip install 'llmfair[local]'"),
         ("pandas", ("pyterrier",), "pip install 'llmfair[pandas]' python-terrier (pandas"),
         ("vllm", ("vllm",), ""),
