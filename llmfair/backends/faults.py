@@ -39,8 +39,8 @@ class Fault(StrEnum):
 class Refusal:
     """A reply without an answer. `words` are the server's on one line, `text` its codes, types and words together.
 
-    `field`: the part of the request that is
-    refused, if one is named; `wait`: seconds after which the body asks to come again; `nature`: what the body is.
+    `field`: the part of the request that is refused, if one is named; `wait`: seconds after which the body asks to come
+    again; `nature`: what the body is.
     """
 
     fault: Fault

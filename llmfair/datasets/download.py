@@ -129,7 +129,6 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
     when the server refuses or says what no server does, or after five attempts with less than `LEAST` new bytes.
     """
-
     position, failures, place = start, 0, secrets.written(url)
     while True:
         before = position
@@ -193,9 +192,10 @@ def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]
     headers = {"user-agent": f"llmfair/{llmfair.__version__}", "accept-encoding": "identity"}
     if start:
         headers["range"] = f"bytes={start}-"
+    address = ""
     for hop in range(MOST_REDIRECTS):
         try:
-            address, who = _without_userinfo(url)
+            address, who = _without_userinfo(urljoin(address, url))
         except ValueError:
             address, who = "", ""
         if not is_http_address(address):
@@ -207,9 +207,7 @@ def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]
                 if reply.status not in REDIRECTS or "location" not in reply.headers:
                     yield reply
                     return
-                url = urljoin(address, reply.headers["location"])
-        except ValueError:
-            raise LlmfairError(f"{place}: leads to what is no address.", elsewhere) from None
+                url = reply.headers["location"]
         finally:
             wait(client.close())
     raise LlmfairError(f"{place}: the server redirects without end.", elsewhere)

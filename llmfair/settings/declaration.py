@@ -230,8 +230,8 @@ def _unlike_parity(odds: float) -> None:
         raise ValueError(odds)
 
 
-BAND = Form(lambda text: band_of(text), "preference odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25")
-TIME = Form(lambda text: seconds(text), "a time such as 90s, 30m or 1h")
+BAND = Form(band_of, "preference odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25")
+TIME = Form(seconds, "a time such as 90s, 30m or 1h")
 ODDS = Form(_unlike_parity, "odds other than 1, which is parity,")
 
 
