@@ -95,8 +95,8 @@ class Mode:
     """`damage` is done to requests of one of `stages`, where `when` says so of their number, from 1 on.
 
     `says`: what the sentence must match with which a run ends that does not come through. `ends`: how it may, the
-    damage being done to every request: `well`, as if there were none; `fails`; `kept`, with answers that are none;
-    or `either`. `each`: the damage itself asks `when`, of every line of a file of answers. `tls`: the client is told to
+    damage being done to every request: `well`, as if there were none; `fails`; `refused`, a setting that is to be
+    given otherwise; `kept`, with answers that are none; or `either`. `each`: the damage itself asks `when`, of every line of a file of answers. `tls`: the client is told to
     speak TLS.
     """
 

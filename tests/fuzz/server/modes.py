@@ -362,6 +362,7 @@ def statuses() -> Iterator[Mode]:
         "unsupported limit, for ever",
         status(400, {"code": "unsupported_parameter", "param": "max_tokens"}),
         "400",
+        "refused",
     )
     yield Mode(
         "temperature refused",

@@ -29,7 +29,8 @@ SAME = (
     "results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv", "texts.jsonl", "candidates.jsonl",
     "rankings/neutral.run",
 )  # fmt: skip
-ENDS = {"well": {0}, "kept": {0, 3}, "fails": {1, 3}, "either": {0, 1, 2, 3}}
+ENDS = {"well": {0}, "kept": {0, 3}, "fails": {1, 3}, "refused": {2}, "either": {0, 1, 2, 3}}
+FAILING = ("fails", "refused")
 
 
 def damaged(road: str) -> str:
@@ -80,7 +81,7 @@ def wrong(road: str, mode: Mode, folder: Path, calm: Mapping[str, bytes], total:
             yield f"{len(twice)} answered questions are submitted again"
     check = in_a_child(Case(("runs", "check", str(run)), mode.name), folder, SECONDS)
     yield from (f"check: {what}: {_last(check)}" for what in _faults(check, {0}))
-    if mode.ends in ("well", "fails") and (
+    if mode.ends in ("well", *FAILING) and (
         other := {name for name in calm if held(run).get(name) != calm[name]}
     ):
         yield f"not as of a server that is well: {', '.join(sorted(other))}"
@@ -92,7 +93,7 @@ def _ended(ended: Ended, mode: Mode, always: bool) -> Iterator[str]:
         ended,
         ENDS[mode.ends]
         | ({0} if mode.ends == "well" or always else {0, 1, 3})
-        - ({0} if always and mode.ends == "fails" else set()),
+        - ({0} if always and mode.ends in FAILING else set()),
     )
     told = ended.err.decode("utf-8", "replace")
     if ended.status and mode.says and not re.search(mode.says, told):
