@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
-STOPPING = (signal.SIGINT, *ENDING)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ended_by: list[int] = []
 
 
@@ -24,8 +24,8 @@ def open_streams() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt meanwhile, the first of them alone: groups of processes get two."""
-    before = {number: signal.getsignal(number) for number in ENDING}
+    """Signals raise KeyboardInterrupt meanwhile; of SIGTERM and SIGHUP the first alone: groups of processes get two."""
+    before = {number: signal.getsignal(number) for number in STOPPING}
     _ended_by.clear()
     try:
         for number, handler in before.items():
@@ -38,14 +38,27 @@ def stoppable() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    if not _ended_by:
-        _ended_by.append(number)
+    copy = number != signal.SIGINT and any(earlier != signal.SIGINT for earlier in _ended_by)
+    _ended_by.append(number)
+    if not copy:
         raise KeyboardInterrupt
 
 
-def was_stopped() -> bool:
-    """Whether a scheduler or a closed terminal ended the command."""
-    return bool(_ended_by)
+def carry_out(command: Callable[[], object]) -> None:
+    """Runs what ends the process; where it was stopped, by the code of the signal, wherever that came."""
+    try:
+        with stoppable():
+            command()
+    except KeyboardInterrupt:
+        with suppress(OSError):  # a terminal that is closed
+            print("Stopped.", file=sys.stderr, flush=True)
+    finally:
+        if _ended_by:  # Python itself would end by SIGINT where a stop came as an import made a class
+            atexit._run_exitfuncs()  # Ray's among them, which ends its processes
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError):
+                    stream.flush()
+            os._exit(stop_code())
 
 
 def stop_code() -> int:

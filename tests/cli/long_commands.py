@@ -101,10 +101,7 @@ STUDY = Audited(
 
 def stoppable(code: str) -> str:
     """A program that ends as `python -m llmfair` does, wherever it is stopped."""
-    return (
-        "import sys\nfrom llmfair.beginning import stop_code, stoppable\ntry:\n    with stoppable():\n"
-        f"        exec({code!r})\nexcept KeyboardInterrupt:\n    sys.exit(stop_code())"
-    )
+    return f"from llmfair.beginning import carry_out\ncarry_out(lambda: exec({code!r}, {{}}))"
 
 
 # Batches
