@@ -368,7 +368,7 @@ class Topic(TypedDict):
 def read_fetched(path: Path, of: Any) -> Any:
     """All that such a file says, of this type and perhaps more. Raises UsageError."""
     try:
-        document = files.decode(files.content(path))
+        document = files.decode(files.document(path))
         convert(document, of)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from None

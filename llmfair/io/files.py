@@ -54,6 +54,8 @@ DOTTED = re.compile(
     rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
 )
 LONGEST_LINE = 16 << 20
+LONG, END = 16 << 20, 1 << 16
+"""Bytes of a JSON document of which the end is looked at first, and of that end."""
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
 GZIP = b"\x1f\x8b"
@@ -101,18 +103,30 @@ def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
 
 
+def document(path: Path | str, most: int = MOST_WHOLE) -> bytes:
+    """All of a file of one JSON document, packed or not. Raises OSError: of one without an end it holds none."""
+    with opened(path) as file:
+        packed, size = file.read(len(GZIP)) == GZIP, file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - END))
+        if size > LONG and not packed and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
+            raise OSError(
+                errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
+            )
+    return content(path, most)
+
+
 def sha256(path: Path | str) -> str:
     """That of a file of any size. Raises OSError."""
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def text(path: Path | str, most: int = MOST_WHOLE) -> str:
-    """All of a file in UTF-8, whatever ends its lines, unpacked where its content is gzip's.
+def text(path: Path | str, most: int = MOST_WHOLE, read: Callable[[Path | str, int], bytes] = content) -> str:
+    """All of a file in UTF-8, as `read` has it, whatever ends its lines, unpacked where its content is gzip's.
 
     Raises OSError, and ValueError for what is no UTF-8.
     """
-    found = content(path, most)
+    found = read(path, most)
     return decoded(unpacked(found, path, most) if found.startswith(GZIP) else found)
 
 
@@ -573,7 +587,7 @@ def parsed(text: bytes | str, of: type[T]) -> T:
 def read_document(path: Path, of: Any, hint: str) -> Any:
     """A JSON file of a user's, packed or not, as this type. Raises UsageError naming file and field."""
     try:
-        return parsed(text(path).removeprefix("\ufeff"), of)
+        return parsed(text(path, read=document).removeprefix("\ufeff"), of)
     except OSError as error:
         raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
     except ValueError as error:

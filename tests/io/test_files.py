@@ -93,3 +93,12 @@ def test_toml_without_a_bottom(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         files.toml_of(text)
     assert files.toml_of("a.b.c = '" + "." * 100 + "one. two. " * 30 + "'")
+
+
+@pytest.mark.parametrize("begins", [b"{}", b"[1, 2"])
+def test_a_long_document_without_an_end_is_not_held(begins: bytes) -> None:
+    path = Path("long.json")
+    path.write_bytes(begins)
+    os.truncate(path, 1 << 40)  # more than any memory
+    with pytest.raises(UsageError, match=r"long\.json: cannot be read: the JSON has no end"):
+        files.read_document(path, dict[str, str], "")
