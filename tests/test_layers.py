@@ -23,7 +23,7 @@ AUDITS_MAY = {
     "rundir", "report", "results",
 }  # fmt: skip
 API_MAY = {
-    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "config", "documents", "mitigation", "pages",
+    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "documents", "mitigation", "pages",
     "report", "result", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": set(),
-    "arguments": {"config", "datasets.frames", "settings"},
+    "arguments": {"datasets.frames", "settings"},
     "result": {"report", "results", "rundir", "audits", "terminal", "metrics.base", "metrics.names"},
     "terminal": {"asking.limits", "report.lead", "report.tables"},
     "api": API_MAY,
@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{
         room: set()
         for room in (
-            "metrics", "stats", "retrieval", "prompts", "settings", "config", "control_tokens",
+            "metrics", "stats", "retrieval", "prompts", "settings", "control_tokens",
         )
     },
 }  # fmt: skip

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import llmfair
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.cli.options import settings_of_commands
-from llmfair.config import Written, find_config, read_config
+from llmfair.cli.options import Written, find_config, read_config, settings_of_commands
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, default_of, seconds, value_of
 from llmfair.settings.base import hints_of

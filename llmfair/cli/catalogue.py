@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,17 +10,16 @@ import typer
 from llmfair import terminal
 from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.complete import OFFERED
-from llmfair.cli.options import Json, add_command, flag
+from llmfair.cli.options import View, add_command, flag, group, look
 from llmfair.errors import UsageError
 from llmfair.settings import MOST_NUMBERED, AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.backends.base import Backend
-    from llmfair.metrics.base import Definition
-    from llmfair.nouns import Chat, Completion, Request
+    from llmfair.nouns import Completion, Request
 
 
-prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.")
+prompts = group("prompts", "List, show and render prompt templates.")
 SOURCE = 60
 """Letters of a prompt's source in the list."""
 Name = Annotated[
@@ -28,29 +27,26 @@ Name = Annotated[
 ]
 
 
-@prompts.command("list", epilog="llmfair prompts list\n\nllmfair prompts list --json")
-def list_prompts(as_json: Json = False) -> None:
+@look(prompts, "llmfair prompts list", "llmfair prompts list --json", name="list")
+def list_prompts() -> View:
     """The templates that can be named with --prompt."""
     from llmfair.prompts import load_prompt, prompt_names, wordings
     from llmfair.report.tables import Table
 
-    found = [load_prompt(name) for name in prompt_names()]
+    prompts = [load_prompt(name) for name in prompt_names()]
     named = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
-    if as_json:
-        rows = [
-            {
-                "prompt": prompt.id,
-                "wording": named.get(prompt.id),
-                "source": prompt.source,
-                "sha256": prompt.sha256,
-            }
-            for prompt in found
-        ]
-        terminal.print_json({"schema": 1, "prompts": rows})
-        return
+    rows = [
+        {
+            "prompt": prompt.id,
+            "wording": named.get(prompt.id),
+            "source": prompt.source,
+            "sha256": prompt.sha256,
+        }
+        for prompt in prompts
+    ]
     cells = tuple(
         (prompt.id, named.get(prompt.id, ""), prompt.sha256[:16], _in_short(prompt.source))
-        for prompt in found
+        for prompt in prompts
     )
     notes = (
         "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
@@ -58,7 +54,7 @@ def list_prompts(as_json: Json = False) -> None:
         "the whole source, and every word: llmfair prompts show listwise",
         "one of your own: llmfair prompts show listwise-general > my.toml, change it, --prompt my.toml",
     )
-    terminal.print_table(Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
+    return View({"prompts": rows}, Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
 
 
 def _in_short(source: str) -> str:
@@ -66,16 +62,14 @@ def _in_short(source: str) -> str:
     return source if len(source) <= SOURCE else f"{source[: SOURCE - 1].rpartition(' ')[0].rstrip(' ,;:(')} …"
 
 
-@prompts.command("show", epilog="llmfair prompts show listwise\n\nllmfair prompts show my-prompt.toml --json")
-def show(name: Name, as_json: Json = False) -> None:
+@look(prompts, "llmfair prompts show listwise", "llmfair prompts show my-prompt.toml --json")
+def show(name: Name) -> View:
     """A template as it stands."""
     from llmfair.prompts import load_prompt
 
     prompt = load_prompt(name)
-    if as_json:
-        terminal.print_json({"schema": 1, "prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text})
-        return
-    print(prompt.text, end="")
+    document = {"prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text}
+    return View(document, prompt.text.removesuffix("\n"))
 
 
 render = typer.Typer(name="render", help="Exactly the messages that would be sent.")
@@ -83,34 +77,26 @@ prompts.add_typer(render)
 
 
 def _rendering(kind: Kind) -> Callable[..., None]:
-    """The messages of one kind of audits."""
+    """The messages of one kind of audits; a function of --number, too."""
 
-    def run(
-        settings: AuditSettings,
-        style: str,
-        *,
-        ctx: typer.Context,
-        number: int = 1,
-    ) -> None:
-        _print(list(kind.rendered(settings)), number, f"{kind.question}s", style)
+    def run(settings: AuditSettings, style: str, *, ctx: typer.Context, number: int = 1) -> None:
+        chats = list(kind.rendered(settings))
+        if number > len(chats):
+            raise UsageError(
+                f"there are {len(chats)} {kind.question}s, not {number}.", "choose a smaller --number"
+            )
+        messages = chats[number - 1].messages
+        if style == "json":
+            rows = [{"role": message.role, "content": message.content} for message in messages]
+            terminal.print_json({"schema": 1, "messages": rows})
+            return
+        for message in messages:
+            print(f"{message.role}: {message.content}")
 
     run.__annotations__["number"] = Annotated[
         int, flag(kind.numbered, named="number", min=1, max=MOST_NUMBERED)
     ]
     return run
-
-
-def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
-    """The messages of one chat, as they are sent. Raises UsageError for a number that there is not."""
-    if not 1 <= number <= len(chats):
-        raise UsageError(f"there are {len(chats)} {what}, not {number}.", "choose a smaller --number")
-    messages = chats[number - 1].messages
-    if style == "json":
-        shown = [{"role": message.role, "content": message.content} for message in messages]
-        terminal.print_json({"schema": 1, "messages": shown})
-        return
-    for message in messages:
-        print(f"{message.role}: {message.content}")
 
 
 def add_prompts(app: typer.Typer) -> None:
@@ -119,41 +105,28 @@ def add_prompts(app: typer.Typer) -> None:
     app.add_typer(prompts, rich_help_panel="Look")
 
 
-strategies = typer.Typer(name="strategies", help="How lists can be ordered by asking.")
+strategies = group("strategies", "How lists can be ordered by asking.")
 SIZES = (40, 100)
 """Lists whose cost is shown."""
 
 
-@strategies.callback()
-def _strategies() -> None: ...
-
-
-@strategies.command("list", epilog="llmfair strategies list\n\nllmfair strategies list --json")
-def list_strategies(as_json: Json = False) -> None:
+@look(strategies, "llmfair strategies list", "llmfair strategies list --json", name="list")
+def list_strategies() -> View:
     """What --strategy takes, with parameters, calls and rounds that wait for each other."""
     from llmfair import registry
     from llmfair.report.tables import Table
 
-    found = [_strategy_facts(name) for name in registry.names("strategy")]
-    if as_json:
-        terminal.print_json({"schema": 1, "strategies": found})
-        return
-    header = (
-        "strategy",
-        "parameters",
-        *(f"calls (rounds), {n} items" for n in SIZES),
-        "reads",
-        "what it does",
-    )
+    facts = [_strategy_facts(name) for name in registry.names("strategy")]
+    costs = (f"calls (rounds), {n} items" for n in SIZES)
     rows = tuple(
         (
-            one["strategy"],
-            ",".join(f"{name}={value}" for name, value in one["parameters"].items()),
-            *map(_cost, one["plans"]),
-            one["reads"],
-            one["does"],
+            row["strategy"],
+            ",".join(f"{name}={value}" for name, value in row["parameters"].items()),
+            *(f"{'≤ ' * plan['at_most']}{plan['calls']:,} ({plan['rounds']:,})" for plan in row["plans"]),
+            row["reads"],
+            row["does"],
         )
-        for one in found
+        for row in facts
     )
     notes = (
         "--strategy NAME:key=value,… in llmfair listwise, repeatable: one run each; llmfair plan listwise prices them "
@@ -161,7 +134,8 @@ def list_strategies(as_json: Json = False) -> None:
         "≤: at most, since what is asked hangs on the answers; windows by --window, --step and --passes",
         "one of your own is one file, joined by the entry point llmfair.strategies",
     )
-    terminal.print_table(Table("", header, rows, notes))
+    header = ("strategy", "parameters", *costs, "reads", "what it does")
+    return View({"strategies": facts}, Table("", header, rows, notes))
 
 
 def _strategy_facts(name: str) -> dict[str, Any]:
@@ -186,67 +160,56 @@ def _strategy_facts(name: str) -> dict[str, Any]:
     }
 
 
-def _cost(plan: dict[str, Any]) -> str:
-    return f"{'≤ ' * plan['at_most']}{plan['calls']:,} ({plan['rounds']:,})"
-
-
 def add_strategies(app: typer.Typer) -> None:
     app.add_typer(strategies, rich_help_panel="Look")
 
 
-measures = typer.Typer(name="measures", help="What can be measured.")
+measures = group("measures", "What can be measured.")
 
 
-@measures.callback()
-def _measures() -> None: ...
-
-
-@measures.command("list", epilog="llmfair measures list\n\nllmfair measures list --json")
-def list_measures(as_json: Json = False) -> None:
+@look(measures, "llmfair measures list", "llmfair measures list --json", name="list")
+def list_measures() -> View:
     """What --measures takes, with parameters, and which way is better."""
     from llmfair import registry
     from llmfair.report.tables import Table
 
-    found = [_measure_facts(name, registry.lookup("measure", name)) for name in registry.names("measure")]
-    if as_json:
-        terminal.print_json({"schema": 1, "measures": found})
-        return
-    header = ("measure", "of", "in words", "better", "cutoff", "parameters", "source")
+    definitions = {name: registry.lookup("measure", name) for name in registry.names("measure")}
+    facts = [
+        {
+            "measure": name,
+            "of": of.reads.about,
+            "label": of.label,
+            "better": of.better,
+            "cutoff": of.cutoff,
+            "parameters": {
+                key: [*words] if isinstance(words, tuple) else [] for key, words in of.params.items()
+            },
+            "aggregate": of.aggregate,
+            "source": of.cite,
+        }
+        for name, of in definitions.items()
+    ]
     rows = tuple(
         (
-            one["measure"],
-            one["of"],
-            one["label"] if one["label"] != one["measure"] else "",
-            one["better"] or "",
-            {"none": "", "optional": "@k or none", "required": "@k"}[one["cutoff"]],
+            row["measure"],
+            row["of"],
+            row["label"] if row["label"] != row["measure"] else "",
+            row["better"] or "",
+            {"none": "", "optional": "@k or none", "required": "@k"}[row["cutoff"]],
             ", ".join(
-                f"{name}={'|'.join(words)}" if words else name for name, words in one["parameters"].items()
+                f"{name}={'|'.join(words)}" if words else name for name, words in row["parameters"].items()
             ),
-            one["source"],
+            row["source"],
         )
-        for one in found
+        for row in facts
     )
     notes = (
         "--measures NAME, NAME@20, NAME(key=value)@20, comma-separated; the first of several words is the default",
         "beside these, utility by ir_measures' names (P@20, nDCG@20, AP, RR)",
         "one of your own is one file, joined by the entry point llmfair.measures",
     )
-    terminal.print_table(Table("", header, rows, notes))
-
-
-def _measure_facts(name: str, definition: Definition) -> dict[str, Any]:
-    return {
-        "measure": name,
-        "of": definition.reads.about,
-        "label": definition.label,
-        "better": definition.better,
-        "cutoff": definition.cutoff,
-        "parameters": {
-            key: [*words] if isinstance(words, tuple) else [] for key, words in definition.params.items()
-        },
-        "aggregate": definition.aggregate,
-        "source": definition.cite,
-    }
+    header = ("measure", "of", "in words", "better", "cutoff", "parameters", "source")
+    return View({"measures": facts}, Table("", header, rows, notes))
 
 
 def add_measures(app: typer.Typer) -> None:
@@ -263,13 +226,12 @@ Model = Annotated[
     ),
 ]
 BaseUrl = Annotated[
-    str | None,
-    flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url"),
+    str | None, flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url")
 ]
 Ask = Annotated[bool, flag("Ask the model one question.", "--ask")]
 
 
-def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_json: Json = False) -> None:
+def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> View:
     """What this machine can run, and what to set or install for the rest."""
     import os
     import platform
@@ -291,10 +253,7 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_j
         "rankers": registry.names("ranker"),
         "datasets": registry.names("dataset"),
     }
-    seen = None if model is None else _look_at(model, base_url, ask)
-    if as_json:
-        terminal.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
-        return
+    seen = {} if model is None else _look_at(model, base_url, ask)
     title = (
         f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores · "
         f"{facts['gpu'] or 'no GPU'}"
@@ -303,9 +262,10 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_j
     notes = (
         f"rankers that ask no model: {', '.join(registry.names('ranker'))}",
         f"data: {', '.join(registry.names('dataset'))}",
-        *(f"{model}: {key} {value}" for key, value in (seen or {}).items()),
+        *(f"{model}: {key} {value}" for key, value in seen.items()),
     )
-    terminal.print_table(Table(title, ("backend", "status", ""), rows, notes))
+    document = facts | ({"model": seen} if seen else {})
+    return View(document, Table(title, ("backend", "status", ""), rows, notes))
 
 
 LOCAL = "pip install 'llmfair[local]'"
@@ -434,4 +394,4 @@ async def _answer(backend: Backend, request: Request) -> Completion:
 
 
 def add_doctor(app: typer.Typer) -> None:
-    app.command(rich_help_panel="Look", epilog="llmfair doctor\n\nllmfair doctor --json")(doctor)
+    look(app, "llmfair doctor", "llmfair doctor --json", panel="Look")(doctor)
