@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from llmfair.api import Result as Result
 from llmfair.api import compare as compare
 from llmfair.api import finetune_lora as finetune_lora
 from llmfair.api import mitigate as mitigate
@@ -52,7 +53,6 @@ from llmfair.nouns import Side as Side
 from llmfair.nouns import Steps as Steps
 from llmfair.nouns import Text as Text
 from llmfair.registry import register as register
-from llmfair.result import Result as Result
 
 __all__: list[str]
 __version__: str

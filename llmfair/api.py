@@ -7,39 +7,287 @@ command line's alone. Functions raise the errors of `llmfair.errors` instead of 
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import structs
 
 from llmfair import registry
-from llmfair.arguments import defaults_of, make_settings, takes
-from llmfair.audits.kind import Kind, kind_of, studies
+from llmfair.audits.gates import as_shown
+from llmfair.audits.kind import GENERAL, Kind, kind_of, studies, study_of
 from llmfair.audits.study import Study
-from llmfair.errors import LlmfairError, RequirementFailed, UsageError
-from llmfair.result import Result
+from llmfair.datasets.frames import is_frame, kept
+from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
+from llmfair.io.files import number, plain, read_figures
+from llmfair.metrics.names import parse_measure
+from llmfair.nouns import Conclusion
+from llmfair.results import Row, lines_of
+from llmfair.rundir import COLUMNS, REPORT, RunDir, find_run, with_factors
 from llmfair.settings import (
     AuditSettings,
+    CommandSettings,
     FinetuneSettings,
     MitigateSettings,
     RerankSettings,
     ScoreSettings,
+    default_of,
+    named,
     value_of,
 )
 
 if TYPE_CHECKING:
+    import pandas
+
     from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
-    from llmfair.rundir import RunDir
+    from llmfair.report.tables import Table
+    from llmfair.results import RunVerdict
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound=CommandSettings)
+
+
+# Settings as keyword arguments
+
+COMMAND_LINE = {
+    "dry_run": "llmfair.plan_NAME counts what an audit of this kind would ask",
+    "format": "str(result), result.results and result.to_frame() are its forms",
+    "open": "llmfair.write_report returns the file that a browser opens",
+    "per_query": "result.per_query has every query's figures",
+    "merge": "llmfair finetune-lora --merge writes a merged model",
+}
+"""Settings of the command line alone, and what stands here for them."""
+HELP = "help() of the function lists its settings"
+
+
+def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
+    """Documents a function's settings in its signature and docstring, where help() and editors find them."""
+
+    def documented(call: F) -> F:
+        own = inspect.signature(call)
+        named = [item for item in own.parameters.values() if item.kind is not item.VAR_KEYWORD]
+        here = [item for item in settings.given() if item.name not in {*own.parameters, *COMMAND_LINE}]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        others = [
+            inspect.Parameter(item.name, keyword, default=default_of(item), annotation=item.type)
+            for item in here
+        ]
+        call.__signature__ = own.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
+        lines = "\n".join(f"        {item.name}: {item.metadata['meaning']}" for item in here)
+        call.__doc__ = f"{call.__doc__}\n    Settings (`preset` names a bundle of them):\n{lines}\n"
+        return call
+
+    return documented
+
+
+def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
+    """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
+    if is_frame(given.get("dataset")):
+        given = {**given, "dataset": kept(given["dataset"])}
+    names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
+    for name in given:
+        if name in COMMAND_LINE and name in settings.__dataclass_fields__:
+            raise UsageError(f"'{name}' is for the command line.", COMMAND_LINE[name])
+        if name not in names:
+            raise UsageError(f"no setting '{name}'.{did_you_mean(name, names)}", HELP)
+    with named({name: name for name in names}):
+        return settings.make(preset, **given)
+
+
+# What comes back
+
+TABLES = {
+    "score": "report.compare:score_table",
+    "finetune-lora": "tuning.words:headed_table",
+    "compare": "report.compare:compare_table",
+    "mitigate": "mitigation.words:headed_table",
+}
+"""The table of each general command; kinds of audits and studies have those of their own."""
+FLOATS = ("value", "low", "high", "p", "p_adjusted")
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What was found; `print` shows the command's table, and a notebook the same.
+
+    `kind` is the command's name, `found` its results, typed, and `results` the same as `--json` prints them.
+    `result[measure, condition]`, or with a third text `result[measure, condition, group]`, is one row of all queries,
+    by the name that the table gives it.
+    """
+
+    kind: str
+    found: Any
+    path: Path | None = None
+    of_queries: Sequence[Row] | None = None
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        """The results as `--json` prints them."""
+        document: Mapping[str, Any] = plain(self.found)
+        return document
+
+    @property
+    def folder(self) -> Path:
+        """Where everything was written. Raises UsageError where nothing was."""
+        if self.path is None:
+            raise UsageError(f"{self.kind} wrote no folder.", "give it one: output='FOLDER'")
+        return self.path
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes an audit's figures doubtful as a whole: answers of other runs, queries a model was trained on."""
+        return tuple(getattr(self.found, "warnings", ()))
+
+    @property
+    def verdict(self) -> RunVerdict:
+        """What the run comes to: `status`, `sentence`, `next`, and the figure that it speaks of.
+
+        Raises UsageError of what has none: plans, calibrations, studies.
+        """
+        verdict: RunVerdict | None = getattr(self.found, "verdict", None)
+        if verdict is None:
+            raise UsageError(f"{self.kind} has no verdict.", "audits, comparisons and score have one")
+        return verdict
+
+    @property
+    def rows(self) -> list[Row]:
+        """The figures of all queries together, as metrics.csv has them; none of a plan, calibration or comparison."""
+        return list(self.found.rows) if self._measured else []
+
+    @property
+    def per_query(self) -> list[Row]:
+        """The figures of each query, as per_query.csv has them. Raises UsageError where none are kept."""
+        if self.of_queries is not None:
+            return list(self.of_queries)
+        path = None if self.path is None else self.path / "per_query.csv"
+        if path is None or not path.is_file():
+            raise UsageError(
+                f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
+            )
+        return read_figures(path, _row)
+
+    def __getitem__(self, key: tuple[str, ...]) -> Row:
+        measure, condition, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
+        if not condition or len(key) > 3:
+            raise UsageError(
+                f"{key!r} names no figure.", 'a measure and a condition: result["ExpRatio", "female"]'
+            )
+        measure = as_shown(measure, getattr(self.found, "shown", ()))
+        found = [
+            row for row in self.rows if (row.measure, row.condition, row.group) == (measure, condition, group)
+        ]
+        if len(found) == 1:
+            return self._concluded(found[0])
+        if found:
+            raise UsageError(
+                f"{len(found)} runs have {measure} of {condition}.", "result.to_frame() tells them apart"
+            )
+        raise UsageError(f"no {measure} of {condition}{f' ({group})' if group else ''}.", self._nearest(*key))
+
+    def _concluded(self, row: Row) -> Row:
+        """The figure with what is concluded of its condition, where that is what says whether it can be assessed."""
+        finding = getattr(self.found, "findings", {}).get(row.condition)
+        if finding is None or row.conclusion is not None:
+            return row
+        assessed, headline = (parse_measure(name).definition for name in (row.measure, finding.measure))
+        return (
+            structs.replace(row, conclusion=finding.conclusion)
+            if assessed.assessed_by == headline.name
+            else row
+        )
+
+    def _nearest(self, measure: str, condition: str, group: str = "") -> str:
+        """What there is instead of a figure that is not there."""
+        rows, hint = self.rows, ""
+        for name, key in (("measure", measure), ("condition", condition), ("group", group)):
+            names = dict.fromkeys(getattr(row, name) for row in rows)
+            hint = f"{name}s: {', '.join(map(repr, names))}.{did_you_mean(key, names)}"
+            rows = [row for row in rows if getattr(row, name) == key]
+            if not rows:
+                break
+        return hint
+
+    def to_frame(self, per_query: bool = False) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame, undefined figures as NaN. Raises MissingExtra without pandas.
+
+        Those of metrics.csv, or of per_query.csv; of a comparison, study or calibration those of its table.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
+        if self._measured:
+            rows, design = self.per_query if per_query else self.rows, getattr(self.found, "design", None)
+            factors = getattr(design, "factors", None) or {}
+            header, lines = with_factors(lines_of(rows), factors)
+            frame = pandas.DataFrame(lines, columns=list(header))
+            return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
+        if study := study_of(self.kind):
+            columns, records = study.lines(self.found)
+            return pandas.DataFrame(records, columns=list(columns))
+        rows = self.results.get("rows", self.results.get("injected"))
+        if rows is None:
+            raise UsageError(f"{self.kind} has no rows.", "result.results has its figures")
+        return pandas.DataFrame(list(rows))
+
+    @property
+    def _measured(self) -> bool:
+        """Whether the rows are measurements."""
+        return self.kind in GENERAL or registry.has("audit", self.kind)
+
+    def _table(self) -> Table:
+        from llmfair.report.tables import Table, headed
+
+        if study := study_of(self.kind):
+            table = study.headed_table(self.found)
+            return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
+        command, _, name = self.kind.partition(" ")
+        if command == "plan":
+            kind = kind_of(name)
+            return kind.plan_table(self.found) or Table(kind.plan_text(self.found).strip(), (), (), ())
+        if command == "calibrate":
+            return kind_of(name).calibration_table(self.found)
+        if self.kind not in TABLES:
+            return headed(kind_of(self.kind).table(self.found), self.found.verdict)
+        module, _, function = TABLES[self.kind].partition(":")
+        table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
+        return table_of(self.found)
+
+    def __str__(self) -> str:
+        from llmfair.report.tables import text_of
+
+        return text_of(self._table())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from llmfair.report.tables import html_of
+
+        return html_of(self._table())
+
+
+def _row(line: dict[str, str]) -> Row:
+    """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
+    numbers = {name: number(line[name]) if line[name] else None for name in FLOATS}
+    of: dict[str, Any] = {name: line[name] for name in COLUMNS if name not in numbers}
+    conclusion = Conclusion(line["conclusion"]) if line["conclusion"] else None
+    n = int(line["n"]) if line["n"] else None
+    return Row(**(of | numbers | {"n": n, "conclusion": conclusion, "reason": line["reason"] or None}))
+
+
+# The commands
 
 Name = str | Path
 Runs = Name | Result | Iterable[Name | Result]
 """A run by its path or name, by the result of the call that made it; or several of them."""
-
-
 AUDIT = """
     `model` is a spec such as `openai:gpt-4o-mini`, or an object with a `name` and `async complete(request)`, which
     gets an llmfair.Request and returns an llmfair.Completion, or the answer's text. Its answers are kept under its
@@ -58,7 +306,7 @@ STUDY = """
 
 
 def _audit_of(kind: Kind) -> Callable[..., Result]:
-    usual = defaults_of(kind.settings)
+    usual = {item.name: default_of(item) for item in fields(kind.settings)}
 
     def call(
         dataset: Name = usual["dataset"],
@@ -76,9 +324,9 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
 
 
 def _plan_of(kind: Kind) -> Callable[..., Result]:
-    usual = defaults_of(kind.plan_settings)
+    usual = default_of(kind.plan_settings.__dataclass_fields__["dataset"])
 
-    def call(dataset: Name = usual["dataset"], *, preset: str | None = None, **settings: Any) -> Result:
+    def call(dataset: Name = usual, *, preset: str | None = None, **settings: Any) -> Result:
         from llmfair.audits.plan import plan
 
         planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))
@@ -106,7 +354,6 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
         dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **others: Any
     ) -> Result:
         from llmfair.audits.sweep import sweep, told
-        from llmfair.rundir import RunDir
 
         made = make_settings(study.settings, {"dataset": dataset, **others}, preset)
 
@@ -153,7 +400,6 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     from llmfair.audits.junit import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measured
-    from llmfair.rundir import RunDir
 
     made = make_settings(ScoreSettings, settings, preset)
     paths = [run.folder if isinstance(run, Result) else Path(run) for run in _each(runs)]
@@ -192,7 +438,6 @@ def mitigate(
     gravest error of what was asked, after everything is written.
     """
     from llmfair.mitigation.mitigate import mitigate as held
-    from llmfair.rundir import RunDir
 
     made = make_settings(MitigateSettings, settings)
 
@@ -243,7 +488,6 @@ def write_report(
     """
     from llmfair.pages import formats_of, page_of, write_page
     from llmfair.report.page import read_source
-    from llmfair.rundir import REPORT
 
     sources = [read_source(_found(run, runs_dir)) for run in _each(runs)]
     if not sources:
@@ -379,6 +623,5 @@ def _each(runs: Iterable[Runs]) -> Iterator[Name | Result]:
 
 
 def _found(run: Name | Result, runs_dir: Name) -> RunDir:
-    from llmfair.rundir import RunDir, find_run
 
     return RunDir(run.folder) if isinstance(run, Result) else find_run(str(run), Path(runs_dir))

@@ -18,7 +18,7 @@ import pytest
 
 import llmfair
 from llmfair import registry
-from llmfair.arguments import COMMAND_LINE
+from llmfair.api import COMMAND_LINE
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings

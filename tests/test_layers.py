@@ -23,8 +23,9 @@ AUDITS_MAY = {
     "rundir", "report", "results",
 }  # fmt: skip
 API_MAY = {
-    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "documents", "mitigation", "pages",
-    "report", "result", "rundir", "settings", "terminal", "tuning",
+    "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "datasets.frames", "documents", "metrics.names",
+    "mitigation", "pages",
+    "report", "results", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "io": {"io", "errors", "nouns"},
@@ -47,8 +48,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": set(),
-    "arguments": {"datasets.frames", "settings"},
-    "result": {"report", "results", "rundir", "audits", "terminal", "metrics.base", "metrics.names"},
     "terminal": {"asking.limits", "report.lead", "report.tables"},
     "api": API_MAY,
     "rundir": set(),

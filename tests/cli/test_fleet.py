@@ -16,7 +16,7 @@ from zlib import crc32
 import pytest
 from aiohttp import web
 
-from llmfair.arguments import make_settings
+from llmfair.api import make_settings
 from llmfair.asking.journal import read_rows
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import BackendOptions
