@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, defstruct
 
 from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds, studies
@@ -36,240 +36,173 @@ class FailureDocument(JsonDocument, frozen=True, kw_only=True):
     )
 
 
-class DatasetListed(JsonObject, frozen=True, kw_only=True):
-    """A dataset."""
-
-    dataset: str
-    attributes: list[str]
-    queries: Count | None
-    size: str
-    fetched: bool | None
-
-
-class Datasets(JsonDocument, frozen=True, kw_only=True):
-    """llmfair datasets list."""
-
-    datasets: list[DatasetListed]
-
-
-class QueryShown(JsonObject, frozen=True, kw_only=True):
-    """A query and its list."""
-
-    query_id: str
-    text: str
-    candidates: Count
-    cells: dict[str, Any]
-
-
-class DatasetShown(JsonDocument, frozen=True, kw_only=True):
-    """llmfair datasets show."""
-
-    dataset: str
-    attributes: dict[str, Any] | None = None
-    queries: list[QueryShown] | None = None
-    fingerprint: str | None = None
-
-
-class FetchDocument(JsonDocument, frozen=True, kw_only=True):
-    """llmfair datasets fetch."""
-
-    folder: str
-    already_fetched: bool
-    collection: str
-
-
-class PromptListed(JsonObject, frozen=True, kw_only=True):
-    """A prompt file."""
-
-    prompt: str
-    wording: str | None
-    source: str
-    sha256: Sha256
-
-
-class Prompts(JsonDocument, frozen=True, kw_only=True):
-    """llmfair prompts list."""
-
-    prompts: list[PromptListed]
-
-
-class StrategyCost(JsonObject, frozen=True, kw_only=True):
-    """What a list of so many items takes, and how many rounds of it wait for each other."""
-
-    items: Count
-    calls: Count
-    rounds: Count
-    at_most: bool
-
-
-class StrategyListed(JsonObject, frozen=True, kw_only=True):
-    strategy: str
-    parameters: Mapping[str, str | int | float]
-    prompt: str
-    reads: str
-    plans: list[StrategyCost]
-    does: str
-
-
-class Strategies(JsonDocument, frozen=True, kw_only=True):
-    """llmfair strategies list."""
-
-    strategies: list[StrategyListed]
-
-
-class MeasureListed(JsonObject, frozen=True, kw_only=True):
-    measure: str
-    of: str
-    label: str
-    better: str | None
-    cutoff: Literal["none", "optional", "required"]
-    parameters: Mapping[str, list[str]]
-    aggregate: str
-    source: str
-
-
-class Measures(JsonDocument, frozen=True, kw_only=True):
-    """llmfair measures list."""
-
-    measures: list[MeasureListed]
-
-
-class AttributesShown(JsonDocument, frozen=True, kw_only=True):
-    """llmfair datasets attributes."""
-
-    text: str
-
-
-class PromptShown(JsonDocument, frozen=True, kw_only=True):
-    """llmfair prompts show."""
-
-    prompt: str
-    sha256: Sha256
-    text: str
-
-
-class MessageShown(JsonObject, frozen=True, kw_only=True):
-    """A message of a chat."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-class RenderedPrompt(JsonDocument, frozen=True, kw_only=True):
-    """llmfair prompts render."""
-
-    messages: Annotated[list[MessageShown], Meta(min_length=1)]
-
-
-class RunListed(JsonObject, frozen=True, kw_only=True):
-    """A run folder."""
-
-    run: str
-    status: Literal["running", "interrupted", "incomplete", "complete", "damaged"]
-    model: str
-    answers: Count
-    started: str
-    verdict: str | None
-
-
-class Runs(JsonDocument, frozen=True, kw_only=True):
-    """llmfair runs list."""
-
-    runs: list[RunListed]
-
-
-class AnswerShown(JsonObject, frozen=True, kw_only=True):
-    """An answer, or a probe without one."""
-
-    probe: str
-
-
-class AnswersDocument(JsonDocument, frozen=True, kw_only=True):
-    """llmfair runs show, of answers."""
-
-    run: str
-    rows: list[AnswerShown]
-
-
-class QueryFurthest(JsonObject, frozen=True, kw_only=True):
-    """A query with its own figures."""
-
-    query: str
-    figures: str
-
-
-class QueriesFurthest(JsonDocument, frozen=True, kw_only=True):
-    """llmfair runs show --furthest."""
-
-    run: str
-    queries: list[QueryFurthest]
-
-
-class CheckDocument(JsonDocument, frozen=True, kw_only=True):
-    """llmfair runs check."""
-
-    run: str
-    answers: Count
-    problems: list[str]
-    notes: list[str]
-
-
-class ModelCached(JsonObject, frozen=True, kw_only=True):
-    """Answers of one model."""
-
-    model: str
-    entries: Count
-    oldest: str
-    newest: str
-
-
-class CacheInfo(JsonDocument, frozen=True, kw_only=True):
-    """llmfair cache info."""
-
-    path: str
-    entries: Count
-    bytes: Count
-    models: list[ModelCached]
-
-
-class CacheCleared(JsonDocument, frozen=True, kw_only=True):
-    """llmfair cache clear."""
-
-    path: str
-    removed: Count | None
-
-
-class CachePath(JsonDocument, frozen=True, kw_only=True):
-    """llmfair cache path."""
-
-    path: str
-
-
-class BackendReady(JsonObject, frozen=True, kw_only=True):
-    """Whether a backend can be asked."""
-
-    status: Literal["ready", "no"]
-    note: str
-
-
-class Doctor(JsonDocument, frozen=True, kw_only=True):
-    """llmfair doctor."""
-
-    llmfair: str
-    python: str
-    platform: str
-    backends: dict[str, BackendReady]
-    rankers: list[str]
-    datasets: list[str]
-    model: dict[str, Any] | None = None
-
-
-LOOKS = (
-    Datasets, DatasetShown, AttributesShown, FetchDocument, Prompts, PromptShown, RenderedPrompt, Runs,
-    AnswersDocument, QueriesFurthest, CheckDocument, CacheInfo,
-    CacheCleared, CachePath, Doctor, Strategies, Measures,
-)  # fmt: skip
-"""What commands show that look at things; none has a task or a status."""
+def _class(base: type, name: str, meaning: str, fields: Mapping[str, Any]) -> Any:
+    """A class of JSON objects with these fields, each a type, or a type and a default."""
+    declared = [(field, *(of if isinstance(of, tuple) else (of,))) for field, of in fields.items()]
+    space = {"__doc__": meaning} if meaning else None
+    return defstruct(name, declared, bases=(base,), namespace=space, frozen=True, kw_only=True)
+
+
+def _objects(name: str, meaning: str = "", /, **fields: Any) -> Any:
+    """A list of such objects."""
+    return list[_class(JsonObject, name, meaning, fields)]  # type: ignore[misc]
+
+
+STRATEGY_COSTS = _objects(
+    "StrategyCost",
+    "What a list of so many items takes, and how many rounds of it wait for each other.",
+    items=Count,
+    calls=Count,
+    rounds=Count,
+    at_most=bool,
+)
+MESSAGES = _objects(
+    "MessageShown", "A message of a chat.", role=Literal["system", "user", "assistant"], content=str
+)
+RUN_STATUS = Literal["running", "interrupted", "incomplete", "complete", "damaged"]
+BACKEND = _class(
+    JsonObject,
+    "BackendReady",
+    "Whether a backend can be asked.",
+    {"status": Literal["ready", "no"], "note": str},
+)
+DECLARED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "Datasets": (
+        "datasets list",
+        {
+            "datasets": _objects(
+                "DatasetListed",
+                "A dataset.",
+                dataset=str,
+                attributes=list[str],
+                queries=Count | None,
+                size=str,
+                fetched=bool | None,
+            )
+        },
+    ),
+    "DatasetShown": (
+        "datasets show",
+        {
+            "dataset": str,
+            "attributes": (dict[str, Any] | None, None),
+            "queries": (
+                _objects(
+                    "QueryShown",
+                    "A query and its list.",
+                    query_id=str,
+                    text=str,
+                    candidates=Count,
+                    cells=dict[str, Any],
+                )
+                | None,
+                None,
+            ),
+            "fingerprint": (str | None, None),
+        },
+    ),
+    "AttributesShown": ("datasets attributes", {"text": str}),
+    "FetchDocument": ("datasets fetch", {"folder": str, "already_fetched": bool, "collection": str}),
+    "Prompts": (
+        "prompts list",
+        {
+            "prompts": _objects(
+                "PromptListed", "A prompt file.", prompt=str, wording=str | None, source=str, sha256=Sha256
+            )
+        },
+    ),
+    "PromptShown": ("prompts show", {"prompt": str, "sha256": Sha256, "text": str}),
+    "RenderedPrompt": ("prompts render", {"messages": Annotated[MESSAGES, Meta(min_length=1)]}),
+    "Runs": (
+        "runs list",
+        {
+            "runs": _objects(
+                "RunListed",
+                "A run folder.",
+                run=str,
+                status=RUN_STATUS,
+                model=str,
+                answers=Count,
+                started=str,
+                verdict=str | None,
+            )
+        },
+    ),
+    "AnswersDocument": (
+        "runs show, of answers",
+        {"run": str, "rows": _objects("AnswerShown", "An answer, or a probe without one.", probe=str)},
+    ),
+    "QueriesFurthest": (
+        "runs show --furthest",
+        {
+            "run": str,
+            "queries": _objects("QueryFurthest", "A query with its own figures.", query=str, figures=str),
+        },
+    ),
+    "CheckDocument": (
+        "runs check",
+        {"run": str, "answers": Count, "problems": list[str], "notes": list[str]},
+    ),
+    "CacheInfo": (
+        "cache info",
+        {
+            "path": str,
+            "entries": Count,
+            "bytes": Count,
+            "models": _objects(
+                "ModelCached", "Answers of one model.", model=str, entries=Count, oldest=str, newest=str
+            ),
+        },
+    ),
+    "CacheCleared": ("cache clear", {"path": str, "removed": Count | None}),
+    "CachePath": ("cache path", {"path": str}),
+    "Doctor": (
+        "doctor",
+        {
+            "llmfair": str,
+            "python": str,
+            "platform": str,
+            "backends": dict[str, BACKEND],
+            "rankers": list[str],
+            "datasets": list[str],
+            "model": (dict[str, Any] | None, None),
+        },
+    ),
+    "Strategies": (
+        "strategies list",
+        {
+            "strategies": _objects(
+                "StrategyListed",
+                strategy=str,
+                parameters=Mapping[str, str | int | float],
+                prompt=str,
+                reads=str,
+                plans=STRATEGY_COSTS,
+                does=str,
+            )
+        },
+    ),
+    "Measures": (
+        "measures list",
+        {
+            "measures": _objects(
+                "MeasureListed",
+                measure=str,
+                of=str,
+                label=str,
+                better=str | None,
+                cutoff=Literal["none", "optional", "required"],
+                parameters=Mapping[str, list[str]],
+                aggregate=str,
+                source=str,
+            )
+        },
+    ),
+}
+LOOKS = [
+    _class(JsonDocument, name, f"llmfair {command}.", fields) for name, (command, fields) in DECLARED.items()
+]
+"""What commands show that look at things, each with the command; none has a task or a status."""
 GENERAL = {
     "score": ScoreResults, "rerank": RerankResults, "comparison": Comparison, "finetune_lora": FinetuneResults,
     "finetune_plan": FinetunePlan, "merge": MergeResults, "mitigation": MitigationResults,
