@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from string import Formatter
-from typing import Any, cast, get_args
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
@@ -27,14 +28,10 @@ Template = str
 WORDINGS: Mapping[str, str] = {"general": "{task}-general", "wikiproject": "{task}"}
 """What the wordings of a task are called, and which prompts they are: items of any sort, or the paper's articles."""
 FORMAT_HINT = "llmfair prompts show listwise-general    prints one to start from"
-_PATTERNS = {"passage", "answer"}
-_KEYS = {"id", "source", "placeholders", "variants", "turns", "join", "budget", "hypothesis"} | _PATTERNS
-_BUDGETS = ("prompt", "question")
-_TURN_KEYS = {"role", "text", "each"}
-_WANTED: Mapping[type, str] = {str: "a text", list: "an array of tables", dict: "a table"}
-_ALL_PASSAGES = "passages"
-_BARE = re.compile(r"[^.\[\]]+")
-_RESERVED = {"variant", _ALL_PASSAGES} | _PATTERNS
+PATTERNS = ("passage", "answer")
+ALL_PASSAGES = "passages"
+RESERVED = {"variant", ALL_PASSAGES, *PATTERNS}
+BARE = re.compile(r"[^.\[\]]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +88,8 @@ class Prompt:
     def expect(self, offered: Collection[str], needed: Collection[str] = (), variant: str = "") -> None:
         """Raises UsageError unless the variant exists, uses only offered placeholders and all needed ones."""
         used = _names_in(self._conversation(variant))
-        if _ALL_PASSAGES in used:
-            used = used - {_ALL_PASSAGES} | self.of_passage
+        if ALL_PASSAGES in used:
+            used = used - {ALL_PASSAGES} | self.of_passage
         where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
         for name in sorted(used - set(offered)):
             raise UsageError(
@@ -128,7 +125,7 @@ class _Values(dict[str, object]):
         self.prompt, self.passages = prompt, passages
 
     def __missing__(self, name: str) -> str:
-        if name != _ALL_PASSAGES:
+        if name != ALL_PASSAGES:
             raise KeyError(name)
         lines = (self.prompt.passage.format_map({**self, **passage}) for passage in self.passages)
         return self.prompt.join.join(lines)
@@ -177,6 +174,29 @@ def _folder() -> Path:
     return beside if beside.is_dir() else Path(__file__).parent.parent / "prompts"
 
 
+class Turn(Struct, forbid_unknown_fields=True):
+    """A `[[turns]]` of a file; `each`: it is repeated for every passage."""
+
+    role: Role
+    text: Template
+    each: Literal["passage"] | None = None
+
+
+class PromptFile(Struct, forbid_unknown_fields=True):
+    """A file as it is written; `passage`, `answer` and each variant stand for their names in the turns."""
+
+    id: str
+    source: str
+    turns: Annotated[Sequence[Turn], Meta(min_length=1)]
+    placeholders: Mapping[str, str] = {}
+    variants: Mapping[str, Template] = {}
+    passage: Template | None = None
+    answer: Template | None = None
+    join: str = "\n"
+    budget: Literal["prompt", "question"] = "prompt"
+    hypothesis: Template = "{output}"
+
+
 def _read(path: Path, shown: str) -> Prompt:
     """Reads and checks one file."""
     try:
@@ -187,118 +207,72 @@ def _read(path: Path, shown: str) -> Prompt:
         raise UsageError(f"prompt {shown} cannot be read: {error.strerror}.", "check the path") from None
     except ValueError as error:
         raise UsageError(f"prompt {shown} is not TOML: {error}.", "see https://toml.io") from None
-    _only_known(table, _KEYS, shown, "key")
-    placeholders = _texts(table, "placeholders", shown)
-    wordings = _texts(table, "variants", shown)
-    for name in sorted(_RESERVED & placeholders.keys()):
-        raise UsageError(f"prompt {shown}: '{name}' cannot be a placeholder.", "it names a text of the file")
-    texts = {key: _parse(table, key, shown) for key in sorted(_PATTERNS & table.keys())}
+    file = files.typed(table, PromptFile, f"prompt {shown}", FORMAT_HINT)
+    for template in (*file.variants.values(), *(turn.text for turn in file.turns), file.hypothesis):
+        _check(template, shown)
+    texts = {name: of for name in PATTERNS if (of := getattr(file, name)) is not None}
+    for template in texts.values():
+        _check(template, shown)
     variants = {
-        name: _blocks(table, {**texts, "variant": _parse(wordings, name, shown)}, shown) for name in wordings
-    } or {"": _blocks(table, texts, shown)}
+        name: _blocks(file.turns, {**texts, "variant": wording})
+        for name, wording in (file.variants or {"": "{variant}"}).items()
+    }
     prompt = Prompt(
-        id=_take(table, "id", str, shown),
-        source=_take(table, "source", str, shown).strip(),
+        id=file.id,
+        source=file.source.strip(),
         file=shown,
         sha256=hashlib.sha256(content).hexdigest(),
         text=text,
         variants=variants,
         passage=texts.get("passage", ""),
-        **_items(table, shown),
+        join=file.join,
+        budget=file.budget,
+        hypothesis=file.hypothesis,
     )
-    used = _names(prompt.passage).union(*map(_names_in, variants.values())) - {_ALL_PASSAGES}
-    for name in sorted(used - placeholders.keys()):
+    used = _names(prompt.passage).union(*map(_names_in, variants.values()))
+    whole = [turn for turn in file.turns if turn.each and ALL_PASSAGES in _names(turn.text)]
+    if whole or (ALL_PASSAGES in used and file.passage is None):
         raise UsageError(
-            f"prompt {shown}: placeholder '{name}' is not declared.{did_you_mean(name, placeholders)}",
-            "declare it under [placeholders], or double the braces of a literal {{ }}",
+            f"prompt {shown}: {{{ALL_PASSAGES}}} cannot be filled.",
+            "it needs the file's `passage` pattern and a turn without `each`",
         )
-    for name in sorted(placeholders.keys() - used):
+    if _names(file.hypothesis) != {"output"}:
+        raise UsageError(f"prompt {shown}: 'hypothesis' has one placeholder, {{output}}.", FORMAT_HINT)
+    names = file.placeholders.keys()
+    for name in sorted((used - {ALL_PASSAGES}) ^ names | RESERVED & names):
+        near = did_you_mean(name, names) if name in used else ""
         raise UsageError(
-            f"prompt {shown}: placeholder '{name}' is declared but missing from the text.",
-            f"write {{{name}}} where it belongs",
+            f"prompt {shown}: '{name}' has to be both in the text and under [placeholders].{near}",
+            f"double the braces of a literal {{{{ }}}}; no placeholder is called {', '.join(sorted(RESERVED))}",
         )
     return prompt
 
 
-def _items(table: Mapping[str, Any], shown: str) -> dict[str, str]:
-    """The keys on items, those that the file has."""
-    found: dict[str, str] = {key: _take(table, key, str, shown) for key in ("join", "budget") if key in table}
-    if found.get("budget", "prompt") not in _BUDGETS:
-        raise UsageError(
-            f"prompt {shown}: 'budget' must be {' or '.join(_BUDGETS)}.", "leave it out otherwise"
-        )
-    if "hypothesis" in table:
-        found["hypothesis"] = _parse(table, "hypothesis", shown)
-        if _names(found["hypothesis"]) != {"output"}:
-            raise UsageError(
-                f"prompt {shown}: 'hypothesis' has one placeholder, {{output}}.", "leave it out otherwise"
-            )
-    return found
-
-
-def _blocks(table: Mapping[str, Any], texts: Mapping[str, Template], shown: str) -> tuple[Block, ...]:
+def _blocks(turns: Iterable[Turn], texts: Mapping[str, Template]) -> tuple[Block, ...]:
     """The turns with the file's own texts put in, by whether they are repeated for every passage."""
-    grouped = groupby(_turns(table, texts, shown), key=itemgetter(0))
-    return tuple(Block(each, tuple((role, text) for _, role, text in turns)) for each, turns in grouped)
+    return tuple(
+        Block(each, tuple((turn.role, _put_in(turn.text, texts)) for turn in group))
+        for each, group in groupby(turns, key=lambda turn: turn.each is not None)
+    )
 
 
-def _turns(
-    table: Mapping[str, Any], texts: Mapping[str, Template], shown: str
-) -> Iterator[tuple[bool, Role, Template]]:
-    """Each turn of the file: whether it is one for every passage, its role and its text."""
-    entries = _take(table, "turns", list, shown)
-    if not entries:
-        raise UsageError(f"prompt {shown}: 'turns' is empty.", "write one [[turns]] for each message")
-    for number, entry in enumerate(entries, start=1):
-        where = f"{shown}, turn {number}"
-        if not isinstance(entry, dict):
-            raise UsageError(f"prompt {where}: not a table.", "write [[turns]]")
-        _only_known(entry, _TURN_KEYS, where, "key")
-        role = _take(entry, "role", str, where)
-        if role not in get_args(Role):
-            raise UsageError(
-                f"prompt {where}: no role '{role}'.{did_you_mean(role, get_args(Role))}",
-                f"roles: {', '.join(get_args(Role))}",
-            )
-        each = "each" in entry
-        if each and _take(entry, "each", str, where) != "passage":
-            raise UsageError(f"prompt {where}: 'each' must be \"passage\".", "leave it out otherwise")
-        text = _put_in(_parse(entry, "text", where), texts)
-        names = _names(text)
-        if (each and _ALL_PASSAGES in names) or (_ALL_PASSAGES in names and "passage" not in texts):
-            raise UsageError(
-                f"prompt {where}: {{{_ALL_PASSAGES}}} cannot be filled here.",
-                "it needs the file's `passage` pattern and a turn without `each`",
-            )
-        yield each, cast(Role, role), text
-
-
-def _parse(table: Mapping[str, Any], key: str, shown: str) -> Template:
-    """A text of the file, checked: placeholders are bare names, literal braces are doubled."""
-    text: str = _take(table, key, str, shown)
+def _check(template: Template, shown: str) -> None:
+    """Raises UsageError unless placeholders are bare names, and literal braces doubled."""
     try:
-        parts = list(Formatter().parse(text))
+        for _, name, spec, conversion in Formatter().parse(template):
+            if name is not None and (not BARE.fullmatch(name) or spec or conversion):
+                raise ValueError(f"placeholder '{name}' must be a bare name in braces")
     except ValueError as error:
-        raise UsageError(f"prompt {shown}: '{key}': {error}.", "double a literal brace: {{ }}") from None
-    for _, name, spec, how in parts:
-        if name is not None and (not _BARE.fullmatch(name) or spec or how):
-            raise UsageError(
-                f"prompt {shown}: '{key}': placeholder '{name}' must be a bare name in braces.",
-                "double a literal brace: {{ }}",
-            )
-    return text
+        raise UsageError(f"prompt {shown}: {error}.", "double a literal brace: {{ }}") from None
 
 
 def _put_in(template: Template, texts: Mapping[str, Template]) -> Template:
     """The template with the file's own texts in the place of their names."""
     return "".join(
-        _escaped(literal) + ("" if name is None else texts.get(name, f"{{{name}}}"))
+        literal.replace("{", "{{").replace("}", "}}")
+        + ("" if name is None else texts.get(name, f"{{{name}}}"))
         for literal, name, _, _ in Formatter().parse(template)
     )
-
-
-def _escaped(literal: str) -> Template:
-    return literal.replace("{", "{{").replace("}", "}}")
 
 
 @lru_cache
@@ -310,25 +284,3 @@ def _names(template: Template) -> frozenset[str]:
 def _names_in(conversation: Sequence[Block]) -> frozenset[str]:
     """The placeholders of a conversation."""
     return frozenset().union(*(_names(text) for block in conversation for _, text in block.turns))
-
-
-def _texts(table: Mapping[str, Any], key: str, shown: str) -> dict[str, str]:
-    """A table of texts; an absent one is empty."""
-    texts = _take(table, key, dict, shown) if key in table else {}
-    return {name: _take(texts, name, str, f"{shown}, {key}") for name in texts}
-
-
-def _take(table: Mapping[str, Any], key: str, kind: type, shown: str) -> Any:
-    if key not in table:
-        raise UsageError(f"prompt {shown}: key '{key}' is missing.", FORMAT_HINT)
-    if not isinstance(table[key], kind):
-        raise UsageError(f"prompt {shown}: '{key}' must be {_WANTED[kind]}.", FORMAT_HINT)
-    return table[key]
-
-
-def _only_known(table: Mapping[str, Any], known: set[str], shown: str, what: str) -> None:
-    for key in sorted(table.keys() - known):
-        raise UsageError(
-            f"prompt {shown}: unknown {what} '{key}'.{did_you_mean(key, known)}",
-            f"known: {', '.join(sorted(known))}",
-        )

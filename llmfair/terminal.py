@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -100,7 +100,7 @@ def fail(error: LlmfairError) -> int:
             print_json(failure(error))
     say_message(error)
     if error.hint:
-        _to_stderr(secrets.said(f"  {error.hint}"))
+        _print(secrets.said(f"  {error.hint}"), sys.stderr)
     if output.verbose:
         print(secrets.said("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     return error.exit_code
@@ -116,7 +116,7 @@ def failed_after_output(error: LlmfairError) -> Exception:
 
 def say_message(error: LlmfairError) -> None:
     """An error's sentence, of which others may follow."""
-    _to_stderr(shortened(secrets.said(f"Error: {error.message}")))
+    _print(shortened(secrets.said(f"Error: {error.message}")), sys.stderr)
 
 
 def interrupted(told: str, **left: Any) -> int:
@@ -140,22 +140,18 @@ def warn(text: str) -> None:
     """One line on stderr, said once."""
     if text not in output.warned:
         output.warned.add(text)
-        _to_stderr(shortened(secrets.said(f"Warning: {text}")))
+        _print(shortened(secrets.said(f"Warning: {text}")), sys.stderr)
 
 
 def say(text: str = "") -> None:
     """A line on stderr, unless only results are wanted."""
     if not output.quiet:
-        _to_stderr(secrets.said(text))
+        _print(secrets.said(text), sys.stderr)
 
 
 def print_text(text: str) -> None:
     """Lines on stdout; a terminal shows them in its width."""
     _print(text, sys.stdout)
-
-
-def _to_stderr(text: str) -> None:
-    _print(text, sys.stderr)
 
 
 def _print(text: str, stream: TextIO) -> None:
@@ -423,13 +419,6 @@ class Bar(Line):
 
 
 @contextmanager
-def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
-    """Shows a run's progress on stderr: a bar on a terminal, else a plain line every ten seconds."""
-    with drawn(Bar(name, total, progress, limit)):
-        yield
-
-
-@contextmanager
 def asking(
     name: str,
     seen: dict[str, Any],
@@ -446,8 +435,10 @@ def asking(
     progress.tell = lambda text: say(visible(text))
     if planned["calls"] and before:
         say(before)
-    # a batch has nothing to draw for hours
-    with bar(name, planned["calls"], progress, limit) if planned["calls"] and not batch else nullcontext():
+    if not planned["calls"] or batch:  # a batch has nothing to draw for hours
+        yield
+        return
+    with drawn(Bar(name, planned["calls"], progress, limit)):
         yield
 
 

@@ -102,22 +102,26 @@ def test_a_prompt_may_have_neither_passages_nor_variants(tmp_path: Path) -> None
     ("old", "new", "message"),
     [
         ('id = "small"', "id = ", "line 2"),
-        ('id = "small"', "", "key 'id' is missing"),
-        ('source = "ours"', "source = 3", "'source' must be a text"),
-        ('source = "ours"', 'souce = "ours"', "unknown key 'souce'. Did you mean 'source'?"),
-        ("{query}", "{qeury}", "placeholder 'qeury' is not declared. Did you mean 'query'?"),
-        ("{query}", "it", "placeholder 'query' is declared but missing"),
+        ('id = "small"', "", "Object missing required field `id`"),
+        ('source = "ours"', "source = 3", "Expected `str`, got `int` - at `$.source`"),
+        ('source = "ours"', 'souce = "ours"', "unknown field `souce`"),
+        (
+            "{query}",
+            "{qeury}",
+            "'qeury' has to be both in the text and under [placeholders]. Did you mean 'query'?",
+        ),
+        ("{query}", "it", "'query' has to be both in the text"),
         ("{query}", "{query!r}", "placeholder 'query' must be a bare name"),
         ("{query}", "{}", "placeholder '' must be a bare name"),
-        ("{query}", "{query}}", "'text': Single '}'"),
-        ('query = "topic"', "query = 1", "placeholders: 'query' must be a text"),
-        ('query = "topic"', 'query = "topic"\nanswer = "x"', "'answer' cannot be a placeholder"),
-        ('role = "user"', 'role = "usr"', "turn 1: no role 'usr'. Did you mean 'user'?"),
-        ('role = "user"', "", "turn 1: key 'role' is missing"),
-        ('role = "user"', 'role = "user"\neach = "item"', "turn 1: 'each' must be"),
-        ('role = "user"', 'role = "user"\neach = "passage"', "turn 1: {passages} cannot be filled"),
-        ("[[turns]]", "[turns]", "'turns' must be an array of tables"),
-        ("[[turns]]", "[variants]", "key 'turns' is missing"),
+        ("{query}", "{query}}", "Single '}'"),
+        ('query = "topic"', "query = 1", "Expected `str`, got `int` - at `$.placeholders[...]`"),
+        ('query = "topic"', 'query = "topic"\nanswer = "x"', "'answer' has to be both"),
+        ('role = "user"', 'role = "usr"', "Invalid enum value 'usr' - at `$.turns[0].role`"),
+        ('role = "user"', "", "missing required field `role` - at `$.turns[0]`"),
+        ('role = "user"', 'role = "user"\neach = "item"', "Invalid enum value 'item' - at `$.turns[0].each`"),
+        ('role = "user"', 'role = "user"\neach = "passage"', "{passages} cannot be filled"),
+        ("[[turns]]", "[turns]", "Expected `array`, got `object` - at `$.turns`"),
+        ("[[turns]]", "[variants]", "missing required field `turns`"),
     ],
 )
 def test_a_slip_in_a_file_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -130,8 +134,7 @@ def test_other_broken_files(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'id = "\xe9"')
     with pytest.raises(UsageError, match=r"latin\.toml is not TOML: 'utf-8'"):
         load_prompt(tmp_path / "latin.toml")
-    assert "'turns' is empty" in refusal(tmp_path, 'id = "x"\nsource = "y"\nturns = []\n')
-    assert "not a table" in refusal(tmp_path, 'id = "x"\nsource = "y"\nturns = [1]\n')
+    assert "Expected `array` of length >= 1" in refusal(tmp_path, 'id = "x"\nsource = "y"\nturns = []\n')
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:
@@ -250,8 +253,8 @@ def test_a_judge_is_asked_about_one_item_and_one_output() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('budget = "all"', "'budget' must be prompt or question"),
-        ("join = 3", "'join' must be a text"),
+        ('budget = "all"', "Invalid enum value 'all' - at `$.budget`"),
+        ("join = 3", "Expected `str`, got `int` - at `$.join`"),
         ('hypothesis = "It is red."', "'hypothesis' has one placeholder, {output}"),
         ('hypothesis = "{output} {query}"', "'hypothesis' has one placeholder, {output}"),
     ],

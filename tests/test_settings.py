@@ -188,7 +188,7 @@ def test_times(text: str, value: float) -> None:
 
 def test_a_configuration_file(tmp_path: Path) -> None:
     path = tmp_path / "llmfair.toml"
-    path.write_text('seed = 3\nmodel = ["fake:oracle"]\n[listwise]\nwindow = 10\n')
+    path.write_text('\ufeffseed = 3\nmodel = ["fake:oracle"]\n[listwise]\nwindow = 10\n')
     assert read_config(path, COMMANDS) == {
         "listwise": {
             "seed": Written(3, f"{path}: seed"),
@@ -206,6 +206,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     [
         ("windw = 3", "windw is not a setting. Did you mean 'window'?"),
         ("[listwise]\nwindw = 3", "listwise.windw is not a setting"),
+        ("[listwise.window]\nstep = 3", "listwise.window is not a setting"),
         ("[lstwise]\nwindow = 3", "[lstwise] is not a command. Did you mean 'listwise'?"),
         ('api_key = "sk-1"', "api_key looks like a secret"),
         ("seed = ", "not valid TOML"),

@@ -180,5 +180,6 @@ def _examples(command: Any) -> list[str]:
 
 
 def _bold(heading: str) -> str:
-    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
+    plain |= os.environ.get("TERM") == "dumb" or os.environ.get("LLMFAIR_COLOR") == "never"
     return heading if plain else typer.style(heading, bold=True)

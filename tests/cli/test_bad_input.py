@@ -165,7 +165,7 @@ CASES: list[tuple[str, Case, int, str]] = [
     ("not writable study", lambda: below_a_file("study", "windows", "-n", "2"), 2, "cannot write file/below"),
     ("foreign journal", foreign_journal, 1, "journal.jsonl:1: this is not the first line of a journal."),
     ("broken prompt", broken_prompt, 2, "prompt mine.toml is not TOML"),
-    ("prompt placeholder", prompt_without_a_placeholder, 2, "placeholder 'titel' is not declared"),
+    ("prompt placeholder", prompt_without_a_placeholder, 2, "'titel' has to be both in the text and under [placeholders]"),
     ("other settings", folder_of_other_settings, 1, "seed: 0 there, 9 now"),
     ("broken folder", broken_folder, 2, "docs.jsonl:1: not JSON"),
     ("unequal sides", folder_without_mirror, 2, "needs equal numbers of both groups"),

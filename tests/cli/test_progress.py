@@ -96,7 +96,7 @@ def test_without_a_terminal_lines_come_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("llmfair.terminal.PLAIN_EVERY", 0.02)
-    with terminal.bar("Asking a model", 10, Progress(answered=4), 64):
+    with terminal.drawn(terminal.Bar("Asking a model", 10, Progress(answered=4), 64)):
         lines, deadline = list[str](), time.monotonic() + 30
         while not lines and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -43,6 +43,7 @@ COPIED = re.compile(r" *(llmfair|runs/|/)")
 MODES: Mapping[str, Mapping[str, str]] = {
     "colour": {"TERM": "xterm"},
     "plain": {"TERM": "xterm", "NO_COLOR": "1"},
+    "never": {"TERM": "xterm", "LLMFAIR_COLOR": "never"},
     "dumb": {"TERM": "dumb"},
 }
 
