@@ -150,7 +150,8 @@ def _work(arguments: list[str]) -> Any:
 
 
 def _run(arguments: list[str]) -> int:
-    terminal.output = terminal.Output(as_json=_asks_json(arguments))
+    color = os.environ.get("LLMFAIR_COLOR", "auto")
+    terminal.output = terminal.Output(as_json=_asks_json(arguments), color=color)
     secrets.note(arguments)
     try:
         code = _work(arguments)
