@@ -7,6 +7,7 @@ interrupted and an undisturbed run leave equal bytes.
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -146,16 +147,13 @@ class RunDir:
         """
         try:
             files.make_folder(self.path)
+            if not os.access(self.path, os.W_OK):
+                raise PermissionError(errno.EACCES, "permission denied")
         except OSError as error:
             raise UsageError(
                 f"cannot write the run folder {self.path}: {error.strerror}.",
                 "choose another with --output or --runs-dir",
             ) from None
-        if not os.access(self.path, os.W_OK):
-            raise UsageError(
-                f"cannot write the run folder {self.path}: permission denied.",
-                "choose another with --output or --runs-dir",
-            )
         theirs = self._settings_there(settings)
         if theirs is None:
             return False
@@ -312,19 +310,12 @@ def find_run(name: str, runs_dir: Path) -> RunDir:
     """A run folder by path, or by name or unique beginning below `runs_dir`. Raises UsageError."""
     if Path(name).is_dir():
         return RunDir(Path(name))
-    known = {run.path.name: run for run in list_runs(runs_dir)}
-    if name in known:
-        return known[name]
-    matches = [known[found] for found in known if found.startswith(name)]
+    runs = {run.path.name: run for run in list_runs(runs_dir)}
+    matches = [name] if name in runs else [run for run in runs if run.startswith(name)]
     if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise UsageError(f"'{name}' fits {len(matches)} runs in {runs_dir}.", RUNS_HINT)
-    if Path(name).is_file():
-        raise UsageError(
-            f"{name} is a file, but a run is a folder.", "llmfair score FILE measures the file of a TREC run"
-        )
-    raise UsageError(f"no run '{name}' in {runs_dir}.{did_you_mean(name, known)}", RUNS_HINT)
+        return runs[matches[0]]
+    what = f"{len(matches)} runs begin with" if matches else "no run"
+    raise UsageError(f"{what} '{name}' in {runs_dir}.{did_you_mean(name, runs)}", RUNS_HINT)
 
 
 def list_runs(runs_dir: Path) -> list[RunDir]:
@@ -338,14 +329,9 @@ def list_runs(runs_dir: Path) -> list[RunDir]:
 
 def set_aside(path: Path) -> None:
     """Renames a journal to the first free `journal.N.jsonl`, so that a fresh run loses nothing."""
-    if not path.exists():
-        return
-    for number in range(1, 10_000):
-        aside = path.with_name(f"{path.stem}.{number}{path.suffix}")
-        if not aside.exists():
-            path.rename(aside)
-            return
-    raise LlmfairError(f"too many journals were set aside in {path.parent}.", "remove some of them")
+    if path.exists():
+        places = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
+        path.rename(next(place for place in places if not place.exists()))
 
 
 def now() -> str:

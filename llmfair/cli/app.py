@@ -164,11 +164,9 @@ def _run(arguments: list[str]) -> int:
         return terminal.fail(UsageError(error.format_message(), _usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
-    except SystemExit as leaving:  # how Typer and rich take a reader of stdout that went away (`| head`)
-        if not isinstance(leaving.__context__, BrokenPipeError):
+    except (SystemExit, BrokenPipeError) as leaving:  # the first is how Typer and rich take a `| head`
+        if not isinstance(leaving, BrokenPipeError) and not isinstance(leaving.__context__, BrokenPipeError):
             raise
-        return _unread()
-    except BrokenPipeError:
         return _unread()
     except OSError as error:
         if not _somewhere():
@@ -192,7 +190,7 @@ def _somewhere() -> bool:
 
 def _unread() -> int:
     """Nobody reads stdout any more, which is their right: says nothing, and returns what a killed `cat` would."""
-    _leave_unread()
+    _leave_unread(sys.stdout)
     return 128 + signal.SIGPIPE
 
 
@@ -205,8 +203,8 @@ def _unexpected(error: Exception, arguments: list[str]) -> LlmfairError:
     return unexpected
 
 
-def _leave_unread(stream: TextIO | None = None) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+def _leave_unread(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _stopped() -> int:
@@ -248,7 +246,7 @@ def main() -> NoReturn:
         unread = _unread()
         code = code or unread
     except LlmfairError as error:
-        _leave_unread()
+        _leave_unread(sys.stdout)
         code = code or terminal.fail(error)
     try:
         sys.stderr.flush()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +16,7 @@ from llmfair.audits.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.io.files import plain
-from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings, default_of
+from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -84,9 +82,8 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     if error is not None:
         raise terminal.failed_after_output(error)
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
-        terminal.say(
-            f"Simulated; a real model: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini --dry-run"
-        )
+        lists = " ".join(filter(None, [kind.name, settings.as_flags(("dataset", "attribute"))]))
+        terminal.say(f"Simulated; a real model: llmfair {lists} -m openai:gpt-4o-mini --dry-run")
 
 
 def _runs(settings: AuditSettings) -> list[tuple[AuditSettings, Subject]]:
@@ -98,17 +95,6 @@ def _runs(settings: AuditSettings) -> list[tuple[AuditSettings, Subject]]:
         hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
         raise UsageError("--output names one folder, but several runs are asked for.", hint)
     return asked
-
-
-def _lists(settings: AuditSettings) -> str:
-    """The flags of what was audited, where it is not what an audit without flags takes."""
-    flags = {"dataset": "-d", "attribute": "-a"}
-    named = [item for item in fields(settings) if item.name in flags]
-    return "".join(
-        f" {flags[item.name]} {shlex.quote(value)}"
-        for item in named
-        if (value := getattr(settings, item.name)) != default_of(item)
-    )
 
 
 def _audit_all(
@@ -229,10 +215,6 @@ def _audit(
         raise
     run, results, error = written.folder, written.results, written.error
     suites.append(suite_of(named_model(name, results.server, results.label), kind.name, results, error))
-    if cached := seen["progress"].cached:
-        terminal.say(
-            f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
-        )
     if isinstance(error, Incomplete):
         error.message += before
     for line in written.skipped:

@@ -208,9 +208,9 @@ def refused(arguments: tuple[str | Path, ...], code: int, message: str) -> None:
     ("content", "score", "others"),
     [
         (None, "such file", "no run 'x.run' in runs."),
-        (b"", "", "x.run is a file, but a run is a folder."),
-        (b"hello\n", "", "x.run is a file, but a run is a folder."),
-        (bytes(range(256)) * 9, "", "x.run is a file, but a run is a folder."),
+        (b"", "", "no run 'x.run' in runs."),
+        (b"hello\n", "", "no run 'x.run' in runs."),
+        (bytes(range(256)) * 9, "", "no run 'x.run' in runs."),
         ("folder", "x.run is not a run folder: it has no manifest.json.", "x.run"),
     ],
     ids=["missing", "empty", "text", "binary", "folder"],
