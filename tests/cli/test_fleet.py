@@ -263,6 +263,7 @@ def a_kill_in_a_fleet(server: ServerKind, model: str, folder: Path) -> None:
         killed.kill()
         killed.communicate()
         known, before = journalled(disturbed, server), [len(asked(log)) for log in logs]
+        time.sleep(1.0)  # what was in flight is answered elsewhere, and the next questions find nobody here
         three.append(server.started(logs[3], *arguments, "--port", str(port)))
         _, errors = running.communicate(timeout=60)
         assert running.returncode == 0, errors
