@@ -54,12 +54,12 @@ class Lane:
         if self.adaptive is not None:
             self.adaptive.failed(sent)
 
-    def refused(self, sent: float, retry_after: float | None, latency: float) -> None:
-        """A request sent at this time was refused for a limit; `latency` is the median in seconds."""
+    def refused(self, sent: float, retry_after: float | None) -> None:
+        """A request sent at this time was refused for a limit."""
         self.failures = 0
         self.hold(retry_after)
         if self.adaptive is not None:
-            self.adaptive.refused(sent, retry_after, latency)
+            self.adaptive.refused(sent, retry_after)
 
     def halt(self) -> None:
         """Lets everybody in, to hear that the run is stopping."""
@@ -80,7 +80,7 @@ class Lane:
             rates.append(allowance.tokens / per_request)
         if rates:  # what does not fit into --max-wait its refusals say, and everybody sees it
             rate = max(min(rates), 1 / LONGEST_WAIT)
-            adaptive.told(rate if 1 / rate <= self.limits.max_wait else None)
+            adaptive.allow(rate if 1 / rate <= self.limits.max_wait else None)
 
 
 class Lanes:

@@ -232,7 +232,7 @@ class Asker:
     def _failed(self, failure: RateLimited | Transient, lane: Lane, sent: float) -> set[Lane]:
         """What a passing failure says of its server; the lanes that the next attempt avoids, if it can."""
         if isinstance(failure, RateLimited):
-            lane.refused(sent, failure.retry_after, self.retries.latency())
+            lane.refused(sent, failure.retry_after)
             return set()
         lane.failed(sent)
         if lane.failures >= LEFT_AFTER or (failure.retry_after or 0.0) > LEFT_FOR:

@@ -1,7 +1,7 @@
 """How hard a server is asked: how many requests are in flight, and how fast they leave.
 
-`Slots` is the queue that all wait in, `Bucket` a rate that is kept. `Pace` finds out the rate that a server allows,
-`Adaptive` how many requests it takes at once. Times are those of `time.monotonic`.
+`Slots` is the queue that all wait in, `Bucket` a rate that is kept, `Adaptive` finds out what a server allows. Times are
+those of `time.monotonic`.
 """
 
 from __future__ import annotations
@@ -142,8 +142,14 @@ class Slots:
             self.tokens.take(tokens)
 
 
-# What a server is found to allow
+# What a server allows
 
+START = 16
+BUSY = 0.8
+GROWTH_AFTER_REFUSAL = 50
+LAST_ANSWERS = 50
+MANY = 0.2
+SOME = 0.05  # more than by chance, where a quota is known to be there
 LEAST_ACCEPTED = 10
 LEAST_SECONDS = 2.0
 LONGEST_SAMPLE = 100
@@ -153,25 +159,80 @@ FIRST_GROWTH = 0.005
 GROWN = 1.1
 
 
-class Pace:
-    """The requests a second that a server allows, learned from what it refuses.
+class Adaptive:
+    """Sets the limit of `slots`, up to `most`, and once a server goes on refusing, the requests a second.
 
-    From one refusal for a spent quota to another, the server has let in quota × time, however deep its bucket: so
-    the requests let in between refusals tell the quota. The pace starts just below, grows while nothing is refused,
-    faster the longer, and is measured anew at the next refusal. A refused request that was sent before the last
-    refusal tells nothing new.
+    The limit doubles after as many answers as it allows in flight until the first refusal that is no chance, then grows
+    by one for every fifty, and only while nearly all places are taken. From one refusal for a spent quota to another,
+    the server has let in quota × time, however deep its bucket: so the requests let in between refusals tell the quota.
+    The rate starts just below, grows while nothing is refused, faster the longer, and is measured anew at the next
+    refusal. A refused request that was sent before the last refusal tells nothing new. By Little's law a rate bounds
+    what is in flight, too, where that is what a server limits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots, most: int) -> None:
+        self.slots, self.most = slots, most
+        self.slots.limit = min(START, most)
         self.bucket: Bucket | None = None
-        self._quota = self._least = 0.0
-        self._since: float | None = None
+        self._allowance: Bucket | None = None
+        self._successes = 0
+        self._last: deque[bool] = deque()
+        self._tells = False  # its refusals have a Retry-After
+        self._since: float | None = None  # the sample began with a refusal
         self._accepted = 0
+        self._quota = self._least = 0.0
         self._last_sent = self._refused_at = self._grown_at = 0.0
-        self._growth, self._held = FIRST_GROWTH, 0.0  # and the last pace that held for a while
+        self._growth, self._held = FIRST_GROWTH, 0.0  # and the last rate that held for a while
 
-    def accepted(self, sent: float) -> None:
-        """A request sent at this time was let in."""
+    def allow(self, rate: float | None) -> None:
+        """The server says that it will take so many requests a second; None: nothing to go by."""
+        bucket = self._allowance
+        if rate is None and bucket is not None:
+            self.slots.requests.remove(bucket)
+            self._allowance = None
+        elif rate is not None and bucket is None:
+            self._allowance = Bucket(rate)
+            self.slots.requests.append(self._allowance)
+        elif rate is not None and bucket is not None:
+            bucket.rate = rate
+
+    def answered(self, sent: float) -> None:
+        """A request sent at this time was answered."""
+        self.failed(sent)
+        slots = self.slots
+        if slots.limit >= self.most or slots.taken < BUSY * slots.limit:
+            return
+        self._successes += 1
+        doubles = self._since is None
+        if self._successes >= (slots.limit if doubles else GROWTH_AFTER_REFUSAL):
+            slots.limit = min(2 * slots.limit if doubles else slots.limit + 1, self.most)
+            self._successes = 0
+            slots.wake()
+
+    def failed(self, sent: float) -> None:
+        """A request sent at this time failed otherwise than for a limit, so it has used up some of the quota."""
+        self._refused_share(False)
+        self._let_in(sent)
+
+    def refused(self, sent: float, retry_after: float | None) -> None:
+        """A request sent at this time was refused."""
+        share = self._refused_share(True)
+        plainly = bool(retry_after) or share > MANY
+        self._tells = self._tells or bool(retry_after)
+        if plainly or (self.bucket is not None and share > SOME and not self._tells):
+            self._measure(sent, plainly)
+        elif self._tells:
+            self._let_in(sent)  # and refused for another reason than the quota
+
+    def _refused_share(self, refused: bool) -> float:
+        """The share refused of the last answers, of as many at least as are in flight: refusals come back first."""
+        last = max(LAST_ANSWERS, self.slots.taken)
+        self._last.append(refused)
+        while len(self._last) > last:
+            self._last.popleft()
+        return self._last.count(True) / last if refused else 0.0
+
+    def _let_in(self, sent: float) -> None:
         if self._since is None or sent < self._since:
             return
         self._accepted += 1
@@ -186,8 +247,8 @@ class Pace:
             self._growth = min(2 * self._growth, 1.0)
         self._grown_at = now
 
-    def refused(self, sent: float, plainly: bool) -> None:
-        """A request sent at this time was refused; `plainly`: surely for a quota, not by chance."""
+    def _measure(self, sent: float, plainly: bool) -> None:
+        """Sets the rate by a refusal; `plainly`: surely for a quota, not by chance."""
         now = time.monotonic()
         if self._since is None:
             if plainly:
@@ -197,10 +258,7 @@ class Pace:
             return
         self._refused_at = now
         seconds = self._last_sent - self._since
-        if self._accepted < LEAST_ACCEPTED or seconds < LEAST_SECONDS:
-            if self.bucket is None:
-                return
-        else:
+        if self._accepted >= LEAST_ACCEPTED and seconds >= LEAST_SECONDS:
             measured = self._accepted / seconds
             if plainly and self._held > GROWN * measured:  # it allows more now than when the sample began
                 measured = self._held
@@ -210,113 +268,13 @@ class Pace:
             self._least = self._quota * (1 - plainly / self._accepted)
             if self._accepted >= LONGEST_SAMPLE:
                 self._begin(now)
-        if self._quota:
-            self.bucket = self.bucket or Bucket(self._quota)
+            if self.bucket is None:
+                self.bucket = Bucket(self._quota)
+                self.slots.requests.append(self.bucket)
+        if self.bucket is not None:
             self.bucket.set(BELOW * self._quota)
             self._growth, self._grown_at, self._held = FIRST_GROWTH, now, 0.0
 
     def _begin(self, now: float) -> None:
         self._since = self._refused_at = now
         self._accepted = 0
-
-
-START = 16
-BUSY = 0.8
-GROWTH_AFTER_CUT = 50
-CUT = 0.8
-LAST_ANSWERS = 50
-MANY = 0.2
-SOME = 0.05  # more than by chance, where a quota is known to be there
-SHORTEST_COOLDOWN, LONGEST_COOLDOWN = 1.0, 15.0
-
-
-class Adaptive:
-    """Sets the limit of `slots` between 1 and `most` by what comes back; times are those of `time.monotonic`.
-
-    It doubles after as many answers as it allows in flight until the first cut, then grows by one for every fifty,
-    and only while nearly all places are taken. Isolated refusals leave it alone. A server that goes on refusing has
-    a quota by time: once its pace is known that rules, and the limit returns to what it was before the cuts.
-    """
-
-    def __init__(self, slots: Slots, most: int) -> None:
-        self.slots, self.most = slots, most
-        self.slots.limit = min(START, most)
-        self.pace = Pace()
-        self._before_cuts: float | None = None
-        self._successes = 0
-        self._tells = False
-        self._last: deque[bool] = deque()
-        self._refused = 0
-        self._cool_until = 0.0
-        self._told: Bucket | None = None
-
-    def told(self, rate: float | None) -> None:
-        """The server says that it will take so many requests a second; None: nothing to go by."""
-        if rate is None:
-            if self._told is not None:
-                self.slots.requests.remove(self._told)
-                self._told = None
-            return
-        if self._told is None:
-            self._told = Bucket(rate)
-            self.slots.requests.append(self._told)
-        self._told.rate = rate
-
-    def answered(self, sent: float) -> None:
-        """A request sent at this time was answered."""
-        self._count(False)
-        self.pace.accepted(sent)
-        slots = self.slots
-        if (
-            slots.limit >= self.most
-            or slots.taken < BUSY * slots.limit
-            or time.monotonic() < self._cool_until
-        ):
-            return
-        self._successes += 1
-        if self._before_cuts is None and self._successes >= slots.limit:
-            self._grow(2 * slots.limit)
-        elif self._before_cuts is not None and self._successes >= GROWTH_AFTER_CUT:
-            self._grow(slots.limit + 1)
-
-    def failed(self, sent: float) -> None:
-        """A request sent at this time failed otherwise than for a limit, so it has used up some of the quota."""
-        self._count(False)
-        self.pace.accepted(sent)
-
-    def refused(self, sent: float, retry_after: float | None, latency: float) -> None:
-        """A request sent at this time was refused; `latency` is the median in seconds."""
-        share = self._count(True)
-        plainly = bool(retry_after) or share > MANY
-        known = self.pace.bucket is not None
-        self._tells = self._tells or bool(retry_after)
-        if plainly or (known and share > SOME and not self._tells):
-            self.pace.refused(sent, plainly)
-        elif self._tells:
-            self.pace.accepted(sent)  # and refused for another reason than the quota
-        if self.pace.bucket is not None:
-            if not known:
-                self.slots.requests.append(self.pace.bucket)
-                self.slots.limit = self._before_cuts or self.slots.limit
-            return
-        now = time.monotonic()
-        if plainly and now >= self._cool_until:
-            self._before_cuts = self._before_cuts or self.slots.limit
-            self.slots.limit = max(1, int(CUT * self.slots.limit))
-            self._successes = 0
-            cooldown = max(retry_after or 0.0, 2 * latency, SHORTEST_COOLDOWN)
-            self._cool_until = now + min(cooldown, LONGEST_COOLDOWN)
-
-    def _count(self, refused: bool) -> float:
-        """The share refused of the last answers, of as many at least as are in flight: refusals come back first."""
-        last = max(LAST_ANSWERS, self.slots.taken)
-        self._last.append(refused)
-        self._refused += refused
-        while len(self._last) > last:
-            self._refused -= self._last.popleft()
-        return self._refused / last
-
-    def _grow(self, limit: float) -> None:
-        self.slots.limit = min(limit, self.most)
-        self._successes = 0
-        self.slots.wake()

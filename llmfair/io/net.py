@@ -405,10 +405,6 @@ class Retries:
         self._latencies.append(now - sent)
         self._last_success = now
 
-    def latency(self) -> float:
-        """The median latency in seconds, 0 before the first answer."""
-        return median(self._latencies) if self._latencies else 0.0
-
     def wait_after(
         self,
         failure: RateLimited | Transient,
@@ -480,7 +476,7 @@ class Retries:
         return failures > self.retries and not down
 
     def _growing(self, attempts: int, unknown: float) -> float:
-        first = self.latency() / 4 if self._latencies else unknown
+        first = median(self._latencies) / 4 if self._latencies else unknown
         return min(first * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
 
 
