@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mitigation": {"audits", *AUDITS_MAY},
     "tuning": {"audits", "checkpoints", "terminal", *AUDITS_MAY},
     "audits": AUDITS_MAY,
-    "asking": {"backends.base"},
+    "asking": {"backends.base", "backends.batch"},
     "probes": {"prompts"},
     "checkpoints": set(),
     "backends": {"checkpoints", "control_tokens"},

@@ -10,22 +10,25 @@ found by the file's.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from llmfair.asking.budgets import Budget
+from llmfair.asking.budgets import GO_ON, Budget
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import SHARED, Journal
-from llmfair.asking.ledger import Ledger, Sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.requests import Requests
-from llmfair.backends.base import B, BatchServer, NoBackend, RateLimited, Transient
-from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
+from llmfair.backends.base import NoBackend, RateLimited, Transient
+from llmfair.backends.batch import Batch, Batches
+from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, Unavailable, UsageError
+from llmfair.io.files import json_text, read, whole, write_whole
 from llmfair.nouns import Chat, Completion, Failure, Request, Sampling, Unanswered, drive
 
 if TYPE_CHECKING:
@@ -36,11 +39,72 @@ LONGEST_BATCH = 26 * 3600.0
 """Seconds without a batch that ends: they have 24 hours."""
 FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5
 """Seconds between looks at a batch, at first and at most, and by how much they grow."""
+FILE, SCHEMA = "batches.json", 1
+AGAIN = "remove it to ask the questions of open batches again"
+_LINES = re.compile(r"batch-(\d+)\.jsonl")
+
+
+# What a run has submitted: `batches.json`, and a file of lines for each batch that is not collected. A run in stages
+# has a journal for each, and one list of batches. It is written before what it tells of happens, so that a process that
+# dies leaves nothing on a server that the next one would not find.
+
+
+@dataclass
+class Sent:
+    """A file of lines that was uploaded, and the batch made of it; `answers` is None until they are collected.
+
+    `journal` is the name of the file that keeps these.
+    """
+
+    file: str
+    lines: int
+    input_file_id: str
+    batch_id: str | None = None
+    status: str = "uploaded"
+    answers: int | None = None
+    journal: str = "journal.jsonl"
+
+
+@dataclass
+class _Batches:
+    """batches.json."""
+
+    batches: list[Sent]
+    schema: int = SCHEMA
+
+
+def read_sent(folder: Path) -> list[Sent]:
+    """All batches of a run, from the first on. Raises RunConflict for a file that cannot be read."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    try:
+        sent = read(path, _Batches).batches
+    except UsageError as damaged:
+        raise RunConflict(damaged.message, AGAIN) from None
+    for batch in sent:
+        if not _LINES.fullmatch(batch.file):
+            raise RunConflict(f"{path}: '{batch.file[:80]}' is no file of lines - at `$.batches`.", AGAIN)
+    return sent
+
+
+def refuse_open(journal: Path) -> None:
+    """Raises RunConflict where a journal has open batches: what they answer would be asked, and paid, twice."""
+    if _open(read_sent(journal.parent), journal.name):
+        raise RunConflict(
+            f"{journal.parent} has batches that are not collected.",
+            f"add --batch to collect them, or remove {FILE} to ask their questions again",
+        )
+
+
+def _open(sent: list[Sent], journal: str) -> list[Sent]:
+    """What was uploaded for a journal and is not collected."""
+    return [batch for batch in sent if batch.answers is None and batch.journal == journal]
 
 
 def dispatch_batch(
     programs: Iterable[Program],
-    server: BatchServer[Any],
+    server: Batches,
     journal: Journal,
     sampling: Sampling,
     limits: Limits,
@@ -51,7 +115,7 @@ def dispatch_batch(
 
     Collects what an earlier invocation submitted, submits what has no answer, and waits. A question that no batch
     answers goes into the next, three at most. Raises BackendError when nothing was answered at all, Incomplete when
-    something was. A KeyboardInterrupt leaves batches running.
+    something was, RunConflict for a list of batches that somebody damaged. A KeyboardInterrupt leaves batches running.
     """
     asking = _Asking(list(programs), server, journal, sampling, limits, progress, cache)
     cause: LlmfairError | None = None
@@ -63,15 +127,15 @@ def dispatch_batch(
         cause = Incomplete(error.message, error.hint)
     ready, new = list[Program](), set[str]()
     for program in asking.programs:
-        known, missing = asking.questions(program)
-        why = next((asking.failed[one.key] for one in missing if one.key in asking.failed), None)
+        keys, missing = asking.questions(program)
+        why = next((asking.failed[request.key] for request in missing if request.key in asking.failed), None)
         if why is not None:
             failure = Failure(program.probe_id, type(why).__name__, why.message, why.hint)
             journal.put_failure(failure)
             yield program.probe_id, failure
         elif not missing:
             ready.append(program)
-            new |= known & asking.collected
+            new |= keys & asking.collected
     yield from dispatch(ready, NoBackend(server.identity), journal, sampling, limits, progress)
     progress.replayed -= len(new)
     if cause is not None:
@@ -79,11 +143,11 @@ def dispatch_batch(
 
 
 @dataclass(eq=False)
-class _Asking(Generic[B]):
+class _Asking:
     """One call of `dispatch_batch`, up to where the journal holds every answer there is."""
 
     programs: Sequence[Program]
-    server: BatchServer[B]
+    server: Batches
     journal: Journal
     sampling: Sampling
     limits: Limits
@@ -91,12 +155,32 @@ class _Asking(Generic[B]):
     cache: Cache | None
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.journal.path, self.server.key_of)
-        self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
+        self.folder = self.journal.path.parent
+        self.sent = read_sent(self.folder)
+        self.keys = {batch.file: self._keys_of(batch) for batch in self.open}
+        self.rounds = Counter(key for keys in self.keys.values() for key in keys)
         self.request = Requests(NoBackend(self.server.identity), self.sampling)
         self.failed: dict[str, LlmfairError] = {}
         self.collected: set[str] = set()
         self.budget = Budget(price_in=self.limits.price_in, price_out=self.limits.price_out)
+
+    @property
+    def open(self) -> list[Sent]:
+        return _open(self.sent, self.journal.path.name)
+
+    def _keys_of(self, batch: Sent) -> set[str]:
+        path, keys = self.folder / batch.file, set[str]()
+        with suppress(OSError), path.open("rb") as file:
+            keys = {key for line in file if (key := self.server.key_of(line))}
+        if len(keys) != batch.lines:
+            raise RunConflict(
+                f"{path} does not hold the {batch.lines:,} lines of {batch.batch_id or batch.input_file_id}.",
+                f"put it back, or remove {FILE} to ask the questions of open batches again",
+            )
+        return keys
+
+    def _save(self) -> None:
+        write_whole(self.folder / FILE, [json_text(_Batches(self.sent))])
 
     def fill(self) -> None:
         """Submits and collects until every question has an answer or a failure.
@@ -104,22 +188,25 @@ class _Asking(Generic[B]):
         Raises Incomplete when the budget of lines is spent, and what makes it useless to go on.
         """
         try:
-            for one in self.ledger.open:
-                if one.batch_id is None:
-                    self._create(one, perhaps_made=True)
+            for batch in self.open:
+                if batch.batch_id is None:
+                    self._create(batch, perhaps_made=True)
                 else:
-                    self.progress.tell(f"Collecting {one.batch_id}, {_questions(one.lines)}.")
+                    self.progress.tell(f"Collecting {batch.batch_id}, {_questions(batch.lines)}.")
             while True:
                 spent = self._submit()
-                if not self.ledger.open:
+                if not self.open:
                     break
                 self._collect()
             if spent:
-                raise Incomplete(
-                    f"the budget of {self.limits.max_calls} calls is spent.", "the same command continues"
-                )
+                raise Incomplete(f"the budget of {self.limits.max_calls} calls is spent.", GO_ON)
         except BaseException:
-            self._tell_open()
+            running = [batch.batch_id for batch in self.open if batch.batch_id is not None]
+            if running:
+                self.progress.tell(
+                    f"{', '.join(running)} run{'s' if len(running) == 1 else ''} on at {self.server.name}; "
+                    "the same command collects the answers."
+                )
             raise
         finally:
             self.server.close()
@@ -128,31 +215,26 @@ class _Asking(Generic[B]):
 
     def questions(self, program: Program) -> tuple[set[str], list[Request]]:
         """The keys of what a program is given, and what its first step that lacks an answer asks: [] at its end."""
-        given, missing = dict[str, tuple[Request, Completion]](), list[Request]()
+        given, missing = set[str](), list[Request]()
 
         def answer(chat: Chat) -> Completion:
             request = self.request(program.probe_id, chat)
-            known = self.journal.get(request.key)
-            if known is None and self.cache is not None:
-                known = self.cache.get(request.key)
-            if known is None:
+            completion = self.journal.get(request.key)
+            if completion is None and self.cache is not None:
+                completion = self.cache.get(request.key)
+                if completion is not None:  # what other runs were given is this run's own evidence, too
+                    self.journal.put(request, completion, attempts=0, source=SHARED)
+                    self.progress.cached += 1
+                    self.collected.add(request.key)
+            if completion is None:
                 missing.append(request)
                 raise Unanswered
-            given[request.key] = request, known
-            return known
+            given.add(request.key)
+            return completion
 
         with suppress(Exception):  # besides, what dispatch tells when it runs the program again
             drive(program.start(), answer)
-        for request, known in given.values():
-            self._file(request, known)
-        return set(given), missing
-
-    def _file(self, request: Request, known: Completion) -> None:
-        """Files an answer that other runs were given as this run's own evidence."""
-        if self.journal.get(request.key) is None:
-            self.journal.put(request, known, attempts=0, source=SHARED)
-            self.progress.cached += 1
-            self.collected.add(request.key)
+        return given, missing
 
     def _pending(self) -> Iterator[Request]:
         """All questions without an answer, each once, in the order of the programs."""
@@ -168,10 +250,11 @@ class _Asking(Generic[B]):
 
     def _submit(self) -> bool:
         """Submits what has neither answer nor batch; returns whether the budget of lines kept some back."""
+        open_keys = set[str]().union(*self.keys.values())
         waiting = (
             request
             for request in self._pending()
-            if request.key not in self.failed and request.key not in self.ledger
+            if request.key not in self.failed and request.key not in open_keys
         )
         most = self.limits.max_calls
         left = None if most is None else max(0, most - self.progress.calls)
@@ -181,25 +264,33 @@ class _Asking(Generic[B]):
         return left is not None and next(waiting, None) is not None
 
     def _send(self, lines: list[tuple[str, bytes]]) -> None:
-        path = self.ledger.write(lines)
+        """Submits a file of lines, under a name that was not used before, whatever somebody took off the list."""
+        numbers = (int(name[1]) for batch in self.sent if (name := _LINES.fullmatch(batch.file)))
+        names = (self.folder / f"batch-{number}.jsonl" for number in count(max(numbers, default=0) + 1))
+        path = next(path for path in names if not path.exists())
+        with whole(path) as file:
+            file.writelines(line for _, line in lines)
         try:
             input_file_id = self.server.upload(path)
         except BaseException:
             path.unlink()  # it is not noted, so no other run would use it
             raise
-        one = self.ledger.add(path, lines, input_file_id)
-        self.rounds.update(key for key, _ in lines)
-        self._create(one)
+        batch = Sent(path.name, len(lines), input_file_id, journal=self.journal.path.name)
+        self.sent.append(batch)
+        self.keys[batch.file] = {key for key, _ in lines}
+        self._save()
+        self.rounds.update(self.keys[batch.file])
+        self._create(batch)
 
-    def _create(self, one: Sent, perhaps_made: bool = False) -> None:
-        batch = self.server.create(one.input_file_id, perhaps_made)
-        one.batch_id, one.status = batch.id, batch.status
-        self.ledger.save()
-        self.progress.calls += one.lines
-        again = sum(self.rounds[key] > 1 for key in self.ledger.keys[one.file])
+    def _create(self, batch: Sent, perhaps_made: bool = False) -> None:
+        made = self.server.create(batch.input_file_id, perhaps_made)
+        batch.batch_id, batch.status = made.id, made.status
+        self._save()
+        self.progress.calls += batch.lines
+        again = sum(self.rounds[key] > 1 for key in self.keys[batch.file])
         self.progress.retries += again
         self.progress.tell(
-            f"Submitted {_questions(one.lines)} as {one.batch_id} to {self.server.name}"
+            f"Submitted {_questions(batch.lines)} as {batch.batch_id} to {self.server.name}"
             f"{f', {again:,} of them again' if again else ''}. Answers take up to 24 hours; Ctrl-C leaves it "
             "running, and the same command collects."
         )
@@ -208,7 +299,7 @@ class _Asking(Generic[B]):
 
     def _collect(self) -> None:
         """Waits until at least one batch has ended, and files its answers."""
-        told: dict[str, str] = {}
+        words: dict[str, str] = {}
         wait, began = FIRST_POLL, time.monotonic()
         heard = began
         while True:
@@ -218,65 +309,70 @@ class _Asking(Generic[B]):
                     f"no batch has ended within {LONGEST_BATCH / 3600:.0f} hours.",
                     "the same command collects",
                 )
-            for one in self.ledger.open:
+            for batch in self.open:
                 try:
-                    batch = self.server.state(str(one.batch_id))
+                    now = self.server.state(str(batch.batch_id))
                 except Unavailable:
                     left = min(left, heard + self.limits.max_wait - time.monotonic())
                     if left < 0:
                         raise
                     continue
                 heard = time.monotonic()
-                state = self.server.words(batch)
-                if told.get(one.file) != state:
-                    told[one.file] = state
-                    self.progress.tell(f"{one.batch_id}: {state}")
-                if one.status != batch.status:
-                    one.status = batch.status
-                    self.ledger.save()
-                if self.server.ended(batch):
-                    self._read(one, batch)
+                if words.get(batch.file) != (state := now.words):
+                    words[batch.file] = state
+                    self.progress.tell(f"{batch.batch_id}: {state}")
+                if batch.status != now.status:
+                    batch.status = now.status
+                    self._save()
+                if now.ended:
+                    self._read(batch, now)
                     ended = True
             if ended:
                 return
             time.sleep(min(wait, max(0.0, left)))
             wait = min(wait * GROWTH, LONGEST_POLL)
 
-    def _read(self, one: Sent, batch: B) -> None:
+    def _read(self, batch: Sent, ended: Batch) -> None:
         """Files the answers of a batch that ended. Raises what makes it useless to go on."""
-        if batch.status == "failed":
-            self.ledger.close(one, answers=0)
-            raise self.server.refusal(batch)
-        lines, keys = self.server.answers(batch, one.lines), self.ledger.keys[one.file]
-        found, errors = 0, list[BackendError | UsageError]()
+        if ended.status == "failed":
+            self._close(batch, answers=0)
+            raise self.server.refusal(ended)
+        lines, keys = self.server.answers(ended, batch.lines), self.keys[batch.file]
+        answers, errors = 0, list[BackendError | UsageError]()
         for request in self._pending():
             if request.key not in keys:
                 continue
             try:
-                completion = self._answer(request, lines.get(request.key))
+                answers += self._answer(request, lines.get(request.key))
             except (BackendError, UsageError) as error:
                 self.failed[request.key] = error
                 errors.append(error)
-            else:
-                found += completion is not None
         self.progress.cost = self.budget.spent if self.budget.priced else None
-        self.ledger.close(one, found)
-        self.progress.tell(f"{one.batch_id}: {found:,} of {one.lines:,} answers collected.")
-        if stop := next((error for error in errors if _stops(error)), None):
-            raise stop
+        self._close(batch, answers)
+        self.progress.tell(f"{batch.batch_id}: {answers:,} of {batch.lines:,} answers collected.")
+        for error in errors:
+            if isinstance(error, UsageError) or error.stops_run:  # no other question can be asked either
+                raise error
         refused = [error for error in errors if not isinstance(error, Unavailable)]
-        if len(refused) == one.lines and not len(self.journal):
+        if len(refused) == batch.lines and not len(self.journal):
             raise refused[0]  # no other will fare better
 
-    def _answer(self, request: Request, line: bytes | None) -> Completion | None:
-        """Files the answer in a line; None for a question that the next batch asks again."""
+    def _close(self, batch: Sent, answers: int) -> None:
+        """Notes that a batch is done with."""
+        batch.answers = answers
+        self._save()
+        del self.keys[batch.file]
+        (self.folder / batch.file).unlink(missing_ok=True)
+
+    def _answer(self, request: Request, line: bytes | None) -> bool:
+        """Files the answer in a line; False for a question that the next batch asks again."""
         try:
             if line is None:
                 raise Transient("it ended without this question")
             completion = self.server.read(line, request)
         except (Transient, RateLimited) as failure:
             if self.rounds[request.key] < MOST_ROUNDS:
-                return None
+                return False
             raise Unavailable(
                 f"no answer in {MOST_ROUNDS} batches, the last time: {failure.cause}."
             ) from None
@@ -285,20 +381,7 @@ class _Asking(Generic[B]):
         if self.cache is not None:
             self.cache.put(request.key, completion)
         self.budget.settle(0.0, request, completion)
-        return completion
-
-    def _tell_open(self) -> None:
-        running = [one.batch_id for one in self.ledger.open if one.batch_id is not None]
-        if running:
-            self.progress.tell(
-                f"{', '.join(running)} run{'s' if len(running) == 1 else ''} on at {self.server.name}; "
-                "the same command collects the answers."
-            )
-
-
-def _stops(error: BackendError | UsageError) -> bool:
-    """Whether an error of one question means that no other can be asked either."""
-    return isinstance(error, UsageError) or error.stops_run
+        return True
 
 
 def _questions(count: int) -> str:

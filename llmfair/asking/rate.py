@@ -1,7 +1,7 @@
 """How hard a server is asked: how many requests are in flight, and how fast they leave.
 
-`Slots` is the queue that all wait in, `Bucket` a rate that is kept, `Adaptive` finds out what a server allows. Times are
-those of `time.monotonic`.
+`Slots` is the queue that all wait in, `Bucket` a rate that is kept, `Adaptive` finds out what a server allows. Times
+are those of `time.monotonic`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
-from llmfair.errors import BackendError, LlmfairError
+from llmfair.errors import BackendError
 from llmfair.io.net import RateLimited as RateLimited
 from llmfair.io.net import Transient as Transient
 from llmfair.nouns import Completion, Message, Request
@@ -77,72 +77,6 @@ def members_of(backend: Backend) -> Mapping[str, Member]:
     """The servers behind a backend by name: those of its `members`, else itself, which needs no name."""
     members: Mapping[str, Member] = getattr(backend, "members", {"": backend})
     return members
-
-
-class Batch(Protocol):
-    """Many requests that were handed to a server in one file, as the server tells of them."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-
-
-B = TypeVar("B", bound=Batch)
-
-
-class BatchServer(Protocol[B]):
-    """Answers files of requests within a day, as the backend of this identity answers one; `name` is for people.
-
-    A file is uploaded, and one batch is made of it. Raises BackendError when the server cannot be spoken to.
-    """
-
-    identity: str
-    name: str
-
-    def line(self, request: Request) -> bytes:
-        """A request as a line of a file."""
-        ...
-
-    def key_of(self, line: bytes) -> str | None:
-        """The key of the request that a line asks or answers; None for one that does not say."""
-        ...
-
-    def files(self, lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-        """Keys and lines in as few files as the server's limits allow."""
-        ...
-
-    def upload(self, path: Path) -> str:
-        """The server's id of its copy."""
-        ...
-
-    def create(self, input_file_id: str, perhaps_made: bool = False) -> B:
-        """The one batch over an uploaded file, also where an earlier attempt may have made it."""
-        ...
-
-    def state(self, batch_id: str) -> B:
-        """The batch as it is now."""
-        ...
-
-    def ended(self, batch: B) -> bool: ...
-
-    def words(self, batch: B) -> str:
-        """How far it is, for a person who waits."""
-        ...
-
-    def answers(self, batch: B, lines: int) -> Mapping[str, bytes]:
-        """The lines that came back of so many, by key."""
-        ...
-
-    def read(self, line: bytes, request: Request) -> Completion:
-        """The answer in a line; raises what `complete` does where there is none."""
-        ...
-
-    def refusal(self, batch: B) -> LlmfairError:
-        """Why a batch failed as a whole."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class NoBackend:

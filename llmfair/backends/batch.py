@@ -50,6 +50,21 @@ class Batch:
     counts: Mapping[str, object]
     errors: Sequence[Mapping[str, Any]]
 
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def words(self) -> str:
+        """Status and counts."""
+        total, completed, failed = (
+            count if type(count) is int else 0
+            for count in map(self.counts.get, ("total", "completed", "failed"))
+        )
+        if not total:
+            return self.status
+        return f"{self.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
+
 
 class Batches:
     """Files and batches of one server.
@@ -147,21 +162,6 @@ class Batches:
             return batch
 
         return self._patiently(look)
-
-    def ended(self, batch: Batch) -> bool:
-        return batch.status in ENDED
-
-    def words(self, batch: Batch) -> str:
-        """A batch's status and counts."""
-        total, completed, failed = (
-            count if type(count) is int else 0
-            for count in map(batch.counts.get, ("total", "completed", "failed"))
-        )
-        if not total:
-            return batch.status
-        return (
-            f"{batch.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
-        )
 
     def answers(self, batch: Batch, lines: int) -> Lines:
         """The lines that came back of so many, by key, from both files in whatever order; `read` reads one.

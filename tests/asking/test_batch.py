@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking.batch import dispatch_batch
+from llmfair.asking.batch import FILE, dispatch_batch, read_sent
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
-from llmfair.asking.ledger import FILE, read_sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batch import MOST_LINES, Batches

@@ -156,7 +156,7 @@ def test_counts_and_errors_of_any_type_are_no_matter() -> None:
     )
     for odd in oddities:
         told = thing(status="failed", request_counts=odd, errors=odd)
-        assert looked(told, lambda batches: batches.words(batches.state("batch_1"))) == "failed"
+        assert looked(told, lambda batches: batches.state("batch_1").words) == "failed"
         why = looked(told, lambda batches: batches.refusal(batches.state("batch_1")).message)
         assert "refuses batch_1" in str(why)
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from llmfair import registry
+from llmfair.asking.batch import read_sent
 from llmfair.asking.dispatch import Program
-from llmfair.asking.ledger import read_sent
 from llmfair.audits.comparing import compare
 from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.plan import plan

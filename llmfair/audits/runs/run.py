@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import structs
 
 from llmfair import registry
-from llmfair.asking.batch import dispatch_batch
+from llmfair.asking.batch import dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
-from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Prospects, Stage, require_prospects
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of

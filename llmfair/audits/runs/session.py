@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from math import fsum
 from typing import Any
 
+from llmfair.asking.batch import FILE as BATCHES
 from llmfair.asking.journal import Journal
-from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import versions
 from llmfair.audits.kind import results_of
