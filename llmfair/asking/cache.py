@@ -8,11 +8,12 @@ here, and a cache that cannot be used is said once and left alone.
 from __future__ import annotations
 
 import hashlib
-import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -56,10 +57,11 @@ class Cache:
         self.path, self._warn = path, warn
         self.model = model.encode("utf-8", "backslashreplace").decode()  # SQLite refuses lone surrogates
         self.dropped = 0
-        self._usable, self._failed, self._guard = True, False, threading.Lock()
-        self._offered: queue.SimpleQueue[tuple[str, Completion] | None] = queue.SimpleQueue()
+        self._usable, self._failed = True, False
+        self._offered: deque[tuple[str, Completion]] = deque()
         self._closing = threading.Event()
-        self._writer: threading.Thread | None = None
+        self._disk = ThreadPoolExecutor(1, "llmfair-cache")
+        self._writing: Future[None] | None = None
         self._reader: sqlite3.Connection | None = None
         try:
             self._reader = _open(path)
@@ -75,64 +77,50 @@ class Cache:
         except UNUSABLE as error:
             self._fail(error)
             return None
-        found = _completion(key, row[0]) if row else None
-        if row and found is None:
-            self._drop()
-        return found
+        if row is None:
+            return None
+        completion = _completion(key, row[0])
+        if completion is None:
+            self.dropped += 1
+            if self.dropped == 1:
+                self._warn(
+                    f"the answer cache {self.path} holds answers that are damaged or changed: they are asked again"
+                )
+        return completion
 
     def put(self, key: str, completion: Completion) -> None:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
         if not self._usable or completion.finish is not Finish.STOP:
             return
-        self._offered.put((key, completion))
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write, name="llmfair-cache", daemon=True)
-            self._writer.start()
+        self._offered.append((key, completion))
+        if self._writing is None or self._writing.done():
+            self._writing = self._disk.submit(self._write)
 
     def close(self) -> None:
         """Writes what is still to be written."""
+        self._closing.set()
+        self._disk.shutdown()
+        if self._usable and self._offered:
+            self._write()
         self._usable = False
-        if self._writer is not None:
-            self._offered.put(None)
-            self._closing.set()
-            self._writer.join()
         if self._reader is not None:
             self._reader.close()
 
     def _write(self) -> None:
+        """Writes what is offered within half a second."""
+        self._closing.wait(GATHER_SECONDS)
+        answers = [self._offered.popleft() for _ in range(len(self._offered))]
+        rows = [(key, self.model, _stamp(), _value(key, completion)) for key, completion in answers]
         try:
             with closing(_open(self.path)) as database:
-                more = True
-                while more:
-                    answers, more = self._gather()
-                    database.execute("BEGIN IMMEDIATE")
-                    database.executemany(
-                        "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)",
-                        [(key, self.model, _stamp(), _value(key, completion)) for key, completion in answers],
-                    )
-                    database.execute("COMMIT")
+                database.execute("BEGIN IMMEDIATE")
+                database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+                database.execute("COMMIT")
         except UNUSABLE as error:
             self._fail(error)
 
-    def _gather(self) -> tuple[list[tuple[str, Completion]], bool]:
-        """What is offered within half a second of the first answer, and whether more may come."""
-        offered = [self._offered.get()]
-        self._closing.wait(GATHER_SECONDS)
-        while not self._offered.empty():
-            offered.append(self._offered.get())
-        return [answer for answer in offered if answer is not None], None not in offered
-
-    def _drop(self) -> None:
-        """Counts an answer that is not what was filed: it is asked again, and filed anew."""
-        self.dropped += 1
-        if self.dropped == 1:
-            self._warn(
-                f"the answer cache {self.path} holds answers that are damaged or changed: they are asked again"
-            )
-
     def _fail(self, error: Exception) -> None:
-        with self._guard:  # reader and writer may fail at once
-            first, self._failed, self._usable = not self._failed, True, False
+        first, self._failed, self._usable = not self._failed, True, False
         if first:
             self._warn(
                 f"the answer cache {self.path} cannot be used ({_reason(error)}): the run goes on without it; "
@@ -147,8 +135,7 @@ def facts(path: Path) -> dict[str, Any]:
         try:
             with closing(_open(path)) as database:
                 found = database.execute(
-                    f"SELECT {_text('model')}, count(*), {_text('min(created)')}, {_text('max(created)')} "
-                    "FROM answers GROUP BY 1 ORDER BY 1"
+                    "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
                 ).fetchall()
         except UNUSABLE as error:
             raise _unusable(path, error) from None
@@ -164,10 +151,7 @@ def facts(path: Path) -> dict[str, Any]:
 
 def count(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
     """How many answers `clear` would remove; None when it would remove a damaged file. Raises LlmfairError."""
-    sql = f"SELECT count(*) FROM answers {CHOSEN}"
-    return _of_chosen(
-        path, model, before, lambda database, chosen: int(database.execute(sql, chosen).fetchone()[0])
-    )
+    return _chosen(path, model, before, remove=False)
 
 
 def clear(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
@@ -176,32 +160,26 @@ def clear(path: Path, model: str | None = None, before: datetime | None = None) 
     Returns how many. Rows are removed, not the file, since other processes may have it open; a damaged file serves
     nobody, so it goes when everything is to go, and None is returned. Raises LlmfairError.
     """
-    removed = _of_chosen(path, model, before, _delete)
+    removed = _chosen(path, model, before, remove=True)
     if removed is None:
         for part in _parts(path):
             part.unlink(missing_ok=True)
     return removed
 
 
-def _delete(database: sqlite3.Connection, chosen: Mapping[str, str | None]) -> int:
-    removed = database.execute(f"DELETE FROM answers {CHOSEN}", chosen).rowcount
-    database.execute("VACUUM")
-    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return removed
-
-
-def _of_chosen(
-    path: Path,
-    model: str | None,
-    before: datetime | None,
-    use: Callable[[sqlite3.Connection, Mapping[str, str | None]], int],
-) -> int | None:
-    """What `use` returns of the cache; 0 without a file, None for a damaged one of which everything is meant."""
+def _chosen(path: Path, model: str | None, before: datetime | None, remove: bool) -> int | None:
+    """The number of these answers; 0 without a file, None for a damaged one of which everything is meant."""
     if not path.is_file():
         return 0
+    chosen = {"model": model, "before": None if before is None else _stamp(before)}
     try:
         with closing(_open(path)) as database:
-            return use(database, {"model": model, "before": None if before is None else _stamp(before)})
+            (number,) = database.execute(f"SELECT count(*) FROM answers {CHOSEN}", chosen).fetchone()
+            if remove:
+                number = database.execute(f"DELETE FROM answers {CHOSEN}", chosen).rowcount
+                database.execute("VACUUM")
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return int(number)
     except UNUSABLE as error:
         if model is None and before is None and _is_damage(error):
             return None
@@ -262,11 +240,6 @@ def _completion(key: str, value: Any) -> Completion | None:
 def _stamp(at: datetime | None = None) -> str:
     """A time whose alphabetical order is that of time."""
     return (at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def _text(column: str) -> str:
-    """What is a text in a table that nothing damaged."""
-    return f"ifnull(CAST({column} AS TEXT), '')"
 
 
 def _parts(path: Path) -> list[Path]:
