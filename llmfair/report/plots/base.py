@@ -225,22 +225,6 @@ def bar_of(color: str) -> dict[str, Any]:
     return {"facecolor": color, "edgecolor": color, "linewidth": 0}
 
 
-def whisker(
-    axes: Axes,
-    value: float,
-    place: float,
-    low: float | None,
-    high: float | None,
-    **looks: Any,
-) -> None:
-    """A point at (value, place) with its interval, an end without bound left out; `gid` as `tip` gives it."""
-    looks = {"color": INK, "marker": "o", **looks}
-    if low is not None and high is not None:
-        line = {key: looks[key] for key in ("color", "gid") if key in looks}
-        axes.plot([low, high], [place, place], linewidth=2, solid_capstyle="butt", zorder=2, **line)
-    axes.plot([value], [place], linestyle="none", zorder=3, markersize=7, clip_on=False, **looks)
-
-
 def tip(text: str) -> str:
     """The `gid` of what says this while a pointer rests on it."""
     return "tip:" + text.replace("\n", ", ")
