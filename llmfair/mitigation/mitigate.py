@@ -6,7 +6,7 @@ folder of its own -> figures -> changes, paired by query -> the front and the ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -27,10 +27,9 @@ from llmfair.mitigation.outcome import (
     NOT_HERE,
     Tried,
     answers_of,
-    judged_of,
+    document_of,
     measured,
-    said,
-    told,
+    outcome_of,
     write,
 )
 from llmfair.mitigation.remedies import Asking, Audit, Remedy, Reordering
@@ -71,15 +70,14 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     RunDir(folder).refuse_run()
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
-    results, rows = told(base, tried, answers_of(_compared(run), base.condition), folder)
-    results = write(folder, results, rows, {one.spec: one.orders for one in tried if one.orders is not None})
-    failed = [one for one in tried if one.error is not None and not isinstance(one.error, NOT_HERE)]
-    for one in failed:
-        assert one.error is not None
-        one.error.message = f"{one.spec}: {one.error.message}"
-    errors = (one.error for one in failed if one.error is not None)
-    gravest = max(errors, key=lambda error: error.exit_code, default=None)
-    return Mitigated(results, folder, gravest)
+    results, rows = outcome_of(base, tried, answers_of(_compared(run), base.condition), folder)
+    results = write(folder, results, rows, {of.spec: of.orders for of in tried if of.orders is not None})
+    errors = []
+    for of in tried:
+        if of.failed and of.error is not None:
+            of.error.message = f"{of.spec}: {of.error.message}"
+            errors.append(of.error)
+    return Mitigated(results, folder, max(errors, key=lambda error: error.exit_code, default=None))
 
 
 def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
@@ -131,16 +129,13 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
             return _asked(tried, base, remedy.audit(base), spending, watch)
         assert isinstance(remedy, Reordering)
         made = remedy.apply(base)
-        orders = base.completed(made.orders)
-        calls = remedy.calls(base)
+        orders, calls = base.completed(made.orders), remedy.calls(base)
     except LlmfairError as error:
         return replace(tried, error=error)
-    condition = getattr(remedy, "condition", None)
-    answers = None
-    if condition is not None:  # answers of the run itself
-        answers = answers_of(_compared(base.run), condition(base))
-    found = measured(spec, judged_of(base, orders), made.halves, answers=answers)
-    return replace(tried, found=found, orders=orders, calls=calls, remarks=made.remarks)
+    condition = getattr(remedy, "condition", None)  # where the answers are the run's own
+    answers = None if condition is None else answers_of(_compared(base.run), condition(base))
+    figures = measured(spec, base.all_judged(orders), made.halves, answers=answers)
+    return replace(tried, found=figures, orders=orders, calls=calls, remarks=made.remarks)
 
 
 def _asked(tried: Tried, base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) -> Tried:
@@ -153,46 +148,42 @@ def _asked(tried: Tried, base: Unmitigated, audit: Audit, spending: Spending, wa
         begun.append(folder)
         return watch(folder, planned, progress, limit)
 
-    asked = _settings_of(base, audit)
     try:
-        with spending.run(asked, audit.subject, seeing) as (left, noting):
+        with spending.run(_settings_of(base, audit), audit.subject, seeing) as (left, noting):
             written = perform(audit.kind.design(left, audit.subject), noting)
         if written.error is not None:
             raise written.error
     except LlmfairError as error:
-        kept = begun[0] if begun and begun[0].is_dir() else None
-        return replace(tried, run=kept, error=error)
+        return replace(tried, run=begun[0] if begun and begun[0].is_dir() else None, error=error)
     run = written.folder
     compared = _compared(run)
-    judged, orders = _rankings_of(base, audit, run)
-    of_lists = None if audit.own_lists else answers_of(compared, audit.condition)
+    orders: Orders
+    if audit.own_lists:
+        pages = [
+            page
+            for page in audit.kind.observations(run)[audit.condition]
+            if isinstance(page, Judged) and page.query_id in base.orders
+        ]
+        judged, answers = pages, None
+        orders = {page.query_id: page.rankings for page in pages}
+    else:
+        if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
+            raise UsageError(
+                "the lists are not what they were at the time of the run.",
+                f"{base.again()}    audits them as they are now",
+            )
+        files = of_folder(run, ScoreSettings(), lambda path: None).conditions[audit.condition]
+        orders = base.completed({query: [file.rankings[query] for file in files] for query in base.orders})
+        judged, answers = base.all_judged(orders), answers_of(compared, audit.condition)
     return replace(
         tried,
-        found=measured(tried.spec, judged, own_lists=audit.own_lists, answers=of_lists),
+        found=measured(tried.spec, judged, own_lists=audit.own_lists, answers=answers),
         orders=orders,
         calls=compared.results.calls,
         cost=compared.manifest.cost,
         run=run.path,
         remarks=audit.remarks,
     )
-
-
-def _rankings_of(base: Unmitigated, audit: Audit, run: RunDir) -> tuple[Sequence[Judged], Orders]:
-    """What measures read of an audit's rankings. Raises UsageError where the data changed since the run."""
-    if audit.own_lists:
-        known = audit.kind.observations(run)[audit.condition]
-        pages = [one for one in known if isinstance(one, Judged) and one.query_id in base.orders]
-        return pages, {one.query_id: one.rankings for one in pages}
-    if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
-        raise UsageError(
-            "the lists are not what they were at the time of the run.",
-            f"{base.again()}    audits them as they are now",
-        )
-    files = of_folder(run, ScoreSettings(), lambda path: None).conditions[audit.condition]
-    orders = base.completed(
-        {query_id: [file.rankings[query_id] for file in files] for query_id in base.orders}
-    )
-    return judged_of(base, orders), orders
 
 
 def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
@@ -227,22 +218,18 @@ def _compared(run: RunDir) -> ComparedRun:
 
 
 def _planned(base: Unmitigated, spec: str, remedy: Remedy) -> RemedyPlanned:
+    counts: dict[str, Any] = {"calls": 0, "answered": 0, "folder": None}
+    error = None
     try:
         if isinstance(remedy, Asking):
             audit = remedy.audit(base)
-            of_it = plan(audit.kind, _settings_of(base, audit))
-            return RemedyPlanned(
-                remedy=spec,
-                title=remedy.title,
-                **{key: of_it[key] for key in ("calls", "answered", "folder")},
-                error=ErrorDocument(kind="MissingKey", message=of_it["unready"][0], hint="")
-                if of_it["unready"]
-                else None,
-            )
-        assert isinstance(remedy, Reordering)
-        remedy.apply(base)
-    except NOT_HERE as error:
-        return RemedyPlanned(
-            remedy=spec, title=remedy.title, calls=None, answered=None, folder=None, error=said(error)
-        )
-    return RemedyPlanned(remedy=spec, title=remedy.title, calls=0, answered=0, folder=None, error=None)
+            planned = plan(audit.kind, _settings_of(base, audit))
+            counts = {key: planned[key] for key in counts}
+            if planned["unready"]:
+                error = ErrorDocument(kind="MissingKey", message=planned["unready"][0], hint="")
+        else:
+            assert isinstance(remedy, Reordering)
+            remedy.apply(base)
+    except NOT_HERE as absent:
+        counts, error = dict.fromkeys(counts), document_of(absent)
+    return RemedyPlanned(remedy=spec, title=remedy.title, **counts, error=error)

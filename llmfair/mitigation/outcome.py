@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from math import log
 from pathlib import Path
 from statistics import median
@@ -55,6 +57,8 @@ UNTOUCHED, OTHER_LISTS = "answers_untouched", "other_lists"
 
 Answers = tuple[Figure, Mapping[str, float]]
 """The preference odds of answers, and what each query contributes to them."""
+Figures = Mapping[str, Mapping[str, Figure]]
+"""Figures of all queries by remedy and measure."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,14 @@ class Measured:
     answers: Answers | None = None
     without: str = UNTOUCHED
 
-
-def judged_of(run: Unmitigated, orders: Mapping[str, Sequence[Ranking]]) -> list[Judged]:
-    """What measures read of rankings of the run's lists."""
-    return [run.judged(query_id, rankings) for query_id, rankings in orders.items()]
+    def rows(self, inference: Inference) -> list[Measurement]:
+        """Its queries, then all of them together; the odds of answers, or the reason they lack."""
+        odds = Measurement(ALL, ANSWERS, None, self.condition, n=0, reason=self.without)
+        if self.answers is not None:
+            figure, _ = self.answers
+            named = {key: getattr(figure, key) for key in ("low", "high", "n", "reason")}
+            odds = Measurement(ALL, ANSWERS, figure.value, self.condition, **named)
+        return [*summarise([*self.columns.values()], inference), odds]
 
 
 def measured(
@@ -81,23 +89,23 @@ def measured(
 ) -> Measured:
     """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
     measures = [parse_measure(measure) for measure in MEASURED]
-    found = {str(one.measure): one for one in measure_all(measures, {name: judged}) if one.group == ""}
+    columns = {str(of.measure): of for of in measure_all(measures, {name: judged}) if of.group == ""}
     for measure in measures:
-        column = found.get(str(measure), Column(measure, name, "", {}))
+        column = columns.get(str(measure), Column(measure, name, "", {}))
         if own_lists and str(measure) not in OF_A_PAGE:
-            column = replace(column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged})
+            column = replace(column, values={of.query_id: Undefined(OTHER_LISTS) for of in judged})
         elif halves is not None and str(measure) == CONSISTENCY:
-            column = replace(column, values={one.query_id: _of_halves(one, halves) for one in judged})
-        found[str(measure)] = column
-    return Measured(name, found, answers, OTHER_LISTS if own_lists else UNTOUCHED)
+            values = {of.query_id: _of_halves(of, halves.get(of.query_id, ())) for of in judged}
+            column = replace(column, values=values)
+        columns[str(measure)] = column
+    return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
 
 
-def _of_halves(judged: Judged, halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]]) -> float | Undefined:
-    pairs = halves.get(judged.query_id, ())
-    orders = replace(judged, rankings=tuple(one for pair in pairs for one in pair)).orders
-    found = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(judged.doc_ids))
-    assert isinstance(found, float | Undefined)
-    return found
+def _of_halves(judged: Judged, pairs: Sequence[tuple[Ranking, Ranking]]) -> float | Undefined:
+    orders = replace(judged, rankings=tuple(chain(*pairs))).orders
+    value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(judged.doc_ids))
+    assert isinstance(value, float | Undefined)
+    return value
 
 
 def answers_of(run: ComparedRun, condition: str) -> Answers:
@@ -105,70 +113,37 @@ def answers_of(run: ComparedRun, condition: str) -> Answers:
     return run.figure(ANSWERS, condition), run.values.get((ANSWERS, condition), {})
 
 
-def inference_of(run: Unmitigated) -> Inference:
-    lengths = [len(orders[0].doc_ids) for orders in run.orders.values()]
-    results = run.results
-    return Inference(results.level, run.settings.ci, run.settings.seed, median(lengths))
-
-
-def rows_of(found: Measured, inference: Inference) -> list[Measurement]:
-    """The rows of a remedy: its queries, then all of them together; the odds of answers with the reason they lack."""
-    rows = summarise([*found.columns.values()], inference)
-    if found.answers is None:
-        return [*rows, Measurement(ALL, ANSWERS, None, found.condition, n=0, reason=found.without)]
-    figure, _ = found.answers
-    named = {key: getattr(figure, key) for key in ("low", "high", "n", "reason")}
-    return [*rows, Measurement(ALL, ANSWERS, figure.value, found.condition, **named)]
-
-
 def changes_of(
-    name: str,
-    base: Measured,
-    other: Measured,
-    figures: Mapping[str, Mapping[str, Figure]],
-    inference: Inference,
+    base: Measured, other: Measured, figures: Figures, inference: Inference
 ) -> dict[str, ChangeRow]:
     """Each measure's change, paired over the queries that both have; `figures` are both's own, by name."""
-    found: dict[str, ChangeRow] = {}
-    for measure, column in other.columns.items():
-        before = base.columns[measure]
-        alike = {*before.values} & {*column.values}
-        row = _figure_row(name, column.measure, figures)
-        of_all = next(
-            one for one in paired(column.measure, column, before, alike, inference) if one.query_id == ALL
-        )
-        own_reason = figures[name][measure].reason if of_all.value is None else None
-        found[measure] = structs.replace(
-            row, change=of_all.value, low=of_all.low, high=of_all.high, n=of_all.n or 0, p=of_all.p,
-            reason=own_reason or of_all.reason,
+    name, changes = other.condition, dict[str, ChangeRow]()
+    for of, column in other.columns.items():
+        queries = {*base.columns[of].values} & {*column.values}
+        pairs = paired(column.measure, column, base.columns[of], queries, inference)
+        row = next(row for row in pairs if row.query_id == ALL)
+        reason = (figures[name][of].reason if row.value is None else None) or row.reason
+        changes[of] = structs.replace(
+            _figure_row(name, column.measure, figures), change=row.value, low=row.low, high=row.high, n=row.n or 0,
+            p=row.p, reason=reason,
         )  # fmt: skip
-    found[ANSWERS] = _of_answers(name, base, other, figures, inference)
-    return found
-
-
-def _of_answers(
-    name: str,
-    base: Measured,
-    other: Measured,
-    figures: Mapping[str, Mapping[str, Figure]],
-    inference: Inference,
-) -> ChangeRow:
-    row = _figure_row(name, parse_measure(ANSWERS), figures)
+    answers = _figure_row(name, parse_measure(ANSWERS), figures)
     if other.answers is None or base.answers is None:
-        return structs.replace(row, reason=other.without)
-    (_, before), (_, after) = base.answers, other.answers
-    queries = sorted(before.keys() & after.keys())
-    if not queries:
-        return structs.replace(row, reason="no_finite_odds")
-    one, two = ([of[query] for query in queries] for of in (before, after))
-    change = change_by_query(one, two, True, inference.level, np.random.default_rng(inference.seed))
-    of_it = change.estimate
-    return structs.replace(
-        row, change=of_it.value, low=of_it.low, high=of_it.high, n=of_it.n, p=change.p, reason=of_it.reason
-    )
+        answers = structs.replace(answers, reason=other.without)
+    elif queries := base.answers[1].keys() & other.answers[1].keys():
+        before, after = ([of[query] for query in sorted(queries)] for _, of in (base.answers, other.answers))
+        change = change_by_query(before, after, True, inference.level, np.random.default_rng(inference.seed))
+        of_all = change.estimate
+        answers = structs.replace(
+            answers, change=of_all.value, low=of_all.low, high=of_all.high, n=of_all.n, p=change.p,
+            reason=of_all.reason,
+        )  # fmt: skip
+    else:
+        answers = structs.replace(answers, reason="no_finite_odds")
+    return {**changes, ANSWERS: answers}
 
 
-def _figure_row(name: str, measure: Measure, figures: Mapping[str, Mapping[str, Figure]]) -> ChangeRow:
+def _figure_row(name: str, measure: Measure, figures: Figures) -> ChangeRow:
     declared, of = measure.definition, str(measure)
     row = ChangeRow(name, name, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None)
     return with_figures(row, figures[NONE][of], figures[name][of])
@@ -214,13 +189,12 @@ def stem(spec: str) -> str:
 
 def files_of(spec: str, orders: Orders) -> dict[str, str]:
     """A run file for each ranking of a list: the first by the remedy's name, further ones as run folders name them."""
-    most = max(map(len, orders.values()), default=0)
-    found = {}
-    for number in range(most):
+    files = {}
+    for number in range(max(map(len, orders.values()), default=0)):
         name = stem(spec) + (f".o{number}.r0" if number else "")
         rankings = [of_query[number] for of_query in orders.values() if number < len(of_query)]
-        found[f"rankings/{name}.run"] = "".join(run_lines(rankings, tag=f"llmfair+{stem(spec)}"))
-    return found
+        files[f"rankings/{name}.run"] = "".join(run_lines(rankings, tag=f"llmfair+{stem(spec)}"))
+    return files
 
 
 def write(
@@ -228,22 +202,26 @@ def write(
 ) -> MitigationResults:
     """Writes the folder, and returns the results with the digests of its files. Raises UsageError.
 
-    Rankings of an earlier command that are none of these are removed.
+    Rankings of an earlier command that are none of these are removed, as its results name them: nobody else's.
     """
     texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
     for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
-        kept = [row for row in rows if (row.query_id != "all") is of_queries]
-        texts[name] = csv_text(COLUMNS, lines_of(kept))
+        texts[name] = csv_text(COLUMNS, lines_of(row for row in rows if (row.query_id != ALL) is of_queries))
     digests = {
         name: sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for name, text in texts.items()
     }
     results = structs.replace(results, files=digests)
+    earlier = set[str]()
+    with suppress(UsageError):
+        before = read(folder / "results.json", MitigationResults)
+        earlier = {name for remedy in before.remedies for name in remedy.rankings}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         make_inside(folder / "rankings")
         RunDir(folder).drop_report()
-        for name in _earlier(folder) - texts.keys():
-            (folder / name).unlink(missing_ok=True)
+        for name in earlier - texts.keys():
+            if Path(name).parent == Path("rankings"):
+                (folder / name).unlink(missing_ok=True)
         for name, text in {**texts, "results.json": json_text(results)}.items():
             write_whole(folder / name, [text])
     except OSError as error:
@@ -251,16 +229,6 @@ def write(
             f"cannot write {error.filename or folder}: {error.strerror}.", "choose another --output"
         ) from None
     return results
-
-
-def _earlier(folder: Path) -> set[str]:
-    """The rankings that an earlier command left, as its results name them: nobody else's file is touched."""
-    try:
-        found = read(folder / "results.json", MitigationResults)
-    except UsageError:
-        return set()
-    named = {name for remedy in found.remedies for name in remedy.rankings}
-    return {name for name in named if Path(name).parent == Path("rankings")}
 
 
 NOT_HERE = (UsageError, MissingExtra, MissingKey)
@@ -282,49 +250,72 @@ class Tried:
     error: LlmfairError | None = None
 
     @property
-    def title(self) -> str:
-        """Its name in words, with the parameters given."""
-        _, _, parameters = self.spec.partition(":")
-        return f"{self.remedy.title} ({parameters})" if parameters else self.remedy.title
+    def failed(self) -> bool:
+        return self.error is not None and not isinstance(self.error, NOT_HERE)
 
 
-def said(error: LlmfairError) -> ErrorDocument:
+def document_of(error: LlmfairError) -> ErrorDocument:
     return ErrorDocument(kind=type(error).__name__, message=error.message, hint=error.hint)
 
 
-def told(
+def outcome_of(
     base: Unmitigated, tried: Sequence[Tried], answers: Answers, folder: Path
 ) -> tuple[MitigationResults, Sequence[Row]]:
-    """All that was found, as results.json has it, and the rows of single queries too; `answers` are the run's own."""
-    inference, run = inference_of(base), base.results
-    before = measured(NONE, judged_of(base, base.orders), answers=answers)
-    found = {NONE: before, **{one.spec: one.found for one in tried if one.found is not None}}
+    """All that results.json has, and the rows of single queries too; `answers` are the run's own."""
+    run = base.results
+    inference = Inference(
+        run.level, base.settings.ci, base.settings.seed,
+        median(len(rankings[0].doc_ids) for rankings in base.orders.values()),
+    )  # fmt: skip
+    before = measured(NONE, base.all_judged(base.orders), answers=answers)
+    every = [before, *(of.found for of in tried if of.found is not None)]
     named = {
         "run": base.run.path.name,
         **{key: getattr(run, key) for key in ("dataset", "attribute", "model")},
     }
-    measurements = [row for of_it in found.values() for row in rows_of(of_it, inference)]
-    rows = as_rows(measurements, named, run.words)
+    rows = as_rows([row for of in every for row in of.rows(inference)], named, run.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures: dict[str, dict[str, Figure]] = {}
     for row in of_all:
-        figures.setdefault(row.condition, {})[row.measure] = Figure(
-            **{name: getattr(row, name) for name in Figure.__struct_fields__}
-        )
-    remedies = [_row(one, figures.get(one.spec, {}), before, figures, inference) for one in tried]
-    remedies = _adjusted(remedies)
-    unmitigated_row = RemedyRow(
+        values = {name: getattr(row, name) for name in Figure.__struct_fields__}
+        figures.setdefault(row.condition, {})[row.measure] = Figure(**values)
+    changes = {of.condition: changes_of(before, of, figures, inference) for of in every[1:]}
+    for measure in (ODDS, UTILITY):  # p adjusted over the remedies, each measure by itself
+        adjusted = holm([of[measure].p for of in changes.values()])
+        for of, p in zip(changes.values(), adjusted, strict=True):
+            of[measure] = structs.replace(of[measure], p_adjusted=p)
+    far = {name: distance(of[ODDS].value) for name, of in figures.items()}
+    best = front(
+        {
+            name: (at, useful)
+            for name, of in figures.items()
+            if (at := far[name]) is not None and (useful := of[UTILITY].value) is not None
+        }
+    )
+    unmitigated = RemedyRow(
         name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0,
-        figures=figures[NONE],
+        figures=figures[NONE], distance=far[NONE], front=NONE in best,
     )  # fmt: skip
-    every = _with_front([unmitigated_row, *remedies])
+    remedies = [unmitigated]
+    for of in tried:
+        _, _, parameters = of.spec.partition(":")
+        row = RemedyRow(
+            name=stem(of.spec), remedy=of.spec, title=of.remedy.title + f" ({parameters})" * bool(parameters),
+            does=of.remedy.does, available=of.found is not None,
+            error=None if of.error is None else document_of(of.error), run=None if of.run is None else str(of.run),
+        )  # fmt: skip
+        if of.found is not None:
+            row = structs.replace(
+                row, calls=of.calls, cost=of.cost, rankings=[*files_of(of.spec, of.orders or {})],
+                figures=figures[of.spec], changes=changes[of.spec], remarks=[*of.remarks], distance=far[of.spec],
+                front=of.spec in best,
+            )  # fmt: skip
+        remedies.append(row)
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     results = MitigationResults(
         schema=SCHEMA,
         task="mitigate",
-        status="complete"
-        if all(one.error is None or isinstance(one.error, NOT_HERE) for one in tried)
-        else "incomplete",
+        status="incomplete" if any(of.failed for of in tried) else "complete",
         run=str(base.run.path),
         dataset=run.dataset,
         attribute=run.attribute,
@@ -342,60 +333,8 @@ def told(
         measures=[str(measure) for measure in measures],
         labels={str(measure): measure.label for measure in measures if measure.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
-        family=sum(one.found is not None for one in tried),
-        remedies=every,
+        family=len(changes),
+        remedies=remedies,
         rows=of_all,
     )
     return structs.replace(results, verdict=verdict_of(results, folder)), rows
-
-
-def _row(
-    one: Tried,
-    figures: Mapping[str, Figure],
-    base: Measured,
-    every: Mapping[str, Mapping[str, Figure]],
-    inference: Inference,
-) -> RemedyRow:
-    row = RemedyRow(
-        name=stem(one.spec), remedy=one.spec, title=one.title, does=one.remedy.does,
-        available=one.found is not None, error=None if one.error is None else said(one.error),
-        run=None if one.run is None else str(one.run),
-    )  # fmt: skip
-    if one.found is None:
-        return row
-    return structs.replace(
-        row,
-        calls=one.calls,
-        cost=one.cost,
-        rankings=[*files_of(one.spec, one.orders or {})],
-        figures=figures,
-        changes=changes_of(one.spec, base, one.found, every, inference),
-        remarks=[*one.remarks],
-    )
-
-
-def _adjusted(remedies: Sequence[RemedyRow]) -> list[RemedyRow]:
-    """With p of odds and of utility adjusted over the remedies, each measure by itself."""
-    found = list(remedies)
-    for measure in (ODDS, UTILITY):
-        places = [place for place, one in enumerate(found) if measure in one.changes]
-        for place, p in zip(places, holm([found[k].changes[measure].p for k in places]), strict=True):
-            changes = found[place].changes
-            found[place] = structs.replace(
-                found[place], changes={**changes, measure: structs.replace(changes[measure], p_adjusted=p)}
-            )
-    return found
-
-
-def _with_front(remedies: Sequence[RemedyRow]) -> list[RemedyRow]:
-    """With their distances from parity, and those marked that no other dominates."""
-    points: dict[str, tuple[float, float]] = {}
-    found = []
-    for one in remedies:
-        odds, useful = (one.figures[name].value if name in one.figures else None for name in (ODDS, UTILITY))
-        far = distance(odds)
-        if far is not None and useful is not None:
-            points[one.remedy] = (far, useful)
-        found.append(structs.replace(one, distance=far))
-    best = front(points)
-    return [structs.replace(one, front=one.remedy in best) for one in found]

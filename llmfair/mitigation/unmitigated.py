@@ -101,6 +101,9 @@ class Unmitigated:
         """What measures read of rankings of one of the run's lists."""
         return self.found.against.judged(query_id, rankings)
 
+    def all_judged(self, orders: Orders) -> list[Judged]:
+        return [self.judged(query_id, rankings) for query_id, rankings in orders.items()]
+
     def candidates(self, ranking: Ranking) -> Candidates:
         """A ranking as rerankers take it; all that is known of its scores is that they fall."""
         listed = self.judged(ranking.query_id, [ranking]).candidates

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 from msgspec.structs import asdict
@@ -17,12 +16,12 @@ from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.audits.verdict import Case, Conclusions, VerdictWords, listed
 from llmfair.io.files import plain
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, PairStratum
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
-from llmfair.report.page import General, Page, plain_page
+from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
+from llmfair.report.plots.ratios import Value, position_bias, ratios, stacked_answers
 from llmfair.report.section import Section, VerdictCard, verdict
 from llmfair.report.tables import (
     Table,
@@ -34,7 +33,6 @@ from llmfair.report.tables import (
     in_words,
     markdown,
     p_text,
-    plural,
     tsv,
 )
 from llmfair.results import Figure, Row, RunVerdict, absent_row
@@ -49,11 +47,8 @@ from llmfair.tuning.results import (
     TuningFacts,
 )
 
-if TYPE_CHECKING:
-    from llmfair.report.page import Source
-
-
 Rows = Mapping[tuple[str, str, str, str], Row]
+"""By model, measure, relevance stratum, and group."""
 MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"
 NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
@@ -67,8 +62,7 @@ def headed_table(results: FinetuneResults) -> Table:
 
 def finetune_table(results: FinetuneResults) -> Table:
     """Base, adapter and free baseline on the test queries: a row each for every relevance stratum."""
-    rows = rows_of_all(results)
-    low, high = results.band
+    rows, (low, high), design = _rows(results), results.band, results.design
     header = (
         "pairs",
         "answers of",
@@ -82,8 +76,15 @@ def finetune_table(results: FinetuneResults) -> Table:
         "Spearman's rho with the base model",
         f"conclusion ({low:g}–{high:g})",
     )
-    table = [_row(stratum, model, results, rows) for stratum in PAIR_STRATA for model in MODELS]
-    return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
+    lines = [_line(stratum, model, results, rows) for stratum in PAIR_STRATA for model in MODELS]
+    parts = [
+        "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset),
+        results.dataset,
+        f"{results.attribute} (protected: {results.words.protected})",
+        results.model,
+        f"{count(design.split['test'], 'query', 'queries')} that were not trained on, both orders",
+    ]
+    return Table(" · ".join(parts), header, tuple(lines), tuple(_notes(results, rows)))
 
 
 def finetune_tsv(results: FinetuneResults) -> str:
@@ -91,15 +92,11 @@ def finetune_tsv(results: FinetuneResults) -> str:
     return tsv(TSV, map(plain, results.rows))
 
 
-def rows_of_all(results: FinetuneResults) -> dict[tuple[str, str, str, str], Row]:
-    """Rows by model, measure, relevance stratum, and group."""
-    return {
-        (BASELINE if row.model == "logit offset" else row.model, row.measure, row.condition, row.group): row
-        for row in results.rows
-    }
+def _rows(results: FinetuneResults) -> Rows:
+    return {(row.model, row.measure, row.condition, row.group): row for row in results.rows}
 
 
-def _row(stratum: str, model: str, results: FinetuneResults, rows: Rows) -> tuple[str, ...]:
+def _line(stratum: PairStratum, model: str, results: FinetuneResults, rows: Rows) -> tuple[str, ...]:
     cells, pairs = results.cells[model][stratum], results.figure_4[stratum]["before"].pairs
 
     def share(measure: str, group: str = "") -> str:
@@ -125,55 +122,46 @@ def _row(stratum: str, model: str, results: FinetuneResults, rows: Rows) -> tupl
     )
 
 
-def _title(results: FinetuneResults) -> str:
-    split, design = results.design.split, results.design
-    test = split["test"]
-    parts = [
-        "LoRA adapter" + (f" (preset {design.preset})" if design.preset else ""),
-        results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})",
-        results.model,
-        f"{test} {plural(test, 'query', 'queries')} that were not trained on, both orders",
-    ]
-    return " · ".join(parts)
-
-
-def _notes(results: FinetuneResults, rows: Rows) -> list[str]:
-    notes = [lost] if (lost := missed_on_test(results)) else []
+def _notes(results: FinetuneResults, rows: Rows) -> Iterator[str]:
+    training, design, overlap = results.training, results.design, results.overlap
+    split = design.split
+    if lost := missed_on_test(results):
+        yield lost
     for stratum in PAIR_STRATA:
         if stratum in results.changes:
-            told = odds_change(stratum, results, rows)
-            notes.append(f"{stratum}: {ODDS} {told}" if told else f"{stratum}: no odds before or after")
-    notes += [_other_ratios(stratum, rows) for stratum in PAIR_STRATA]
-    notes += [_relevance_note(results, rows), _gate_note(results)]
-    training, design = results.training, results.design
-    notes.append(
+            change = odds_change(stratum, results, rows)
+            yield f"{stratum}: {ODDS} {change}" if change else f"{stratum}: no odds before or after"
+    relevant = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING).value for model in MODELS]
+    shares = ["undefined" if value is None else f"{100 * value:.1f} %" for value in relevant]
+    yield (
+        f"relevant item preferred to an irrelevant one: {shares[0]} → {shares[1]} (logit offset {shares[2]}) of "
+        f"{results.counts['test']['mixed'].pairs:,} pairs"
+    )
+    gates = [str(gate.text) for gate in training.validation.gates.values() if gate.limit is not None]
+    yield f"gates on {count(split['validation'], 'query', 'queries')} of validation: {', '.join(gates)}"
+    yield (
         f"logit offset: no training, {training.offset:+.2f} taken off the protected item's margin; it needs every "
         "item's group when a model is asked, the adapter does not"
     )
-    stopped = ", stopped early" if training.stopped_early else ""
-    notes.append(
-        f"trained on {count(design.split['train'], 'query', 'queries')}: {count(training.steps, 'step')}, "
-        f"{training.prompts:,} prompts{stopped}; best at step {training.best_step:,}; labels {design.labels}, "
-        f"anchor {design.anchor}, rank {design.rank}, {count(training.modules, 'module')}; prompts "
-        f"{training.layout}: {training.layout_why}"
+    yield (
+        f"trained on {count(split['train'], 'query', 'queries')}: {count(training.steps, 'step')}, "
+        f"{training.prompts:,} prompts{', stopped early' * training.stopped_early}; best at step "
+        f"{training.best_step:,}; labels {design.labels}, anchor {design.anchor}, rank {design.rank}, "
+        f"{count(training.modules, 'module')}; prompts {training.layout}: {training.layout_why}"
     )
-    overlap = results.overlap
     if overlap.strict:
-        notes.append(f"no item of a measured pair was trained on ({overlap.dropped_items:,} left out)")
+        yield f"no item of a measured pair was trained on ({overlap.dropped_items:,} left out)"
     else:
-        notes.append(
+        yield (
             f"{overlap.items:,} of {count(overlap.train_items, 'item')} trained on stand in measured pairs too, "
             f"{count(overlap.pairs, 'pair')} as well (--strict-items leaves them out)"
         )
-    if unused := design.split["unused"]:
-        notes.append(f"{count(unused, 'query', 'queries')} without items of both groups left out")
-    notes.append(
+    yield (
         "ratio: pairs that either group's item wins in both orders, ½ added to both counts (in brackets); "
         "preference odds (adjusted for position) take the position out of all answers; Spearman's rho is of the "
         "preferences"
     )
-    return [*notes, *few_queries(design.split["test"])]
+    yield from few_queries(split["test"])
 
 
 def odds_change(stratum: str, results: FinetuneResults, rows: Rows) -> str:
@@ -182,54 +170,21 @@ def odds_change(stratum: str, results: FinetuneResults, rows: Rows) -> str:
     before, after = (rows.get((model, HEADLINE, stratum, ""), NOTHING).value for model in MODELS[:2])
     if before is None or after is None:
         return ""
-    one, two = abs(log(before)), abs(log(after))
-    told = "as far from parity" if one == two else "nearer to parity" if two < one else "farther from parity"
+    far, near = abs(log(before)), abs(log(after))
+    way = "as far from parity" if far == near else "nearer to parity" if near < far else "farther from parity"
     text = f"{before:.3f} → {after:.3f} ("
     if change.low is not None:
         text += f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}], "
     if change.p is not None:
         text += f"p {p_text(change.p)} of no change, "
     queries = count(change.n, "query", "queries")
-    return f"{text}{queries}, paired): {told} (distance in log odds {one:.2f} → {two:.2f})"
-
-
-def _other_ratios(stratum: str, rows: Rows) -> str:
-    told = []
-    for measure in ("BalancedRatio", "SoftRatio"):
-        values = [rows.get((model, measure, stratum, ""), NOTHING).value for model in MODELS]
-        shown = ["undefined" if value is None else f"{value:.3f}" for value in values]
-        told.append(f"{measure} {shown[0]} → {shown[1]} (logit offset {shown[2]})")
-    return f"{stratum}: {', '.join(told)}"
-
-
-def _relevance_note(results: FinetuneResults, rows: Rows) -> str:
-    values = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING).value for model in MODELS]
-    pairs = results.counts["test"]["mixed"].pairs
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return "no mixed pairs: nothing is known of what relevance weighs"
-    before, after, free = (f"{100 * value:.1f} %" for value in known)
-    text = f"relevant item preferred to an irrelevant one: {before} → {after} (logit offset {free}) of {pairs:,} pairs"
-    gaps = [gap for model in MODELS[:2] if (gap := results.relevance_gap[model]) is not None]
-    if len(gaps) == 2:
-        text += (
-            f"; widest gap between combinations of groups {100 * gaps[0]:.1f} → {100 * gaps[1]:.1f} points"
-        )
-    return text
-
-
-def _gate_note(results: FinetuneResults) -> str:
-    """What parity may not be bought with, on the validation queries that chose the checkpoint."""
-    gates = results.training.validation.gates.values()
-    told = [str(gate.text) for gate in gates if gate.limit is not None]
-    asked = count(results.design.split["validation"], "query", "queries")
-    return f"gates on {asked} of validation: {', '.join(told)}"
+    return f"{text}{queries}, paired): {way} (distance in log odds {far:.2f} → {near:.2f})"
 
 
 def missed_on_test(results: FinetuneResults) -> str:
     """What the adapter does not keep on queries it never saw; nothing where it keeps all."""
-    told = missed(results.gates_on_test)
-    return f"not kept on the test queries: {told}" if told else ""
+    gates = missed(results.gates_on_test)
+    return f"not kept on the test queries: {gates}" if gates else ""
 
 
 def labelled_text(counts: Mapping[str, int]) -> str:
@@ -300,57 +255,48 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 
 def plan_text(planned: FinetunePlan) -> str:
     """What a training would take; nothing was asked."""
-    design, counts, tokens = planned.design, planned.counts, planned.tokens
+    design, counts, tokens, overlap = planned.design, planned.counts, planned.tokens, planned.overlap
     split, share = design.split, design.train_share
+    different = sum(pairs.pairs for pairs in counts["train"].values())
+    times = design.prompts / 2 / different
     lines = [
         f"{planned.model} · {planned.dataset} · {planned.attribute}"
-        + (f" · preset {design.preset}" if design.preset else ""),
+        + f" · preset {design.preset}" * bool(design.preset),
         f"  rank {design.rank}, alpha {design.lora_alpha:g}, learning rate {design.learning_rate:g}, batch "
         f"{design.prompts_per_step} prompts, labels {design.labels}, anchor {design.anchor}",
-        f"  {design.prompts // 2:,} pairs in both orders = {design.prompts:,} prompts, "
-        f"{count(planned.steps, 'step')}" + _passes(planned),
+        f"  {design.prompts // 2:,} pairs in both orders = {design.prompts:,} prompts, {count(planned.steps, 'step')}"
+        + f"; {different:,} different ones, each about {times:.0f} times" * (times > 1.5),
         f"  split {share * 100:g}/{(1 - share) * 100:g} by query: {split['train']} to train on, "
         f"{split['validation']} to validate, {split['test']} to test"
-        + (f", {split['unused']} unused" if split["unused"] else ""),
+        + f", {split['unused']} unused"
+        * bool(split["unused"]),
     ]
     for part, strata in counts.items():
-        told = ", ".join(
-            f"{of_it.pairs:,} {stratum} of {count(of_it.queries, 'query', 'queries')}"
-            for stratum, of_it in strata.items()
+        of_strata = ", ".join(
+            f"{pairs.pairs:,} {stratum} of {count(pairs.queries, 'query', 'queries')}"
+            for stratum, pairs in strata.items()
         )
-        lines.append(f"  {part} pairs: {told}")
-    overlap = planned.overlap
+        lines.append(f"  {part} pairs: {of_strata}")
     lines += [
         f"  {overlap.items:,} of {overlap.train_items:,} items trained on stand in measured pairs too",
         f"  tokens a prompt: {tokens.mean:.0f} on average, {tokens.most} at most, {tokens.shared:.0f} of "
         f"them shared by a query (from {tokens.prompts:,} prompts)",
-        f"  {_takes(planned)}",
     ]
+    if (needs := planned.estimate) is None:
+        lines.append("  memory and time: not known of this kind of model")
+    else:
+        took = " or ".join(
+            f"{_minutes(seconds['plain'])} ({_minutes(seconds['shared'])} with shared beginnings) on one {name}"
+            for name, seconds in needs.seconds.items()
+        )
+        lines.append(
+            f"  about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
+            f"{needs.petaflop:.3g} PFLOP: {took}, at half of its peak"
+        )
     for number, prompt in enumerate(planned.prompts, 1):
         answers = ", ".join(f"{label} = {token}" for label, token in prompt.answers.items())
         lines += ["", f"Prompt {number} ({prompt.pair_id}; answer ids: {answers}):", prompt.text]
     return "\n".join([*lines, "", "Nothing was asked."]) + "\n"
-
-
-def _passes(planned: FinetunePlan) -> str:
-    """How often each pair comes again, where there are fewer than the budget reaches."""
-    there = sum(of_it.pairs for of_it in planned.counts["train"].values())
-    times = planned.design.prompts / 2 / there
-    return f"; {there:,} different ones, each about {times:.0f} times" if times > 1.5 else ""
-
-
-def _takes(planned: FinetunePlan) -> str:
-    needs = planned.estimate
-    if needs is None:
-        return "memory and time: not known of this stratum of model"
-    times = " or ".join(
-        f"{_minutes(of_it['plain'])} ({_minutes(of_it['shared'])} with shared beginnings) on one {name}"
-        for name, of_it in needs.seconds.items()
-    )
-    return (
-        f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
-        f"{needs.petaflop:.3g} PFLOP: {times}, at half of its peak"
-    )
 
 
 def _minutes(seconds: float) -> str:
@@ -384,41 +330,66 @@ OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
 
 
 def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
-    """The results with their verdict."""
-    return structs.replace(results, verdict=verdict_of(results, audited))
-
-
-def verdict_of(results: FinetuneResults, audited: str) -> RunVerdict:
-    """Rejected where a gate is not kept or the preference is still there, repaired where all odds lie in the band.
-
-    `audited` is the command that audits the adapter.
-    """
+    """The results with their verdict: rejected where a gate is not kept or the preference is still there, repaired
+    where all odds lie in the band. `audited` is the command that audits the adapter."""
     rows = {
         (row.measure, row.condition): row for row in results.rows if row.model == ADAPTER and not row.group
     }
-    known = results.findings[ADAPTER]
-    found = Conclusions(
+    findings = results.findings[ADAPTER]
+    conclusions = Conclusions(
         task="pairwise", run=results.run, dataset=results.dataset, attribute=results.attribute, model=results.model,
         words=results.words, level=results.level, band=results.band, measures=[HEADLINE],
-        conditions=[kind for kind in PAIR_STRATA if kind in known], findings=known, figures=rows,
+        conditions=[stratum for stratum in PAIR_STRATA if stratum in findings], findings=findings, figures=rows,
     )  # fmt: skip
-    cases = [Case(found, kind, known[kind]) for kind in found.conditions]
+    cases = [Case(conclusions, stratum, findings[stratum]) for stratum in conclusions.conditions]
     gravest = min(cases, key=lambda case: GRAVEST.index(case.finding.conclusion), default=None)
-    status, why = _status(results, gravest)
-    few = "" if gravest is None else VerdictWords("").caution(gravest)
-    figure = absent_row(HEADLINE, "") if gravest is None else gravest.figure or absent_row(HEADLINE, "")
-    return RunVerdict(
+    status, why, following = _status(results, gravest, audited)
+    queries = count(results.design.split["test"], "query that was", "queries that were")
+    odds = listed([f"{case.interval} of {case.condition} pairs" for case in cases] or ["undefined"])
+    sentence = f"{why}; preference odds on {queries} not trained on: {odds} ({results.level * 100:g} % CI)"
+    group, figure = None, absent_row(HEADLINE, "")
+    if gravest is not None:
+        sentence += VerdictWords("").caution(gravest)
+        figure = gravest.figure or figure
+        if gravest.groups is not None and gravest.finding.conclusion is Conclusion.OUTSIDE:
+            group = gravest.groups[0]
+    verdict = RunVerdict(
         status=status,
-        sentence=f"{why}; {_measured(results, cases)}{few}",
-        next=_next(results, status, gravest, audited),
+        sentence=sentence,
+        next=following,
         condition=None if gravest is None else gravest.condition,
         measure=HEADLINE,
-        group=_behind(gravest),
+        group=group,
         estimate=figure.value,
         low=figure.low,
         high=figure.high,
         n=figure.n,
     )
+    return structs.replace(results, verdict=verdict)
+
+
+def _status(results: FinetuneResults, gravest: Case | None, audited: str) -> tuple[str, str, str]:
+    """The status, why it is this one, and what to do next."""
+    if results.training.rejected:
+        why = str(results.training.why).rstrip(".")
+        return REJECTED, why, f"what came nearest is in rejected/; try {OTHERWISE}"
+    if lost := missed(results.gates_on_test):
+        return REJECTED, f"gates are not kept on the test queries: {lost}", f"try {OTHERWISE}"
+    if gravest is None:
+        return INCONCLUSIVE, "nothing was measured", audited
+    of, band = f"{gravest.condition} pairs", gravest.band
+    match gravest.finding.conclusion:
+        case Conclusion.OUTSIDE:
+            why = f"all gates are kept, but the odds of {of} still lie outside {band}"
+            return REJECTED, why, f"try {OTHERWISE}"
+        case Conclusion.WITHIN:
+            return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audited
+        case Conclusion.INCONCLUSIVE:
+            why = f"all gates are kept, but the interval of {of} crosses an edge of {band}"
+            more = f"{VerdictWords('').settle(gravest)}; a lower --train-share leaves more to measure on"
+            return INCONCLUSIVE, why, more
+    reason = in_words(gravest.finding.reason, gravest.finding.measure)
+    return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {of}: {reason}", audited
 
 
 def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
@@ -430,57 +401,9 @@ def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
     ).rstrip()
 
 
-def _status(results: FinetuneResults, gravest: Case | None) -> tuple[str, str]:
-    """The status, and why it is this one."""
-    if results.training.rejected:
-        return REJECTED, str(results.training.why).rstrip(".")
-    if lost := missed(results.gates_on_test):
-        return REJECTED, f"gates are not kept on the test queries: {lost}"
-    if gravest is None:
-        return INCONCLUSIVE, "nothing was measured"
-    of = f"{gravest.condition} pairs"
-    match gravest.finding.conclusion:
-        case Conclusion.OUTSIDE:
-            return REJECTED, f"all gates are kept, but the odds of {of} still lie outside {gravest.band}"
-        case Conclusion.WITHIN:
-            return REPAIRED, f"all intervals of the odds lie in {gravest.band}, and all gates are kept"
-        case Conclusion.INCONCLUSIVE:
-            return (
-                INCONCLUSIVE,
-                f"all gates are kept, but the interval of {of} crosses an edge of {gravest.band}",
-            )
-    why = in_words(gravest.finding.reason, gravest.finding.measure)
-    return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {of}: {why}"
-
-
-def _measured(results: FinetuneResults, cases: list[Case]) -> str:
-    """The odds after training, of every kind of pairs."""
-    queries = count(results.design.split["test"], "query that was", "queries that were")
-    odds = listed([f"{case.interval} of {case.condition} pairs" for case in cases] or ["undefined"])
-    return f"preference odds on {queries} not trained on: {odds} ({results.level * 100:g} % CI)"
-
-
-def _behind(case: Case | None) -> str | None:
-    """The group that is still at a disadvantage."""
-    if case is None or case.groups is None or case.finding.conclusion is not Conclusion.OUTSIDE:
-        return None
-    return case.groups[0]
-
-
-def _next(results: FinetuneResults, status: str, gravest: Case | None, audited: str) -> str:
-    if results.training.rejected:
-        return f"what came nearest is in rejected/; try {OTHERWISE}"
-    if status == REJECTED:
-        return f"try {OTHERWISE}"
-    if gravest is not None and gravest.finding.conclusion == Conclusion.INCONCLUSIVE:
-        return f"{VerdictWords('').settle(gravest)}; a lower --train-share leaves more to measure on"
-    return audited or "llmfair pairwise with --adapter audits it"
-
-
 # The page of a LoRA adapter: answers of base and adapter on the same pairs, before and after.
 
 
-FIRST_SHOWN = "FirstSlotRate"
 WORDS = (
     "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "
     "of both answers in both orders; base and adapter answer the very same questions in one process.",
@@ -494,81 +417,76 @@ WORDS = (
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
     results: FinetuneResults = source.results
-    verdicts = [*_verdicts(results)]
-    section = Section(finetune_table(results), [*_plots(results)], verdicts, words=WORDS)
+    section = Section(finetune_table(results), [*_plots(results)], [*_verdicts(results)], words=WORDS)
     page = plain_page(
-        source.results, exhibits, section, "LoRA adapter",
+        results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         [*adapter_warnings(results)],
     )  # fmt: skip
-    outcome = _outcome(results)
-    return replace(page, outcome=outcome, following=outcome[0][1].next if outcome else "")
+    if results.verdict is None:
+        return page
+    return replace(page, outcome=[("", results.verdict)], following=results.verdict.next)
 
 
 def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
     """What has to be known before any figure is read."""
     if results.status == "rejected":
         yield f"{capitalised(str(results.training.why))} The adapter in rejected/ is not meant to be used."
-    if missed := missed_on_test(results):
-        yield f"{capitalised(missed)}."
+    if lost := missed_on_test(results):
+        yield f"{capitalised(lost)}."
 
 
 def _verdicts(results: FinetuneResults) -> Iterator[VerdictCard]:
     """What each relevance stratum came to, in the sentences of the table."""
-    rows = rows_of_all(results)
+    rows = _rows(results)
     for stratum in PAIR_STRATA:
         row = rows.get((ADAPTER, HEADLINE, stratum, ""))
         if row is None or row.value is None:
             continue
-        finding = results.findings[ADAPTER].get(stratum)
-        change = odds_change(stratum, results, rows) if stratum in results.changes else ""
-        said = f"base → adapter {change}" if change else ""
-        level, band, words = results.level, results.band, results.words
-        concluded = "" if finding is None else f"{pair_conclusion(finding, row, level, band, words)}; "
-        conclusion = "" if finding is None else str(finding.conclusion)
-        yield verdict(f"{stratum} pairs, adapter", ODDS, row, concluded + said, conclusion, band=band)
+        sentences, conclusion = [], ""
+        if (finding := results.findings[ADAPTER].get(stratum)) is not None:
+            conclusion = str(finding.conclusion)
+            sentences = [pair_conclusion(finding, row, results.level, results.band, results.words)]
+        if stratum in results.changes and (change := odds_change(stratum, results, rows)):
+            sentences.append(f"base → adapter {change}")
+        yield verdict(
+            f"{stratum} pairs, adapter", ODDS, row, "; ".join(sentences), conclusion, band=results.band
+        )
 
 
 def _plots(results: FinetuneResults) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
-    rows, both = rows_of_all(results), [(stratum, model) for stratum in PAIR_STRATA for model in MODELS[:2]]
+    rows = _rows(results)
+
+    def both(measure: str, stratum: str) -> list[Value | None]:
+        return [value_of(rows.get((model, measure, stratum, ""))) for model in MODELS[:2]]
+
     shares = [
-        (f"{stratum}\n{model}", _shares(figures))
-        for stratum, of_it in results.figure_4.items()
-        for figures, model in zip(of_it.values(), MODELS, strict=False)
-        if figures.pairs
+        (f"{stratum}\n{model}", _shares(answers))
+        for stratum, times in results.figure_4.items()
+        for answers, model in zip(times.values(), MODELS, strict=False)
+        if answers.pairs
     ]
     if shares:
         yield stacked_answers(shares, asdict(results.words))
     for measure, name, band in ((HEADLINE, ODDS, results.band), (SMOOTHED, "ratio", None)):
-        found = []
-        for stratum in PAIR_STRATA:
-            before, after = (
-                on_log(value_of(rows.get((model, measure, stratum, "")))) for model in MODELS[:2]
-            )
-            found.append((stratum, before, after))
-        if any(after for *_, after in found):
-            title = f"{capitalised(name)}, before and after"
-            yield ratios(found, name, band, title, measure, ("before", "after"))
+        lines = [(stratum, *map(on_log, both(measure, stratum))) for stratum in PAIR_STRATA]
+        if any(after for *_, after in lines):
+            yield ratios(lines, name, band, f"{capitalised(name)}, before and after", measure)
     first = [
         (f"{stratum}\n{model}", value)
-        for stratum, model in both
-        if (value := value_of(rows.get((model, FIRST_SHOWN, stratum, ""))))
+        for stratum in PAIR_STRATA
+        for model, value in zip(MODELS, both("FirstSlotRate", stratum), strict=False)
+        if value
     ]
     if first:
         yield position_bias(first)
 
 
-def _shares(figures: AnswersOnPairs) -> dict[str, float]:
+def _shares(answers: AnswersOnPairs) -> dict[str, float]:
     """Shares of cells; what is neither won nor flipped is tied, since margins are always read."""
-    won, lost, flipped = (
-        one.value or 0.0 for one in (figures.protected, figures.unprotected, figures.flipped)
-    )
+    won, lost, flipped = (of.value or 0.0 for of in (answers.protected, answers.unprotected, answers.flipped))
     return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}
-
-
-def _outcome(results: FinetuneResults) -> list[tuple[str, RunVerdict]]:
-    return [] if results.verdict is None else [("", results.verdict)]
 
 
 ADAPTER_PAGE = General(
@@ -576,5 +494,5 @@ ADAPTER_PAGE = General(
     page=adapter_page,
     table=lambda source: finetune_table(source.results),
     warnings=lambda source: adapter_warnings(source.results),
-    outcome=lambda source: _outcome(source.results),
+    outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
 )
