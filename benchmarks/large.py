@@ -96,10 +96,8 @@ class Version:
 SHOWN = ["datasets", "show", f"{DATASET}/location"]
 DRAWN = ["listwise", "--dry-run", "--seed", "7", *AUDITED]
 OF_COLLECTION = {
-    "datasets show, first": SHOWN,
     "datasets show": SHOWN,
-    "lists drawn anew": DRAWN,
-    "lists drawn before": DRAWN,
+    "lists drawn": DRAWN,
 }
 
 

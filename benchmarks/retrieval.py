@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.datasets.page_store import GroupsOf, PageStore, written
+from llmfair.datasets.pages import PageStore, written
 from llmfair.nouns import Document, of_each_kind
 from llmfair.retrieval.analysis import STANDARD
 from llmfair.retrieval.build import WRITER_BYTES, opened, stored
@@ -110,9 +110,8 @@ def pages_written(path: Path, count: int) -> None:
         for n in range(COMBINATIONS)
     ]
     with written(path) as pages:
-        for page_id in ids.tolist():
-            pages.add(page_id, f"Page {page_id}", "")
-        pages.save(path, GroupsOf(ids, codes, combinations))
+        for page_id, code in zip(ids.tolist(), codes.tolist(), strict=True):
+            pages.add(page_id, f"Page {page_id}", "", combinations[code])
 
 
 def resident() -> float:

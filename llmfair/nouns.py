@@ -376,6 +376,20 @@ class Fill(Protocol):
     def __call__(self, folder: Path, documents: Iterable[Document], *, source: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class MadeIndex:
+    """An index of a collection that was made before: by which engine, where if on this disk, by which analyzer.
+
+    `source` is the SHA-256 of what its documents are, `command` makes it anew.
+    """
+
+    engine: str
+    path: Path
+    source: str
+    command: str
+    analyzer: str = "english"
+
+
 # The nouns of pairs: what one answer chose, and what both answers on a pair come to.
 
 

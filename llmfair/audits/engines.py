@@ -10,7 +10,7 @@ from llmfair.datasets.collection import Collection
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.nouns import Fill
 from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
-from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, MadeIndex, Patience
+from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, Patience
 
 TANTIVY = "tantivy"
 
@@ -46,14 +46,12 @@ def engine_of(
 ) -> Engine:
     """The engine of this spec, `NAME` or `NAME:INDEX`, over a collection. Raises UsageError, and as engines do."""
     name, index = _named(spec)
-    made = None
-    if (stored := collection.index) is not None:
-        if not fields and analyzer.name != stored.analyzer:
-            raise RunConflict(
-                f"{collection.name} was indexed with --analyzer {stored.analyzer}, not {analyzer.name}.",
-                f"--analyzer {stored.analyzer} searches it; fetched with --analyzer {analyzer.name} it is indexed anew",
-            )
-        made = MadeIndex(stored.engine, stored.path, stored.source, stored.command)
+    made = collection.index
+    if made is not None and not fields and analyzer.name != made.analyzer:
+        raise RunConflict(
+            f"{collection.name} was indexed with --analyzer {made.analyzer}, not {analyzer.name}.",
+            f"--analyzer {made.analyzer} searches it; fetched with --analyzer {analyzer.name} it is indexed anew",
+        )
     engine: Engine = registry.lookup("engine", name).open(
         EngineOptions(
             collection=collection.name,

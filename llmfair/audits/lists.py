@@ -11,14 +11,13 @@ from llmfair.datasets.base import (
     Dataset,
     DocumentSource,
     attribute_of,
-    cache_folder,
     empty_groups,
     empty_groups_text,
     fingerprint,
     load_dataset,
     named_attribute,
 )
-from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan, drawn_once
+from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw, draw_plan
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import Given, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
@@ -51,7 +50,7 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
         return source, attribute_of(source, attribute.name, settings.mixed)
     # Pools of a user's own are small; with fewer than ten relevant a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, OwnData) else RELEVANT_FOR_PRECISION)
-    return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
+    return draw(source, attribute, plan, settings.seed), attribute
 
 
 def given_of(settings: ListSettings) -> Given:

@@ -214,12 +214,8 @@ def show(
 
     given = Given(columns=columns, attributes=attributes, groups=groups, run=run)
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, given)
-    if source.has_lists:
-        found = facts(source)
-    elif source.describe().get("titles") == "missing":
-        found = {"dataset": name, **source.describe()}
-    else:  # a source has no lists of its own: those of a default audit are shown
-        found = facts(load_lists(ListSettings(dataset=name))[0])
+    # of a source without lists of its own those of a default audit are shown
+    found = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
     if as_json:
         terminal.print_json({"schema": 1, **found})
         return
@@ -260,11 +256,6 @@ def _print_facts(found: dict[str, Any]) -> None:
     from llmfair.datasets.base import empty_groups_text
     from llmfair.report.tables import Table
 
-    if "queries" not in found:
-        title = f"{found['dataset']} · {found['topics']} topics · titles are missing, so nothing can be drawn"
-        notes = [*_page_notes(found), f"llmfair datasets fetch {found['dataset']}    continues"]
-        terminal.print_table(Table(title, ("",), tuple((note,) for note in notes), ()))
-        return
     attributes = list(found["attributes"])
     header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
     rows = []

@@ -126,11 +126,6 @@ class DocumentSource(GroupedDocuments, Protocol):
         """The groups of a query's relevant documents, each combination with how many have it."""
         ...
 
-    @property
-    def fingerprint(self) -> str | None:
-        """What the data are, where drawing from them is slow enough to keep the lists; else None."""
-        ...
-
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
         """The documents themselves, with title, groups, and text where there is any."""
         ...

@@ -9,10 +9,9 @@ from itertools import islice
 from typing import Any
 
 from llmfair.datasets.base import Dataset, DocumentSource
-from llmfair.datasets.page_store import StoredIndex
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
-from llmfair.nouns import Attribute, Candidates, Document, ManyDocuments, Qrels, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, MadeIndex, ManyDocuments, Qrels, Query, Side
 
 LOOKED_AT = 100
 """Documents of a query that tell what the others are like, where there are too many."""
@@ -50,9 +49,9 @@ class Collection:
         return counts
 
     @property
-    def index(self) -> StoredIndex | None:
+    def index(self) -> MadeIndex | None:
         """The index that it was fetched with; None where its documents are at hand to be indexed."""
-        index: StoredIndex | None = getattr(self.source, "index", None)
+        index: MadeIndex | None = getattr(self.source, "index", None)
         return index
 
     @property

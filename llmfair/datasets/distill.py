@@ -1,44 +1,42 @@
 """What is kept of the source files of TREC Fair: relevance, and of the relevant pages groups, numbers and titles.
 
-Each pass reads lines once and holds arrays over the relevant pages, so its memory does not grow with the file. A
-line is parsed only when its page is wanted. Files join by page id: ir_datasets' own document iterators hand a page
-without metadata the labels of the page before it. Where an id repeats, the first line counts.
+Each pass reads lines once and holds the ids of pages alone, so its memory does not grow with texts. A line is parsed
+only when its page is wanted. Files join by page id: ir_datasets' own document iterators hand a page without metadata
+the labels of the page before it. Where an id repeats, the first line counts.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import math
 import re
-from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct, ValidationError, convert, defstruct
+from numpy.typing import NDArray
 
 from llmfair.datasets.files import keywords_of
-from llmfair.datasets.page_store import GroupsOf, PageWriter, by_name, written
-from llmfair.datasets.relevant_pages import judgements, read_pages
+from llmfair.datasets.pages import PageStore, PageWriter, written
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.io import files
-from llmfair.io.files import field_of, whole, write_whole, wrong
-from llmfair.nouns import NO_NUMBERS, NUMBERS, Document, Query
+from llmfair.io.files import field_of, write_whole, wrong
+from llmfair.nouns import NUMBERS, Document, Query
 
 TextOf = tuple[str, Callable[[str], str]]
 """Which field of a line has the text, and what makes it plain."""
 Fill = Callable[[Path, Iterable[Document]], None]
 """Takes all documents, in their order, into an index below a folder."""
-EVERY_GROUP = "groups-full.npz"
+TOPICS, GROUPS, PAGES = "topics.json", "groups.db", "pages.db"
 Characters = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]
 """A text without half of a character, which no file of ours holds."""
+Pages = NDArray[np.int64]
+"""Ids of pages, ascending."""
 
 
 class TopicLine(Struct):
@@ -48,6 +46,15 @@ class TopicLine(Struct):
     title: Characters
     rel_docs: list[PageId]
     keywords: list[Characters] | None = None
+
+
+class Topic(Struct, omit_defaults=True):
+    """One of `topics.json`."""
+
+    query_id: str
+    text: str
+    relevant: list[int]
+    keywords: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -63,44 +70,39 @@ class Sought:
 
 
 def keep_topics(
-    folder: Path, queries: Iterable[Query], relevant: Iterable[tuple[str, str]]
+    folder: Path, queries: Iterable[Query], relevant: Iterable[tuple[str, int]]
 ) -> dict[str, Any]:
-    """Writes topics.json and relevance.npy: the relevant page ids of one topic after another, without repeats."""
-    topics = {query.query_id: query for query in queries}
-    pages: dict[str, array[int]] = {query_id: array("q") for query_id in topics}
-    for query_id, doc_id in relevant:
-        if query_id in pages:
-            pages[query_id].append(int(doc_id))
-    given = sum(map(len, pages.values()))
-    unique = {query_id: np.unique(np.array(found, dtype=np.int64)) for query_id, found in pages.items()}
-    rows = np.concatenate([*unique.values(), np.empty(0, dtype=np.int64)])
-    with whole(folder / "relevance.npy") as file:
-        np.save(file, rows)
-    listed = [
-        {"query_id": q, "text": query.text, "relevant": len(unique[q])}
-        | ({"keywords": query.keywords} if query.keywords else {})
-        for q, query in topics.items()
+    """Writes topics.json: each topic with its relevant page ids, without repeats."""
+    pages: dict[Query, list[int]] = {query: [] for query in queries}
+    by_id = {query.query_id: query for query in pages}
+    for query_id, page_id in relevant:
+        if query_id in by_id:
+            pages[by_id[query_id]].append(page_id)
+    topics = [
+        Topic(query.query_id, query.text, sorted({*of}), [*query.keywords]) for query, of in pages.items()
     ]
-    write_whole(folder / "topics.json", [json.dumps(listed, ensure_ascii=False) + "\n"])
+    write_whole(folder / TOPICS, [json.dumps(files.plain(topics), ensure_ascii=False) + "\n"])
+    rows = sum(len(topic.relevant) for topic in topics)
     return {
         "queries": len(topics),
-        "relevance_rows": len(rows),
-        "duplicate_rows": given - len(rows),
-        "pages": len(np.unique(rows)),
+        "relevance_rows": rows,
+        "duplicate_rows": sum(map(len, pages.values())) - rows,
+        "pages": len(pages_of(topics)),
     }
 
 
-def wanted_pages(folder: Path) -> array[int]:
-    """The ids of all pages relevant to some topic, ascending."""
-    return array("q", np.unique(judgements(folder / "relevance.npy")).tobytes())
+def pages_of(topics: Iterable[Topic]) -> Pages:
+    """All pages relevant to some topic."""
+    relevant = [np.array(topic.relevant, dtype=np.int64) for topic in topics]
+    return np.unique(np.concatenate([*relevant, np.empty(0, dtype=np.int64)]))
 
 
-def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int]]]:
+def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, list[int]]]:
     """The topic and the relevant pages of each line of a topics file.
 
     Raises UsageError for a malformed line, and for a second one of a topic.
     """
-    rows, known = [], set[str]()
+    rows: dict[str, tuple[Query, list[int]]] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
             row = parsed(line, name, number)
@@ -108,13 +110,12 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
                 row["keywords"] = [row["keywords"]]
             read = fields_of(row, TopicLine, name, number)
             topic = Query(str(read.id), read.title, keywords_of(read.keywords or ()))
-            if topic.query_id in known:
+            if topic.query_id in rows:
                 raise UsageError(
                     f"{name}:{number}: id: topic '{topic.query_id}' is there already.", "one line a topic"
                 )
-            known.add(topic.query_id)
-            rows.append((topic, array("q", map(int, read.rel_docs))))
-    return rows
+            rows[topic.query_id] = topic, [*map(int, read.rel_docs)]
+    return [*rows.values()]
 
 
 # Step 2: groups
@@ -122,24 +123,18 @@ def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int
 
 def keep_groups(
     folder: Path,
-    wanted: array[int],
+    wanted: Pages,
     lines: Iterable[bytes],
     name: str,
     labels: Mapping[str, str],
     full: bool = False,
 ) -> dict[str, Any]:
-    """Writes groups.jsonl.gz: every wanted page with canonical groups and numbers, by id; of all pages too, if `full`.
+    """Writes groups.db: every wanted page with canonical groups and numbers; all other pages too, if `full`.
 
     `labels` names the field of each attribute. Raises UsageError for a broken line.
     """
-    counts: Counter[str] = Counter()
-    unrecognised: Counter[str] = Counter()
-    combinations: dict[tuple[tuple[str, ...], ...], int] = {((),) * len(labels): 0}
-    codes = array("i", bytes(4 * len(wanted)))
-    numbers = np.full((len(wanted), len(NUMBERS)), np.nan)
-    seen = bytearray(len(wanted))
-    ids, codes_of_all, numbers_of_all = array("q"), array("i"), array("d")
-    keyed = by_id(lines, "page_id", name, counts)
+    counts, unrecognised = Counter[str](), Counter[str]()
+    relevant = frozenset(wanted.tolist())
     labelled = defstruct(
         "Labelled",
         [
@@ -147,46 +142,40 @@ def keep_groups(
             *((key, float | None, None) for key in NUMBERS),
         ],
     )
-    for place, page_id, number, line in firsts(wanted, keyed, seen, counts, full):
-        row = fields_of(parsed(line, name, number), labelled, name, number)
-        raw: dict[str, list[str]] = {attribute: getattr(row, key) or [] for attribute, key in labels.items()}
-        groups = tuple(canonical_groups(attribute, found) for attribute, found in raw.items())
-        code = combinations.setdefault(groups, len(combinations))
-        own = [_number(getattr(row, key)) for key in NUMBERS]
-        if place is not None:
-            codes[place], numbers[place] = code, own
-        if full:
-            ids.append(page_id)
-            codes_of_all.append(code)
-            numbers_of_all.extend(own)
-        for attribute, found in raw.items():
-            unrecognised.update(
-                label for label in found if label not in UNKNOWN and GROUP_OF[attribute](label) is None
-            )
-    groups_of = [
-        {attribute: found for attribute, found in zip(labels, groups, strict=True) if found}
-        for groups in combinations
-    ]
-    with _packed(folder / "groups.jsonl.gz") as file:
-        for page_id, code, own in zip(wanted, codes, numbers.tolist(), strict=True):
-            file.write(_page(page_id, "", groups_of[code], numbers=by_name(own)))
-    if full:
-        order = np.argsort(np.array(ids))
-        rows = np.array(numbers_of_all).reshape(-1, len(NUMBERS))
-        every = GroupsOf(np.array(ids)[order], np.array(codes_of_all)[order], groups_of, rows[order])
-        every.save(folder / EVERY_GROUP)
+    with written(folder / GROUPS, [{}]) as pages:
+        for page_id, number, line in by_id(lines, "page_id", name, counts):
+            if not (full or page_id in relevant):
+                continue
+            row = fields_of(parsed(line, name, number), labelled, name, number)
+            raw: dict[str, list[str]] = {
+                attribute: getattr(row, key) or [] for attribute, key in labels.items()
+            }
+            groups = {attribute: canonical_groups(attribute, found) for attribute, found in raw.items()}
+            numbers = {key: value for key in NUMBERS if _is_number(value := getattr(row, key))}
+            of_it = {attribute: names for attribute, names in groups.items() if names}
+            if not pages.add(page_id, groups=of_it, numbers=numbers):
+                counts["duplicate_lines"] += 1
+                continue
+            if page_id in relevant:
+                counts.update(["labelled", *numbers])
+            for attribute, found in raw.items():
+                unrecognised.update(
+                    label for label in found if label not in UNKNOWN and GROUP_OF[attribute](label) is None
+                )
+        for page_id in np.setdiff1d(wanted, pages.ids).tolist():
+            pages.add(page_id)
     return {
         **_counted(counts),
         **({"full": True} if full else {}),
-        "pages_without_metadata": seen.count(0),
-        "pages_with_numbers": dict(zip(NUMBERS, (~np.isnan(numbers)).sum(axis=0).tolist(), strict=True)),
+        "pages_without_metadata": len(wanted) - counts["labelled"],
+        "pages_with_numbers": {name: counts[name] for name in NUMBERS},
         "unrecognised_labels": dict(sorted(unrecognised.items())),
     }
 
 
-def _number(value: float | None) -> float:
-    """A number from 0; NaN where nothing is known."""
-    return math.nan if value is None or not 0 <= value < math.inf else value
+def _is_number(value: float | None) -> bool:
+    """Whether it is known: from 0, and finite."""
+    return value is not None and 0 <= value < math.inf
 
 
 # Step 3: titles
@@ -194,19 +183,19 @@ def _number(value: float | None) -> float:
 
 def keep_pages(
     folder: Path,
-    wanted: array[int],
+    wanted: Pages,
     lines: Iterable[bytes],
     name: str,
     text_of: TextOf | None,
     words: int = 0,
     sought: Sought | None = None,
 ) -> dict[str, Any]:
-    """Writes pages.jsonl.gz from a corpus: title and groups of the wanted pages, in its order; the first words of each.
+    """Writes pages.db from a corpus: the wanted pages with titles, groups, numbers and first words.
 
-    Pages that the corpus lacks come last, with a blank title. What is `sought` is indexed in the same pass. Raises
-    UsageError for a broken line.
+    Pages that the corpus lacks have a blank title. What is `sought` is indexed in the same pass, beside a pages.db of
+    all pages where all are. Raises UsageError for a broken line.
     """
-    counts: Counter[str] = Counter()
+    counts = Counter[str]()
     key_of_text, plain = text_of or NO_TEXT
     article = defstruct("Article", [(key, str | None, None) for key in ("title", key_of_text)])
 
@@ -215,9 +204,16 @@ def keep_pages(
         title, text = (getattr(row, key) or "" for key in ("title", key_of_text))
         return title, plain(text)
 
-    keyed = by_id(lines, "id", name, counts)
-    with _every_page(folder, sought) as every:
-        documents = _write_pages(folder, wanted, keyed, read, counts, words, every)
+    known = PageStore(folder / GROUPS)
+    with ExitStack() as writers:
+        pages = writers.enter_context(written(folder / PAGES))
+        every = (
+            writers.enter_context(written(sought.folder / PAGES, known.combinations))
+            if sought and sought.full
+            else None
+        )
+        keyed = by_id(lines, "id", name, counts)
+        documents = _write_pages(pages, every, known, wanted, keyed, read, counts, words)
         if sought is not None:
             sought.fill(sought.folder, documents)
         for _ in documents:  # an index that was whole looks at none
@@ -225,21 +221,9 @@ def keep_pages(
     return _told(counts, wanted) | ({} if sought is None else {"indexed": counts["indexed"]})
 
 
-@contextmanager
-def _every_page(folder: Path, sought: Sought | None) -> Iterator[tuple[PageWriter, GroupsOf] | None]:
-    """The writer of all pages, titles and first words beside their index, and their groups, where all are sought."""
-    if sought is None or not sought.full:
-        yield None
-        return
-    groups = GroupsOf.load(folder / EVERY_GROUP)
-    with written(sought.folder) as pages:
-        yield pages, groups
-        pages.save(sought.folder, groups)
-
-
-def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: str) -> dict[str, Any]:
-    """Writes pages.jsonl.gz from lines `page_id<TAB>title`, where an underscore is a space."""
-    counts: Counter[str] = Counter()
+def keep_titles(folder: Path, wanted: Pages, lines: Iterable[bytes], name: str) -> dict[str, Any]:
+    """Writes pages.db from lines `page_id<TAB>title`, where an underscore is a space."""
+    counts = Counter[str]()
 
     def keyed() -> Iterator[Keyed]:
         for number, line in enumerate(lines, start=1):
@@ -253,43 +237,41 @@ def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: 
     def read(number: int, title: bytes) -> tuple[str, str]:
         return title.decode("utf-8", "replace").replace("_", " "), ""
 
-    for _ in _write_pages(folder, wanted, keyed(), read, counts):
-        pass
+    with written(folder / PAGES) as pages:
+        for _ in _write_pages(pages, None, PageStore(folder / GROUPS), wanted, keyed(), read, counts):
+            pass
     return _told(counts, wanted)
 
 
 def _write_pages(
-    folder: Path,
-    wanted: array[int],
+    pages: PageWriter,
+    every: PageWriter | None,
+    known: PageStore,
+    wanted: Pages,
     keyed: Iterator[Keyed],
     read: Callable[[int, bytes], tuple[str, str]],
     counts: Counter[str],
     words: int = 0,
-    every: tuple[PageWriter, GroupsOf] | None = None,
 ) -> Iterator[Document]:
-    """The pages as they are read, with whole texts; written when all were. For a writer of `every` all are read."""
-    grouped, numbers = read_pages(folder / "groups.jsonl.gz"), NO_NUMBERS
-    groups_of, codes = grouped.combinations, grouped.codes.tolist()
-    seen = bytearray(len(wanted))
-    with _packed(folder / "pages.jsonl.gz") as file:
-        for place, page_id, number, line in firsts(wanted, keyed, seen, counts, every is not None):
-            title, text = read(number, line)
-            kept = first_words(text, words)
-            if place is not None:
-                counts["titled"] += bool(title.strip())
-                numbers = grouped[str(page_id)].numbers
-                file.write(_page(page_id, title, groups_of[codes[place]], kept, numbers))
-            if every is not None:
-                pages, groups = every
-                pages.add(page_id, title, kept, groups.numbers_of(page_id))
-            counts["indexed"] += 1
-            yield Document(str(page_id), title, text)
-        for place, found in enumerate(seen):
-            if not found:
-                numbers = grouped[str(wanted[place])].numbers
-                file.write(_page(wanted[place], "", groups_of[codes[place]], numbers=numbers))
-                if every is not None:
-                    every[0].add(wanted[place], "", "", numbers)
+    """Adds the wanted pages to `pages`, and all to `every`; as they are read, all that are added, with whole texts."""
+    relevant, unknown = frozenset(wanted.tolist()), Document("", "")
+    for page_id, number, line in keyed:
+        writers = [*([every] if every else ()), *([pages] if page_id in relevant else ())]
+        if not writers:
+            continue
+        title, text = read(number, line)
+        page = known.get(str(page_id), unknown)
+        row = (page_id, title, first_words(text, words), page.groups, page.numbers)
+        if not all(writer.add(*row) for writer in writers):
+            counts["duplicate_lines"] += 1
+            continue
+        counts["titled"] += page_id in relevant and bool(title.strip())
+        counts["indexed"] += 1
+        yield Document(str(page_id), title, text)
+    for page_id in np.setdiff1d(wanted, pages.ids).tolist():
+        page = known[str(page_id)]
+        for writer in filter(None, (pages, every)):
+            writer.add(page_id, "", "", page.groups, page.numbers)
 
 
 def first_words(text: str, words: int) -> str:
@@ -330,34 +312,12 @@ def wikitext(textify: Callable[[str], str]) -> TextOf:
     return "text", plain
 
 
-def _told(counts: Counter[str], wanted: array[int]) -> dict[str, Any]:
+def _told(counts: Counter[str], wanted: Pages) -> dict[str, Any]:
     return {**_counted(counts), "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
 
 
 def _counted(counts: Counter[str]) -> dict[str, int]:
     return {name: counts[name] for name in ("lines", "duplicate_lines")}
-
-
-def _page(
-    page_id: int,
-    title: str,
-    groups: Mapping[str, Any],
-    text: str = "",
-    numbers: Mapping[str, float] = NO_NUMBERS,
-) -> str:
-    row = {"doc_id": str(page_id), "title": title, "groups": groups, **numbers}
-    return json.dumps(row | ({"text": text} if text else {}), ensure_ascii=False) + "\n"
-
-
-@contextmanager
-def _packed(path: Path) -> Iterator[IO[str]]:
-    """A gzip file written beside and renamed; equal content is equal bytes (no time, no name inside)."""
-    with (
-        whole(path) as file,
-        gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
-        io.TextIOWrapper(packed, "utf-8", "surrogatepass", newline="\n") as text,
-    ):
-        yield text
 
 
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]
@@ -367,8 +327,6 @@ HINT = 'topics: {"id": 84, "title": "…", "rel_docs": [12, 307]}; pages: {"page
 T = TypeVar("T")
 Keyed = tuple[int, int, bytes]
 """Page id, number of the line, the line."""
-Placed = tuple[int | None, int, int, bytes]
-"""The page's place among the wanted ones, if it is one; page id, number of the line, the line."""
 
 
 def by_id(lines: Iterable[bytes], key: str, name: str, counts: Counter[str]) -> Iterator[Keyed]:
@@ -391,46 +349,6 @@ def id_of(given: Any, key: str, name: str, number: int) -> int:
         return int(convert(given, PageId))
     except ValidationError:
         raise wrong(name, number, key, "is not a page id", "one page a line, by its number") from None
-
-
-def firsts(
-    wanted: array[int], keyed: Iterator[Keyed], seen: bytearray, counts: Counter[str], every: bool = False
-) -> Iterator[Placed]:
-    """The first line of every wanted page, or of every page at all."""
-    met = Met()
-    for page_id, number, line in keyed:
-        place = bisect_left(wanted, page_id)
-        is_wanted = place < len(wanted) and wanted[place] == page_id
-        if not is_wanted and not every:
-            continue
-        if seen[place] if is_wanted else met.add(page_id):
-            counts["duplicate_lines"] += 1
-            continue
-        if is_wanted:
-            seen[place] = 1
-        yield place if is_wanted else None, page_id, number, line
-
-
-class Met:
-    """Which pages were met: a bit each, since ids are numbers of no great size."""
-
-    MOST = 1 << 30
-
-    def __init__(self) -> None:
-        self._bits, self._large = bytearray(), set[int]()
-
-    def add(self, page_id: int) -> bool:
-        """Notes a page; whether it was met before."""
-        if page_id >= self.MOST:
-            known = page_id in self._large
-            self._large.add(page_id)
-            return known
-        at, bit = page_id >> 3, 1 << (page_id & 7)
-        if at >= len(self._bits):
-            self._bits.extend(bytes(at + (at >> 2) + 1 - len(self._bits)))
-        known = bool(self._bits[at] & bit)
-        self._bits[at] |= bit
-        return known
 
 
 def parsed(line: bytes, name: str, number: int) -> dict[str, Any]:

@@ -113,14 +113,16 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
             file.flush()  # a killed process then loses no more than a block
             progress.advance(len(block))
         os.fsync(file.fileno())
-    if origin.md5:
-        with origin.part.open("rb") as file:
-            found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-        if found != origin.md5:
-            bad = origin.path.with_name(origin.path.name + ".bad")
-            origin.part.replace(bad)
-            raise _differs(origin, found, f"kept as {bad}; the same command downloads it anew")
+    if origin.md5 and (found := md5_of(origin.part)) != origin.md5:
+        bad = origin.path.with_name(origin.path.name + ".bad")
+        origin.part.replace(bad)
+        raise _differs(origin, found, f"kept as {bad}; the same command downloads it anew")
     origin.part.replace(origin.path)
+
+
+def md5_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
 def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> Iterator[bytes]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shutil
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,19 +23,10 @@ from typing import Any, Literal
 import llmfair
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.distill import Sought
-from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
+from llmfair.datasets.distill import GROUPS, PAGES, TOPICS, Sought
+from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, md5_of, read_lines
 from llmfair.datasets.files import keywords_of
-from llmfair.datasets.origins import given_copy, place_of, published
-from llmfair.datasets.relevant_pages import keep_arrays
-from llmfair.datasets.trec_fair import (
-    COLLECTIONS,
-    Collection,
-    fetch_record,
-    index_folder,
-    is_indexed,
-    is_unchanged,
-)
+from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_name, read_fetched
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.io import files, secrets
 from llmfair.io.files import FULL, clear, encode, write_whole
@@ -45,11 +37,11 @@ Scope = Literal["pool", "full"]
 """Which pages are indexed: those that are relevant to some topic, or all."""
 STEPS: tuple[Step, ...] = ("topics", "metadata", "pages")
 FILES: Mapping[Step, Sequence[str]] = {
-    "topics": ("topics.json", "relevance.npy"),
-    "metadata": ("groups.jsonl.gz", distill.EVERY_GROUP),
-    "pages": ("pages.jsonl.gz",),
+    "topics": (TOPICS,),
+    "metadata": (GROUPS,),
+    "pages": (PAGES, f"{index_name('full')}/{PAGES}"),
 }
-"""What each step leaves in the folder of its collection, beside arrays of the pages."""
+"""What each step leaves in the folder of its collection."""
 KEPT_BYTES = 300_000_000  # what stays: about 1.5 million titles, groups, numbers and 2 million judgements
 BYTES_PER_WORD = 15_000_000  # and per word of text kept of each page
 INDEX_BYTES = {
@@ -58,10 +50,10 @@ INDEX_BYTES = {
 }  # an index, with the titles and groups of its pages
 EXPANDED, SMALLEST = 10, 1_000_000
 """What is kept of source files, which are packed, takes at most so many times their bytes, or so many bytes."""
-CORPUS = {2021: "2021/docs", 2022: "2022/docs"}
 SMALL = 100_000_000
 """Bytes of a copy that is compared with what was read of it, however old it looks."""
-METADATA = {2021: "2021/metadata", 2022: "2022/metadata"}
+LOGIN = re.compile(r"\A[^/:@]*:.+@")
+"""A login, as the beginning of an address whose http:// is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +74,14 @@ class FetchOptions:
     @property
     def indexed(self) -> dict[str, str] | None:
         """What is to be indexed and how, as the record of a fetch has it; None where nothing is."""
-        return (
-            None
-            if self.index is None
-            else {"scope": self.index, "analyzer": self.analyzer, "engine": self.engine}
-        )
+        if self.index is None:
+            return None
+        return {"scope": self.index, "analyzer": self.analyzer, "engine": self.engine}
+
+    def copies(self, step: str) -> list[str]:
+        """The copies that are named of a step's source: of titles before those of the corpus."""
+        named = {"topics": [self.topics], "metadata": [self.metadata], "pages": [self.titles, self.corpus]}
+        return [given for given in named[step] if given]
 
 
 @dataclass(frozen=True)
@@ -108,18 +103,13 @@ class FetchPlan:
         return [(origin, origin.missing) for origin in self.files if not origin.here]
 
     @property
-    def read_bytes(self) -> int | None:
-        """How long all files are together; None where that of one is not known."""
-        sizes = [origin.bytes for origin in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
-
-    @property
     def disk_bytes(self) -> int:
         """Space that is needed beside what is taken already: of small source files no more is kept than they hold."""
         kept = KEPT_BYTES + BYTES_PER_WORD * self.options.text_words
         kept += INDEX_BYTES[self.options.index] if self.options.index and "pages" in self.origins else 0
-        if (read := self.read_bytes) is not None:
-            kept = min(kept, max(SMALLEST, EXPANDED * read))
+        sizes = [origin.bytes for origin in self.files]
+        if None not in sizes:
+            kept = min(kept, max(SMALLEST, EXPANDED * sum(size or 0 for size in sizes)))
         return kept + (0 if self.options.stream else sum(missing or 0 for _, missing in self.to_download))
 
 
@@ -170,25 +160,29 @@ def _check(collection: Collection, options: FetchOptions) -> None:
 
 def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], options: FetchOptions) -> bool:
     """Whether a step was finished, with the copies that are asked for now (if any are), and is as it was left."""
-    if step not in record or not is_unchanged(collection.folder, FILES[step]):
+    try:
+        done = record[step]
+        files.check(collection.folder, FILES[step])
+    except (LookupError, OSError, ValueError):
         return False
-    asked = {
-        "topics": (options.topics,),
-        "metadata": (options.metadata,),
-        "pages": (options.corpus, options.titles),
-    }[step]
-    used = {secrets.written(source["from"]): source for source in record[step]["sources"]}
+    used = {secrets.written(source["from"]): source for source in done["sources"]}
     noted = (collection.folder / "fetch.json").stat().st_mtime_ns
-    same = all(given is None or _is_read(place_of(given), used, noted) for given in asked)
+    same = all(_is_read(place_of(given), used, noted) for given in options.copies(step))
     match step:
         case "pages":
-            indexed = options.indexed is None or (
-                options.indexed == _indexed(record[step]) and is_indexed(collection)
-            )
-            return same and indexed and options.text_words <= record[step]["text_words"]
+            indexed = options.indexed is None or _is_indexed(collection, done, options.indexed)
+            return same and indexed and bool(options.text_words <= done["text_words"])
         case "metadata":
-            return same and (options.index != "full" or record[step].get("full", False))
+            return same and (options.index != "full" or done.get("full", False))
     return same
+
+
+def _is_indexed(collection: Collection, done: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    """Whether such an index was made, and is there if it is on this disk."""
+    index = done.get("index", {})
+    folder = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
+    same = all(index.get(name) == value for name, value in wanted.items())
+    return same and (wanted["engine"] != "tantivy" or folder.is_dir())
 
 
 def _is_read(place: str, used: Mapping[str, Mapping[str, Any]], noted: int) -> bool:
@@ -199,35 +193,59 @@ def _is_read(place: str, used: Mapping[str, Mapping[str, Any]], noted: int) -> b
     found = path.stat()
     if source.get("bytes") != found.st_size:
         return False
-    if found.st_size > SMALL and found.st_mtime_ns < noted:
-        return True
-    return _md5(path) == source.get("md5")
+    return (found.st_size > SMALL and found.st_mtime_ns < noted) or md5_of(path) == source.get("md5")
 
 
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-
-
-def _indexed(pages: Mapping[str, Any]) -> dict[str, str]:
-    """What of the pages was indexed and how."""
-    return {name: pages.get("index", {}).get(name) for name in ("scope", "analyzer", "engine")}
+# Where the source files come from: a copy that the user names, ir_datasets' own, or its addresses
 
 
 def _origins(step: Step, collection: Collection, options: FetchOptions) -> list[Origin]:
-    given = {
-        "topics": options.topics,
-        "metadata": options.metadata,
-        "pages": options.titles or options.corpus,
-    }[step]
-    if given:
-        return [given_copy(given)]
-    keys = {
-        "topics": collection.topic_files,
-        "metadata": (METADATA[collection.year],),
-        "pages": (CORPUS[collection.year],),
-    }[step]
-    return [published(key, keep=step == "topics") for key in keys]
+    if given := options.copies(step):
+        return [given_copy(given[0])]
+    keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
+    return [published(key, keep=step == "topics") for key in keys.get(step, collection.topic_files)]
+
+
+def given_copy(text: str) -> Origin:
+    """A copy the user names. Raises UsageError when there is no such file."""
+    if "://" in text:
+        if not text.startswith(("http://", "https://")):
+            raise UsageError(
+                f"{secrets.written(text)}: only http and https addresses can be fetched.", "or give a file"
+            )
+        name = text.partition("?")[0].rstrip("/").rpartition("/")[2] or "download"
+        # equal names from two servers stay apart
+        folder = hashlib.sha256(secrets.written(text).encode()).hexdigest()[:12]
+        return Origin(name, downloads() / folder / name, url=text, temporary=True)
+    path = Path(place_of(text))
+    if not path.is_file():
+        shown = LOGIN.sub(f"{secrets.HIDDEN}@", text)
+        raise UsageError(f"{shown}: there is no such file.", "give a path or an http address")
+    return Origin(path.name, path)
+
+
+def published(key: str, keep: bool) -> Origin:
+    """A file of ir_datasets' list: its own copy if it holds one, else downloaded; topics to where it looks for them."""
+    import ir_datasets
+
+    entry = ir_datasets.util.DownloadConfig.context("trec-fair").contents()[key]
+    home = Path(ir_datasets.util.home_path())
+    name = Path(entry["cache_path"]).name
+    own = home / "trec-fair" / entry["cache_path"]
+    for held in (own, home / "downloads" / entry["expected_md5"]):
+        if held.is_file():
+            return Origin(name, held, entry["url"])
+    path = own if keep else downloads() / "trec-fair" / entry["cache_path"]
+    return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"], temporary=not keep)
+
+
+def downloads() -> Path:
+    return cache_folder() / "downloads"
+
+
+def place_of(given: str) -> str:
+    """The address, or the file behind all links; behind a circle of them none is."""
+    return given if "://" in given else os.path.realpath(Path(given).expanduser())
 
 
 # The steps
@@ -252,29 +270,40 @@ def fetch(
 
 
 def _run(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None) -> dict[str, Any]:
-    done = fetch_record(plan.collection)
+    collection, options = plan.collection, plan.options
+    done = fetch_record(collection)
     record: dict[str, Any] = {step: done[step] for step in STEPS if step in done and step not in plan.origins}
-    replacing = partial(_note, plan.collection, record)
+    replacing = partial(_note, collection, record)
     for step, origins in plan.origins.items():
         for origin in origins:
-            if step == "topics" or not plan.options.stream:
+            if step == "topics" or not options.stream:
                 download(origin, progress)
         match step:
             case "topics":
                 counts = _keep_topics(plan, origins, progress, replacing)
             case "metadata":
-                counts = _keep_groups(plan, origins, progress, replacing)
+                lines, full = _lines(origins[0], progress, replacing), options.index == "full"
+                wanted, name = _wanted(collection), origins[0].place
+                counts = distill.keep_groups(collection.folder, wanted, lines, name, collection.labels, full)
             case "pages":
-                counts = _keep_pages(plan, origins, progress, replacing, fill)
-        files.note(plan.collection.folder, FILES[step])
-        record[step] = {"sources": [_source(origin) for origin in origins], **counts}
-        _note(plan.collection, record)
-        if step == "pages" and (indexed := plan.options.indexed):
-            _remove_other_indexes(plan.collection, indexed)
+                counts = _keep_pages(plan, origins[0], _lines(origins[0], progress, replacing), fill)
+                if options.indexed:
+                    _remove_other_indexes(collection, options.indexed)
+        files.note(collection.folder, FILES[step])
+        sources = [
+            {"name": of.name, "from": secrets.written(of.url or str(of.path)), **of.seen} for of in origins
+        ]
+        record[step] = {"sources": sources, **counts}
+        _note(collection, record)
         for origin in origins:
-            if origin.temporary and not plan.options.keep_downloads:
+            if origin.temporary and not options.keep_downloads:
                 origin.path.unlink(missing_ok=True)
-    return fetch_record(plan.collection)
+    return fetch_record(collection)
+
+
+def _wanted(collection: Collection) -> distill.Pages:
+    """The ids of all pages relevant to some topic."""
+    return distill.pages_of(read_fetched(collection.folder / TOPICS, list[distill.Topic]))
 
 
 def _lines(origin: Origin, progress: DownloadProgress, replacing: Callable[[], None]) -> Iterator[bytes]:
@@ -289,7 +318,7 @@ def _keep_topics(
     folder = plan.collection.folder
     if plan.options.topics:
         rows = distill.topic_rows(_lines(origins[0], progress, replacing), origins[0].place)
-        relevant = ((topic.query_id, str(page)) for topic, pages in rows for page in pages)
+        relevant = ((topic.query_id, page) for topic, pages in rows for page in pages)
         return distill.keep_topics(folder, [topic for topic, _ in rows], relevant)
     import ir_datasets
 
@@ -302,59 +331,34 @@ def _keep_topics(
         Query(query.query_id, query.text, keywords_of(getattr(query, "keywords", ())))
         for query in dataset.queries_iter()
     )
-    judged = ((row.query_id, row.doc_id) for row in dataset.qrels_iter() if row.relevance >= 1)
+    judged = ((row.query_id, int(row.doc_id)) for row in dataset.qrels_iter() if row.relevance >= 1)
     return distill.keep_topics(folder, queries, judged)
 
 
-def _keep_groups(
-    plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress, replacing: Callable[[], None]
-) -> dict[str, Any]:
-    folder, (origin,) = plan.collection.folder, origins
-    lines = _lines(origin, progress, replacing)
-    wanted, full = distill.wanted_pages(folder), plan.options.index == "full"
-    return distill.keep_groups(folder, wanted, lines, origin.place, plan.collection.labels, full)
-
-
-def _keep_pages(
-    plan: FetchPlan,
-    origins: Sequence[Origin],
-    progress: DownloadProgress,
-    replacing: Callable[[], None],
-    fill: Fill | None,
-) -> dict[str, Any]:
-    folder, (origin,), options = plan.collection.folder, origins, plan.options
-    wanted, lines = distill.wanted_pages(folder), _lines(origin, progress, replacing)
-    index: dict[str, Any] | None = None
+def _keep_pages(plan: FetchPlan, origin: Origin, lines: Iterator[bytes], fill: Fill | None) -> dict[str, Any]:
+    collection, options = plan.collection, plan.options
+    folder, wanted, words = collection.folder, _wanted(collection), options.text_words
     if options.titles:
         counts = distill.keep_titles(folder, wanted, lines, origin.place)
-    else:
-        sought = None
-        if options.index is not None and fill is not None:
-            index = {**(options.indexed or {}), "source": _source_of(origin, options.index, wanted)}
-            sought = Sought(
-                index_folder(plan.collection, options.index),
-                options.index == "full",
-                partial(fill, source=index["source"]),
-            )
-        text_of = None
-        if options.text_words or sought:
-            text_of = (
-                distill.wikitext(distill.textifier()) if plan.collection.year == 2021 else distill.PLAIN_TEXT
-            )
-        words = options.text_words
-        counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of, words, sought)
-    with (folder / "pages.jsonl.gz").open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    keep_arrays(folder / "pages.jsonl.gz", sha256)
+        return {**counts, "text_words": words}
+    sought = index = text_of = None
+    if options.index is not None and fill is not None:
+        source = _source_of(origin, options.index, wanted)
+        index = {**(options.indexed or {}), "source": source}
+        place = folder / index_name(options.index)
+        sought = Sought(place, options.index == "full", partial(fill, source=source))
+    if words or sought:
+        text_of = distill.wikitext(distill.textifier()) if collection.year == 2021 else distill.PLAIN_TEXT
+    counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of, words, sought)
     if index is not None:
         counts["index"] = {**index, "documents": counts.pop("indexed")}
-    return {**counts, "text_words": options.text_words, "sha256": sha256}
+    return {**counts, "text_words": words}
 
 
 def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) -> None:
     """A collection is searched in one way: the record speaks of one index, of one analyzer."""
     for scope in INDEX_BYTES:
-        folder = index_folder(collection, scope)
+        folder = collection.folder / index_name(scope)
         if scope != indexed["scope"]:
             shutil.rmtree(folder, ignore_errors=True)
             continue
@@ -364,17 +368,11 @@ def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) ->
                 shutil.rmtree(other, ignore_errors=True)
 
 
-def _source_of(origin: Origin, scope: Scope, wanted: array[int]) -> str:
+def _source_of(origin: Origin, scope: Scope, wanted: distill.Pages) -> str:
     """SHA-256 of what is indexed: of which corpus, and which of its pages."""
-    corpus = origin.md5 or secrets.written(origin.url or "")
-    if origin.here and not origin.md5:
-        corpus = _md5(origin.path)
+    corpus = origin.md5 or (md5_of(origin.path) if origin.here else secrets.written(origin.url or ""))
     pages = hashlib.sha256(wanted.tobytes()).hexdigest() if scope == "pool" else "all"
     return hashlib.sha256(encode([corpus, pages])).hexdigest()
-
-
-def _source(origin: Origin) -> dict[str, Any]:
-    return {"name": origin.name, "from": secrets.written(origin.url or str(origin.path)), **origin.seen}
 
 
 def _note(collection: Collection, record: Mapping[str, Any]) -> None:

@@ -109,7 +109,6 @@ class OwnData(ABC):
             self.sides(attribute), {query_id: self.relevant(query_id) for query_id in self._content.queries}
         )
 
-    fingerprint = None  # small enough to draw from again
     # Of its own lists every relevant document is at hand.
     stand_ins: Mapping[str, Document] = {}
     relevant_counts: Mapping[str, Mapping[str, int]] = {}

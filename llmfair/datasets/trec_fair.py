@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.page_store import JudgedPages, PageStore, StoredIndex, damaged
+from llmfair.datasets.distill import PAGES, TOPICS, Topic
+from llmfair.datasets.pages import KIND, PageStore, PageValues, damaged, judged
 from llmfair.datasets.pools import Pools
-from llmfair.datasets.relevant_pages import judgements, read_pages, relevant_pages
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
-from llmfair.nouns import Attribute, Document, Query, Side
+from llmfair.nouns import Attribute, Document, MadeIndex, Query, Side
 from llmfair.registry import register
 
 # How many topics the lists of "Do Large Language Models Rank Fairly?" (2024) came from
@@ -66,21 +66,13 @@ class Collection:
         topics = "" if self.topic_files else f" --topics {self.published_at}"
         return f"llmfair datasets fetch {self.short_name}{topics}"
 
-    def command_of(self, record: Mapping[str, Any]) -> str:
-        """What fetched it, by its record, and fetches it again."""
-        indexed = record.get("pages", {}).get("index")
-        return self.fetch_command if indexed is None else self.index_command(indexed)
-
     def index_command(self, indexed: Mapping[str, Any]) -> str:
         """What makes such an index."""
-        analyzer = indexed.get("analyzer", "english")
-        flags = f" --index {indexed['scope']}" + (f" --analyzer {analyzer}" if analyzer != "english" else "")
-        engine = indexed.get("engine", "tantivy")
-        return (
-            self.fetch_command
-            + flags
-            + (f" --engine {engine} --engine-url URL" if engine != "tantivy" else "")
-        )
+        analyzer, engine = indexed["analyzer"], indexed["engine"]
+        command = f"{self.fetch_command} --index {indexed['scope']}"
+        if analyzer != "english":
+            command += f" --analyzer {analyzer}"
+        return command if engine == "tantivy" else f"{command} --engine {engine} --engine-url URL"
 
 
 _2021 = {"location": "geographic_locations"}
@@ -125,17 +117,15 @@ class TrecFair:
 
     @cached_property
     def topics(self) -> Sequence[Query]:
-        return [
-            Query(row["query_id"], row["text"], tuple(row.get("keywords", ()))) for row in self._topic_rows
-        ]
+        return [Query(topic.query_id, topic.text, tuple(topic.keywords)) for topic in self._topics]
 
     def relevant(self, query_id: str) -> Sequence[str]:
         return [str(page_id) for page_id in self._relevance[query_id].tolist()]
 
     def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
         """Every judgement of the track is 1."""
-        judged = self.judged[query_id]
-        return {doc_id: 1 for doc_id in doc_ids if doc_id in judged}
+        of_topic = self.judged[query_id]
+        return {doc_id: 1 for doc_id in doc_ids if doc_id in of_topic}
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         return self._pages.sides(attribute)
@@ -143,57 +133,52 @@ class TrecFair:
     def pools(self, attribute: Attribute) -> Pools:
         pages = self._pages
         on = pages.on(attribute)
-        return Pools(pages.ids, {side: on[side] & pages.titled for side in Side}, self._relevant_places)
+        return Pools(pages.ids, {side: on[side] & pages.titled for side in Side}, self._places)
 
     def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
         pages = self._pages
-        counts = pages.counts(self._relevant_places[query_id])
+        counts = pages.counts(self._places[query_id])
         return [(groups, n) for groups, n in zip(pages.combinations, counts, strict=True) if n]
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the record of the fetch, which names every source and result by its own sum."""
+        """SHA-256 of the record of the fetch, which names every source by its own sum."""
         record = files.content(self._fetched("pages", "fetch.json"), files.MOST_RECORDED)
         return hashlib.sha256(self.name.encode() + record).hexdigest()
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
-        return self._pages.those_of(doc_ids)
+        return {doc_id: self._pages[doc_id] for doc_id in sorted({*doc_ids}) if doc_id in self._pages}
 
     # As a collection that is searched
 
     @cached_property
     def documents(self) -> PageStore:
         """All pages that were indexed. Raises UsageError when none was."""
-        scope = self._indexed["scope"]
-        if scope == "pool":
+        if (scope := self._indexed["scope"]) == "pool":
             return self._pages
-        try:
-            return PageStore(index_folder(self.collection, scope))
-        except (OSError, ValueError) as error:
-            state = "gone" if isinstance(error, OSError) else "damaged"
-            raise UsageError(
-                f"the pages of {self.name} are {state}: {line_of(error)}.",
-                f"{self.collection.index_command(self._indexed)}    makes them",
-            ) from None
+        return PageStore(self._fetched("pages", f"{index_name(scope)}/{PAGES}"))
 
     @cached_property
-    def index(self) -> StoredIndex:
+    def index(self) -> MadeIndex:
         """The index of its documents. Raises UsageError when there is none."""
-        indexed = self._indexed
-        folder = index_folder(self.collection, indexed["scope"])
-        analyzer, command = indexed["analyzer"], self.collection.index_command(indexed)
-        return StoredIndex(folder / analyzer, indexed["source"], analyzer, indexed["engine"], command)
+        indexed, analyzer = self._indexed, self._indexed["analyzer"]
+        folder = self.collection.folder / index_name(indexed["scope"])
+        command = self.collection.index_command(indexed)
+        return MadeIndex(indexed["engine"], folder / analyzer, indexed["source"], command, analyzer)
 
-    @property
-    def judged(self) -> Mapping[str, JudgedPages]:
+    @cached_property
+    def judged(self) -> Mapping[str, PageValues[int]]:
         """The relevant pages of every topic."""
-        return {query_id: JudgedPages(pages) for query_id, pages in self._relevance.items()}
+        return {query_id: judged(pages) for query_id, pages in self._relevance.items()}
 
     @property
     def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
         """By topic, how many of its relevant pages have each combination of groups, by its document's id."""
-        again = self._again
-        return {query_id: self.documents.kinds(pages, again) for query_id, pages in self._relevance.items()}
+        documents, counted = self.documents, {}
+        for query_id, pages in self._relevance.items():
+            counts = documents.counts(documents.places(pages))
+            counted[query_id] = {f"{KIND}{code}": count for code, count in enumerate(counts) if count}
+        return counted
 
     def describe_searched(self) -> dict[str, Any]:
         """Facts of a collection that is searched, of which no page has to be looked at."""
@@ -206,26 +191,20 @@ class TrecFair:
             self._fetched("pages", "")
             raise UsageError(
                 f"{self.name} cannot be searched: its pages were fetched without an index.",
-                self.collection.index_command({"scope": "pool"}),
+                f"{self.collection.fetch_command} --index pool",
             )
         return indexed
 
     def describe(self) -> dict[str, Any]:
-        """Licence, topics, pages by side and without one (unknown, mixed, other), and the record of the fetch.
-
-        Works without titles too, so that the groups can be looked at before the corpus is there.
-        """
-        record = fetch_record(self.collection)
-        titles = "pages" in record
-        pages = self._pages if titles else read_pages(self._fetched("metadata", "groups.jsonl.gz"))
+        """Licence, topics, pages by side and without one (unknown, mixed, other), and the record of the fetch."""
+        pages = self._pages
         on = {attribute.name: _count_sides(pages, attribute) for attribute in self.attributes}
         return {
             "licence": LICENCE,
             "topics": len(self.topics),
             "paper_queries": PAPER_QUERIES.get(self.name),
-            "titles": "known" if titles else "missing",
             "pages": {"relevant": len(pages), "without title": int((~pages.titled).sum())} | on,
-            "fetch": record,
+            "fetch": fetch_record(self.collection),
         }
 
     def listing(self) -> dict[str, Any]:
@@ -240,37 +219,23 @@ class TrecFair:
         }
 
     @cached_property
-    def _topic_rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = read_fetched(self._fetched("topics", "topics.json"), list[Topic])
-        return rows
+    def _topics(self) -> list[Topic]:
+        topics: list[Topic] = read_fetched(self._fetched("topics", TOPICS), list[Topic])
+        return topics
 
     @cached_property
     def _relevance(self) -> dict[str, NDArray[np.int64]]:
-        path = self._fetched("topics", "relevance.npy")
-        ids, rows = judgements(path), self._topic_rows
-        ends = np.cumsum([row["relevant"] for row in rows], dtype=np.int64)
-        if any(row["relevant"] < 0 for row in rows) or (ends[-1] if rows else 0) != len(ids):
-            raise UsageError(
-                f"{path} has {len(ids):,} judgements, and topics.json beside it counts others.", self._again
-            )
-        return {row["query_id"]: part for row, part in zip(rows, np.split(ids, ends[:-1]), strict=True)}
+        """By topic, its relevant pages; ids ascending."""
+        return {topic.query_id: np.array(topic.relevant, dtype=np.int64) for topic in self._topics}
 
     @cached_property
-    def _relevant_places(self) -> dict[str, NDArray[np.intp]]:
+    def _places(self) -> dict[str, NDArray[np.intp]]:
         """By topic, where its relevant pages stand among all of them; ascending."""
-        again = self._again
-        return {query_id: self._pages.places(pages, again) for query_id, pages in self._relevance.items()}
+        return {query_id: self._pages.places(pages) for query_id, pages in self._relevance.items()}
 
     @cached_property
     def _pages(self) -> PageStore:
-        path = self._fetched("pages", "pages.jsonl.gz")
-        return relevant_pages(path, fetch_record(self.collection)["pages"]["sha256"])
-
-    @property
-    def _again(self) -> str:
-        """The way out where files that were fetched do not fit together."""
-        record = self.collection.folder / "fetch.json"
-        return f"remove {record}, then {self.collection.command_of(fetch_record(self.collection))}"
+        return PageStore(self._fetched("pages", PAGES))
 
     def _fetched(self, step: str, file: str) -> Path:
         """A file of the collection's folder, if the step of the fetch that writes it is done.
@@ -283,9 +248,11 @@ class TrecFair:
             try:
                 files.check(collection.folder, [file])
             except (OSError, ValueError) as error:
+                index = record.get("pages", {}).get("index")
+                command = collection.index_command(index) if index else collection.fetch_command
                 raise UsageError(
                     f"{collection.folder / file} cannot be used: {line_of(error)}.",
-                    f"{collection.command_of(record)}    fetches it again",
+                    f"{command}    fetches it again",
                 ) from None
             return collection.folder / file
         state = "not fetched completely" if record else "never fetched"
@@ -297,28 +264,9 @@ class TrecFair:
         )
 
 
-def index_folder(collection: Collection, scope: str) -> Path:
-    """Where the pages that were indexed are kept, and their index if it is on this disk."""
-    return collection.folder / f"index-{scope}"
-
-
-def is_unchanged(folder: Path, names: Iterable[str] | None = None) -> bool:
-    """Whether these files of a folder, or all, are what they were when they were made."""
-    try:
-        files.check(folder, names)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def is_indexed(collection: Collection) -> bool:
-    """Whether the index that the record speaks of is there; of one on a server, its pages."""
-    indexed = fetch_record(collection)["pages"]["index"]
-    folder = index_folder(collection, indexed["scope"])
-    on_disk = indexed["engine"] != "tantivy" or (folder / indexed["analyzer"]).is_dir()
-    return on_disk and (
-        indexed["scope"] == "pool" or ((folder / "texts.jsonl").is_file() and is_unchanged(folder))
-    )
+def index_name(scope: str) -> str:
+    """The folder of a collection's index; of all pages, also for what is known of them."""
+    return f"index-{scope}"
 
 
 Source = TypedDict("Source", {"from": str})
@@ -344,7 +292,6 @@ class Index(TypedDict):
 
 class Pages(Step):
     text_words: int
-    sha256: str
     index: NotRequired[Index]
 
 
@@ -356,30 +303,21 @@ class Record(TypedDict, total=False):
     pages: Pages
 
 
-class Topic(TypedDict):
-    """One of `topics.json`."""
-
-    query_id: str
-    text: str
-    relevant: int
-    keywords: NotRequired[list[str]]
-
-
 def read_fetched(path: Path, of: Any) -> Any:
-    """All that such a file says, of this type and perhaps more. Raises UsageError."""
+    """What such a file says, as this type. Raises UsageError."""
     try:
-        document = files.decode(files.document(path))
-        convert(document, of)
+        return convert(files.decode(files.document(path)), of)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from None
-    return document
 
 
 def fetch_record(collection: Collection) -> dict[str, Any]:
     """What `fetch.json` says of each finished step; empty when nothing was fetched. Raises UsageError."""
     path = collection.folder / "fetch.json"
-    record: dict[str, Any] = read_fetched(path, Record) if os.path.lexists(path) else {}
-    return record
+    if not os.path.lexists(path):
+        return {}
+    read_fetched(path, Record)
+    return dict(files.decode(files.document(path)))  # with all that is beside
 
 
 def _count_sides(pages: PageStore, attribute: Attribute) -> dict[str, int]:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from llmfair.errors import RunConflict, UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import LEFTOVER, told, touched, write_whole
-from llmfair.nouns import Document
+from llmfair.nouns import Document, MadeIndex
 from llmfair.retrieval.analysis import Analyzer
-from llmfair.retrieval.engine import MadeIndex
 from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from llmfair.errors import warn
-from llmfair.nouns import Document, Fill
+from llmfair.nouns import Document, Fill, MadeIndex
 from llmfair.retrieval.analysis import Analyzer
 
 SHOWN_WAIT = 1.0
@@ -51,19 +51,6 @@ class Engine(Protocol):
     def count(self) -> int:
         """How many documents the collection has."""
         ...
-
-
-@dataclass(frozen=True)
-class MadeIndex:
-    """An index of a collection that was made before: by whom, where if on this disk, and what it was made of.
-
-    `source` is the SHA-256 of what its documents are, `command` makes it anew.
-    """
-
-    engine: str
-    path: Path
-    source: str
-    command: str
 
 
 def _say(cause: str, seconds: float) -> None:

@@ -13,8 +13,8 @@ import pytest
 from llmfair.audits.engines import engine_of
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.distill import Met, canonical_groups
-from llmfair.datasets.page_store import GroupsOf, JudgedPages, PageStore, written
+from llmfair.datasets.distill import canonical_groups
+from llmfair.datasets.pages import PageStore, judged, written
 from llmfair.nouns import of_each_kind
 from llmfair.retrieval.build import MANIFEST
 from tests.cli.command import llmfair, ran, refuses
@@ -38,36 +38,29 @@ def index_of(scope: str) -> Path:
 
 
 def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
-    groups = GroupsOf(
-        np.array([3, 8]), np.array([1, 2], dtype=np.int32), [{}, {"g": ["a"]}, {"g": ["a", "b"]}]
-    )
+    groups = {3: {"g": ["a"]}, 8: {"g": ["a", "b"]}}
     texts = {8: ("Eight", "of\nlines"), 3: ("Three", "名"), 500: ("", ""), 4: ("Four", "x")}
-    with written(tmp_path) as pages:
+    with written(tmp_path / "pages.db", [{"g": ["of no page"]}, {}]) as pages:
         for page_id, text in texts.items():
-            pages.add(page_id, *text)
-        pages.save(tmp_path, groups)
-    store = PageStore(tmp_path)
+            assert pages.add(page_id, *text, groups.get(page_id, {}))
+        assert not pages.add(3, "Again")
+    store = PageStore(tmp_path / "pages.db")
     assert list(store) == ["3", "4", "8", "500"] and len(store) == 4
     assert {int(one.doc_id): (one.title, one.text) for one in store.values()} == texts
     assert [dict(store[name].groups) for name in store] == [{"g": ("a",)}, {}, {"g": ("a", "b")}, {}]
     for absent in ("5", "03", "501", "-3", "x", "", "3 "):
         assert absent not in store and store.get(absent) is None
     assert {tuple(one.groups.get("g", ())) for one in of_each_kind(store)} == {(), ("a",), ("a", "b")}
-    counts = {
-        store[name].groups.get("g", ()): n for name, n in store.kinds(np.array([3, 4, 500]), "").items()
+    counts = store.counts(store.places(np.array([3, 4, 500])))
+    assert {store[f"@ {code}"].groups.get("g", ()): n for code, n in enumerate(counts) if n} == {
+        ("a",): 1,
+        (): 2,
     }
-    assert counts == {("a",): 1, (): 2}
 
 
 def test_judged_pages_are_a_mapping_of_ones() -> None:
-    judged = JudgedPages(np.array([3, 8, 500]))
-    assert dict(judged) == {"3": 1, "8": 1, "500": 1} and judged.get("4") is None and judged.get("x") is None
-
-
-def test_pages_are_met_once_whatever_their_ids() -> None:
-    met = Met()
-    ids = [0, 7, 8, 70_000_000, 1 << 31, 1 << 60]
-    assert [met.add(page_id) for page_id in (*ids, *ids)] == [False] * 6 + [True] * 6
+    of_topic = judged(np.array([3, 8, 500]))
+    assert dict(of_topic) == {"3": 1, "8": 1, "500": 1} and of_topic.get("4") is of_topic.get("x") is None
 
 
 # The fetch
@@ -239,7 +232,7 @@ def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_senten
     found = refuses("english is gone", "runs", "check", "run")
     assert makes in found.err
     shutil.rmtree(index_of("full"))
-    refuses("are gone", "runs", "check", "run")
+    refuses("pages.db cannot be used", "runs", "check", "run")
     record = fetched(tmp_path, made(100), "--index", "full")  # which the command makes again
     assert not record["already_fetched"]
     ran("runs", "check", "run")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from llmfair.audits.engines import engine_of
-from llmfair.datasets import download, page_store
+from llmfair.datasets import download, pages
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
 from tests.cli.command import llmfair, ran, refusal
@@ -52,10 +52,8 @@ def answers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found = Collection(load_dataset("trec-fair/2022/gender"))
         engine = engine_of(found)
         folder = cache / "datasets" / "trec-fair-2022-train"
-        files = [*folder.glob("index-full/*.*"), folder / "pages.jsonl.gz"]
-        kept = {
-            path.name: hashlib.sha256(content(path)).hexdigest() for path in files if path.suffix != ".lock"
-        }
+        files = [folder / "index-full" / "pages.db", folder / "pages.db"]
+        kept = [hashlib.sha256(content(path)).hexdigest() for path in files]
         return [engine.count(), engine.identity, kept, *(engine.search(query, 20) for query in QUERIES)]
 
 
@@ -120,17 +118,16 @@ def test_no_room_for_the_pages_is_said_and_the_same_command_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = made(60).copies(tmp_path)
-    add = page_store.PageWriter.add
+    add = pages.PageWriter.add
 
-    def full(self: page_store.PageWriter, *page: Any) -> None:
+    def full(self: pages.PageWriter, *page: Any, **groups: Any) -> bool:
         if len(self.ids) == 30:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        add(self, *page)
+        return add(self, *page, **groups)
 
     with monkeypatch.context() as patch:
-        patch.setattr(page_store.PageWriter, "add", full)
-        found = fetch(*flags)
-        assert found.code in (1, 2) and "No space left" in found.err and "Traceback" not in found.err
+        patch.setattr(pages.PageWriter, "add", full)
+        refusal(fetch(*flags), "the disk is full: no space left", 1)
     assert ran("datasets", "fetch", NAME, "--yes", "--json", "--index", "full", *flags).json["pages"]["pages"]
 
 
@@ -172,7 +169,7 @@ def test_a_broken_or_another_corpus_is_refused_and_the_index_is_not_there(
     corpus.write_bytes(gzip.compress(b'{"id": 12, "title": "A"}\n{"title": "B"}\n'))
     refusal(fetch(*flags), ":2: id: is not a page id")
     folder = cache_folder() / "datasets" / "trec-fair-2022-eval" / "index-full"
-    assert not (folder / "english").exists() and not (folder / "texts.jsonl").exists()
+    assert not (folder / "english").exists() and not (folder / "pages.db").exists()
     with (
         FileServer(sources).running() as server,
         pointed_at(downloads(server, {DOCS: "0" * 32}), tmp_path / "home", monkeypatch),

@@ -10,6 +10,7 @@ import pytest
 
 from llmfair.audits.engines import engine_of
 from llmfair.datasets import distill, fetch
+from llmfair.datasets import pages as stored
 from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.io.files import whole, write_whole
@@ -52,13 +53,13 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], nam
         return (write_whole if path.suffix == ".json" else whole)(path, *_, **__)
 
     with monkeypatch.context() as patch:
-        patch.setattr(distill, "whole", stop)
+        patch.setattr(stored, "whole", stop)
         patch.setattr(distill, "write_whole", stop)
         return llmfair(*arguments)
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("name", ["topics.json", "relevance.npy", "groups.jsonl.gz", "pages.jsonl.gz"])
+@pytest.mark.parametrize("name", ["topics.json", "groups.db", "pages.db"])
 def test_a_fetch_that_ends_between_two_files_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

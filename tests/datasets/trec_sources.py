@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import pkgutil
 import random
 import sys
@@ -329,7 +330,7 @@ def process_environment(folder: Path, content: bytes) -> dict[str, str]:
     (folder / "sitecustomize.py").write_text(POINTER)
     (folder / "downloads.json").write_bytes(content)
     return {
-        "PYTHONPATH": str(folder),
+        "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
         "TEST_DOWNLOADS": str(folder / "downloads.json"),
         "IR_DATASETS_HOME": str(folder / "ir_datasets"),
     }

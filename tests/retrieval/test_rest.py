@@ -16,11 +16,11 @@ from llmfair.datasets.base import load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.errors import LlmfairError, MissingKey, Rejected, RunConflict, Unavailable, UsageError
 from llmfair.io.net import Retries
-from llmfair.nouns import Document
+from llmfair.nouns import Document, MadeIndex
 from llmfair.retrieval import rest, search_server
 from llmfair.retrieval.analysis import ENGLISH, STANDARD
 from llmfair.retrieval.bm25 import Bm25Index
-from llmfair.retrieval.engine import Engine, EngineOptions, MadeIndex
+from llmfair.retrieval.engine import Engine, EngineOptions
 from llmfair.retrieval.tantivy import K1
 from tests.cli.command import ran, refuses
 from tests.datasets.indexed_sources import NAME, made
