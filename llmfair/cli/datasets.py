@@ -127,7 +127,7 @@ def fetch(
     from llmfair.audits.engines import filling
     from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
     from llmfair.datasets.fetch import fetch as fetch_collection
-    from llmfair.datasets.lamp_fetch import lamp_number
+    from llmfair.datasets.lamp import lamp_number
 
     terminal.output = terminal.Output(quiet, verbose, not no_progress, as_json=as_json)
     options = FetchOptions(
@@ -162,8 +162,7 @@ def fetch(
 
 def _fetch_lamp(number: int, yes: bool) -> None:
     """Fetches a task of LaMP, once its licence is agreed to."""
-    from llmfair.datasets.lamp import LICENCE
-    from llmfair.datasets.lamp_fetch import PUBLISHED, fetch_lamp, lamp_origins
+    from llmfair.datasets.lamp import LICENCE, PUBLISHED, fetch_lamp, lamp_origins
     from llmfair.report.tables import Table
 
     origins, name = lamp_origins(number), f"lamp/{number}"

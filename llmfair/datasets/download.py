@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import time
 import zlib
 from base64 import b64encode
@@ -20,9 +21,10 @@ from typing import Any, Protocol, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
 import llmfair
+from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io import secrets
-from llmfair.io.files import GZIP, LONGEST_LINE, itself, opened, texts
+from llmfair.io import files, secrets
+from llmfair.io.files import FULL, GZIP, LONGEST_LINE, clear, itself, opened, texts
 from llmfair.io.net import Client, Stream, Transient, is_http_address, wait
 
 BLOCK = 1 << 16
@@ -293,3 +295,35 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
 
 def _differs(origin: Origin, found: str, hint: str) -> LlmfairError:
     return LlmfairError(f"{origin.name}: its md5 is {found}, expected {origin.md5}.", hint)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """A folder to fetch into, held against a second fetch, which would write into the same files.
+
+    Raises UsageError if it cannot be made, LlmfairError if another process holds it or the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
+        ) from None
+    waits = "wait for it; the same command then continues"
+    try:
+        with files.held(folder.parent / ".fetch.lock", folder.parent, waits):
+            clear(folder)
+            yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        free = shutil.disk_usage(folder).free
+        raise disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
+
+
+def disk_full(what: str) -> LlmfairError:
+    return LlmfairError(
+        f"the disk is full: {what} under {cache_folder()}.",
+        "free some or move the folder with LLMFAIR_CACHE_DIR, then repeat the command: it continues; "
+        "--stream keeps no copy of a corpus",
+    )

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,12 +23,21 @@ import llmfair
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.distill import GROUPS, PAGES, TOPICS, Sought
-from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, md5_of, read_lines
+from llmfair.datasets.download import (
+    DownloadProgress,
+    Origin,
+    Silent,
+    alone_in,
+    disk_full,
+    download,
+    md5_of,
+    read_lines,
+)
 from llmfair.datasets.files import keywords_of
 from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_name, read_fetched
-from llmfair.errors import LlmfairError, UsageError, did_you_mean
+from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files, secrets
-from llmfair.io.files import FULL, clear, encode, write_whole
+from llmfair.io.files import encode, write_whole
 from llmfair.nouns import Fill, Query
 
 Step = Literal["topics", "metadata", "pages"]
@@ -378,35 +386,3 @@ def _source_of(origin: Origin, scope: Scope, wanted: distill.Pages) -> str:
 def _note(collection: Collection, record: Mapping[str, Any]) -> None:
     content = {"schema": 1, "collection": collection.name, "llmfair": llmfair.__version__, **record}
     write_whole(collection.folder / "fetch.json", [json.dumps(content, indent=1, ensure_ascii=False) + "\n"])
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """A folder to fetch into, held against a second fetch, which would write into the same files.
-
-    Raises UsageError if it cannot be made, LlmfairError if another process holds it or the disk is full.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
-        ) from None
-    waits = "wait for it; the same command then continues"
-    try:
-        with files.held(folder.parent / ".fetch.lock", folder.parent, waits):
-            clear(folder)
-            yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        free = shutil.disk_usage(folder).free
-        raise disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
-
-
-def disk_full(what: str) -> LlmfairError:
-    return LlmfairError(
-        f"the disk is full: {what} under {cache_folder()}.",
-        "free some or move the folder with LLMFAIR_CACHE_DIR, then repeat the command: it continues; "
-        "--stream keeps no copy of a corpus",
-    )

@@ -1,12 +1,13 @@
-"""LaMP 1 to 7: inputs, profiles and right answers, as LaMP gives them away or as Fair-RAG released them.
+"""LaMP 1 to 7, and what Fair-RAG released of them: which items are useful to a generator, scores of a retriever.
 
-LaMP is CC BY-NC-SA 4.0 and task 6 needs the Avocado collection, so users bring the files: nothing of them is here.
+LaMP is CC BY-NC-SA 4.0 and task 6 needs the Avocado collection, so users bring the files or fetch them: nothing of them
+is here. Its authors publish neither sizes nor checksums, so that what is fetched is read as a whole before it is kept.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -15,13 +16,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from llmfair.datasets.answers import Question, QuestionSet, Task
 from llmfair.datasets.base import cache_folder
+from llmfair.datasets.download import DownloadProgress, Origin, Silent, alone_in, download
 from llmfair.datasets.files import Id, identifier
-from llmfair.datasets.questions import Question, QuestionSet, Task
-from llmfair.errors import UsageError
-from llmfair.io.files import read_document, wrong
-from llmfair.io.trec import RESERVED_QUERY
-from llmfair.nouns import LABEL, Document, Query
+from llmfair.datasets.runs import Finite
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.io.files import csv_rows, number, read_document, sha256, wrong
+from llmfair.io.trec import RESERVED_QUERY, RUN, cell, columns
+from llmfair.nouns import LABEL, LEAST_GAIN, Document, Query
 from llmfair.registry import register
 
 LICENCE = "CC BY-NC-SA 4.0 (LaMP, Salemi et al. 2024)"
@@ -146,7 +149,7 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     answers: _Outputs = read_document(outputs, _Outputs, HINT)
     if (of := re.match(r"LaMP_(\d)", answers.task)) and int(of[1]) != number:
         raise wrong(outputs, 0, "task", f"is '{answers.task}', not LaMP_{number}", HINT)
-    entries: list[_Entry] = read_document(inputs, list[_Entry], HINT)
+    entries: list[_Entry] = read_document(inputs, Annotated[list[_Entry], Meta(min_length=1)], HINT)
     _check_ids(
         inputs, [str(entry.id) for entry in entries], outputs, [str(gold.id) for gold in answers.golds]
     )
@@ -208,8 +211,6 @@ def _text(value: object) -> str | None:
 
 def _check_ids(inputs: Path, queries: list[str], outputs: Path, golds: list[str]) -> None:
     """Raises UsageError unless both files have the same ids in the same order, each once."""
-    if not queries:
-        raise UsageError(f"{inputs}: has no entry.", HINT)
     for place, (query_id, gold) in enumerate(zip_longest(queries, golds), start=1):
         if query_id != gold:
             raise UsageError(
@@ -219,3 +220,164 @@ def _check_ids(inputs: Path, queries: list[str], outputs: Path, golds: list[str]
     if len({*queries}) < len(queries) or RESERVED_QUERY in queries:
         again = next(one for one in queries if one == RESERVED_QUERY or queries.count(one) > 1)
         raise wrong(inputs, 0, "id", f"'{again}' is there twice, or stands for all queries", HINT)
+
+
+# Fetched: the development inputs and answers of the user split
+
+PUBLISHED = "https://ciir.cs.umass.edu/downloads/LaMP/"
+FOLDERS = {number: f"LaMP_{number}/dev/" for number in FORMATS} | {2: "LaMP_2/new/dev/"}
+FILES = ("dev_questions.json", "dev_outputs.json")
+LICENSED = 6
+ELSEWHERE = "--data DIR    takes files that were downloaded otherwise"
+
+
+def lamp_number(name: str) -> int | None:
+    """The task that a dataset id names, None of any other dataset."""
+    return next((number for number in FORMATS if name == f"lamp/{number}"), None)
+
+
+def lamp_origins(number: int) -> list[Origin]:
+    """The files of a task, here or not. Raises UsageError for the one that cannot be fetched."""
+    if number == LICENSED:
+        raise UsageError(
+            "the e-mails of lamp/6 are those of the Avocado collection (LDC2015T03), which the Linguistic Data "
+            "Consortium licenses.",
+            "with it LaMP's own program (the folder avocado of github.com/LaMP-Benchmark/LaMP) makes the files; then "
+            "--data DIR",
+        )
+    folder = Lamp(number).folder
+    return [
+        Origin(name, folder / name, f"{PUBLISHED}{FOLDERS[number]}{name}", elsewhere=ELSEWHERE)
+        for name in FILES
+    ]
+
+
+def fetch_lamp(number: int, progress: DownloadProgress | None = None) -> dict[str, Any]:
+    """Gets what is missing of a task, and says what it holds.
+
+    Raises LlmfairError when a connection fails for good or the disk is full, UsageError for files that are no LaMP;
+    these are removed, so that the same command begins anew.
+    """
+    origins = lamp_origins(number)
+    with alone_in(origins[0].path.parent):
+        for origin in origins:
+            download(origin, progress or Silent())
+        inputs, outputs = (origin.path for origin in origins)
+        try:
+            questions = read_task(number, inputs, outputs)
+        except UsageError as error:
+            for origin in origins:
+                origin.path.unlink()
+            raise LlmfairError(f"what came is no LaMP: {error.message}", "repeat the command") from None
+    return {
+        "collection": f"lamp/{number}",
+        "queries": len(questions),
+        "items": sum(len(question.items) for question in questions),
+        "sources": [
+            {"name": of.name, "from": of.url, "bytes": of.path.stat().st_size, "sha256": sha256(of.path)}
+            for of in origins
+        ],
+    }
+
+
+# Released by Fair-RAG, and others in their form. Ids are texts: "0111" is not 111. What a file says of other queries or
+# items than the dataset's is refused, since ids of one task or generator fit another by chance.
+
+Lists = Mapping[str, Sequence[str]]
+"""The dataset's items: `{query_id: doc_ids}`."""
+Rows = dict[str, dict[str, float]]
+"""A number for items, by query and item."""
+GENERATORS: Mapping[str, str] = {
+    "flanT5Small": "google/flan-t5-small",
+    "flanT5Base": "google/flan-t5-base",
+    "flanT5XXL": "google/flan-t5-xxl",
+}
+"""What folders of released files call the models that they were made with."""
+LABELS = ("relevance_label", "delta")
+"""The column that says of what use an item is: 0 or 1, or the gain of showing it alone."""
+FIT_HINT = "is it of this task, generator and query set?"
+RETRIEVAL = 'a file of {"query_id": [["doc_id", score], …]}'
+LABELS_HINT = "header qid, pid, relevance_label (0 or 1) or delta (a gain), separated by tabs"
+
+
+def read_useful(path: Path, lists: Lists) -> dict[str, dict[str, bool]]:
+    """Which items are useful, from `4_relevance_mapping.tsv` or `4_delta.tsv`; queries that it leaves out are absent.
+
+    Raises UsageError naming line and field, and for a query of which not every item is labelled.
+    """
+    found: Rows = {}
+    for line, row in csv_rows(path, LABELS_HINT, "\t"):
+        label = next((name for name in LABELS if name in row), "")
+        if not label or not {"qid", "pid"} <= row.keys():
+            raise wrong(path, 1, "", f"is no header with qid, pid and {' or '.join(LABELS)}", LABELS_HINT)
+        value = cell(path, line, label, number, row[label].strip())
+        if label == LABELS[0] and value not in (0, 1):
+            raise wrong(path, line, label, f"'{row[label]}' is not 0 or 1", LABELS_HINT)
+        _add(found, row["qid"].strip(), row["pid"].strip(), value, path, line)
+    _check(path, found, lists, whole=True)
+    return {
+        query_id: {doc_id: value > LEAST_GAIN for doc_id, value in row.items()}
+        for query_id, row in found.items()
+    }
+
+
+def read_retrieval(path: Path, lists: Lists, needed: Collection[str], whole: bool = True) -> Rows:
+    """A retriever's scores, from released JSON `{qid: [[pid, score], …]}` or a TREC run.
+
+    `needed`: the queries that must be there. `whole`: every item of a query needs a score, else those that a
+    retriever found of a corpus. Raises UsageError.
+    """
+    found: Rows = {}
+    if path.suffix == ".json":
+        rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL)
+        for query_id, ranking in rankings.items():
+            for doc_id, value in ranking:
+                _add(found, query_id, str(doc_id), value, path, 0)
+    else:
+        for line, (query_id, _, doc_id, _, score, _) in columns(path, RUN, hint=FIT_HINT):
+            _add(found, query_id, doc_id, cell(path, line, "score", number, score), path, line)
+    if absent := [query_id for query_id in needed if query_id not in found]:
+        raise UsageError(
+            f"{path}: has no scores for query '{absent[0]}' ({len(absent)} lack them).", FIT_HINT
+        )
+    _check(path, found, lists, whole)
+    return found
+
+
+def _add(found: Rows, query_id: str, doc_id: str, value: float, path: Path, line: int) -> None:
+    if doc_id in found.setdefault(query_id, {}):
+        raise wrong(path, line, "pid", f"'{doc_id}' was already given for query '{query_id}'", FIT_HINT)
+    found[query_id][doc_id] = value
+
+
+def _check(path: Path, found: Rows, lists: Lists, whole: bool) -> None:
+    """Raises UsageError for the first query or item that the dataset has not, and for an item that is lacking."""
+    for query_id, row in found.items():
+        if query_id not in lists:
+            raise UsageError(f"{path}: query '{query_id}' is not in the dataset.", FIT_HINT)
+        known = set(lists[query_id])
+        if strange := next((doc_id for doc_id in row if doc_id not in known), None):
+            raise UsageError(f"{path}: query '{query_id}' has no item '{strange}'.", FIT_HINT)
+        if whole and (lacking := [doc_id for doc_id in lists[query_id] if doc_id not in row]):
+            raise UsageError(
+                f"{path}: query '{query_id}' lacks item '{lacking[0]}' ({len(lacking)} of {len(known)} items).",
+                FIT_HINT,
+            )
+
+
+def check_belongs(path: Path, dataset: str, model: str | None = None) -> None:
+    """Raises UsageError for a released file whose name or folder says another task, or another generator.
+
+    `model`: as in -m; None for files that hang on no generator.
+    """
+    task, of = re.match(r"(\d)(?:_|\.json)", path.name), dataset.partition("lamp/")[2]
+    if task and of and task[1] != of:
+        raise UsageError(f"{path}: is of LaMP-{task[1]}, and the dataset is {dataset}.", FIT_HINT)
+    for name, checkpoint in GENERATORS.items():
+        made = any(name in part for part in path.parts)
+        if (
+            made
+            and model is not None
+            and model.partition(":")[2].rstrip("/").rpartition("/")[2] != checkpoint[7:]
+        ):
+            raise UsageError(f"{path}: was made with {checkpoint}, and the generator is {model}.", FIT_HINT)

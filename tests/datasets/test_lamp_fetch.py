@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.datasets import download, lamp_fetch
+from llmfair.datasets import download
+from llmfair.datasets import lamp as datasets_lamp
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
 from tests import lamp
@@ -33,7 +34,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     }
     with ExitStack() as stack:
         server = stack.enter_context(FileServer(files).running())
-        monkeypatch.setattr(lamp_fetch, "PUBLISHED", server.url(""))
+        monkeypatch.setattr(datasets_lamp, "PUBLISHED", server.url(""))
         yield server
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import fingerprint, load_dataset
 from llmfair.datasets.files import Folder
-from llmfair.datasets.released import read_retrieval, read_useful
+from llmfair.datasets.lamp import read_retrieval, read_useful
 from llmfair.datasets.runs import read_any_run
 from llmfair.errors import UsageError
 from tests import lamp

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.datasets.released import check_belongs, read_retrieval, read_useful
+from llmfair.datasets.lamp import check_belongs, read_retrieval, read_useful
 from llmfair.errors import UsageError
 
 LISTS = {"011": ["0110", "0111", "0112"], "012": ["0120", "0121"]}

@@ -25,7 +25,7 @@ from llmfair.audits.subject import backend_of
 from llmfair.backends.base import Backend
 from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.released import read_retrieval
+from llmfair.datasets.lamp import read_retrieval
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import write_whole

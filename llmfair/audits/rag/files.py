@@ -32,7 +32,7 @@ from llmfair.audits.rag.results import RagFacts, RagResults
 from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, check_settings
-from llmfair.datasets.questions import ITEM
+from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
 from llmfair.io.trec import read_qrels, read_run

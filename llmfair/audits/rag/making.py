@@ -31,7 +31,7 @@ from llmfair.audits.rag.outcome import CHANGE, DISPARITY, bounded, outcome_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
-from llmfair.datasets.released import check_belongs, read_useful
+from llmfair.datasets.lamp import check_belongs, read_useful
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.metrics.base import Measure
