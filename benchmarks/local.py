@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from llmfair.asking.requests import chat_sampling
-from llmfair.audits.pairwise.making import make_pair_design
+from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.rag.making import make_rag_design
 from llmfair.audits.rag.settings import RagSettings

@@ -15,7 +15,7 @@ from math import sqrt
 import numpy as np
 
 from llmfair.audits.aggregates import summarise
-from llmfair.audits.pairwise.making import MEASURED
+from llmfair.audits.pairwise.design import MEASURED
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.pairs import JudgedPairs

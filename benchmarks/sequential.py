@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 
-from llmfair.audits.pairwise.findings import seen
+from llmfair.audits.pairwise.measure import seen
 from llmfair.nouns import PairAnswer, PairVerdict, Side
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, EProcess, rounds
 

@@ -17,8 +17,7 @@ import numpy as np
 from msgspec.structs import asdict, astuple, replace
 
 from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
-from llmfair.audits.pairwise.findings import judged_of
-from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, cell_counts, measure_verdicts
+from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, cell_counts, judged_of, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures

@@ -12,7 +12,7 @@ from msgspec import structs
 from msgspec.structs import asdict
 
 from llmfair.audits.commands import SHARED_WITH_TRAINING
-from llmfair.audits.pairwise.outcome import HEADLINE
+from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.audits.verdict import Case, Conclusions, VerdictWords, listed
 from llmfair.io.files import plain

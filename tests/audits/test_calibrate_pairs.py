@@ -12,10 +12,16 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates import Inference, tallied
-from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
-from llmfair.audits.pairwise.findings import judged_of
-from llmfair.audits.pairwise.making import make_pair_design
-from llmfair.audits.pairwise.plan import marginal_odds, pair_audits, pairs_of, simulate_answers
+from llmfair.audits.pairwise.calibrate import (
+    calibrate_pairwise,
+    found_in_pairs,
+    marginal_odds,
+    pair_audits,
+    pairs_of,
+    simulate_answers,
+)
+from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.measure import judged_of
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
@@ -68,7 +74,7 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
             replace(one, first=ANSWERS[first], second=ANSWERS[second])
             for one, (first, second) in zip(of_it, answers.tolist(), strict=True)
         ]
-    (real,) = measure_all((MEASURE,), {"irrelevant": list(judged_of(verdicts, repeats))})
+    (real,) = measure_all((MEASURE,), {"irrelevant": judged_of(verdicts, repeats)})
     inference, band = Inference(), (0.8, 1.25)
     ours = found_in_pairs(audit, "irrelevant", MEASURE, inference, band)
     theirs = found_in_pairs(dict(sorted(real.values.items())), "irrelevant", MEASURE, inference, band)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llmfair.audits.comparing import compare as comparison_of
 from llmfair.audits.documents import Comparison
-from llmfair.audits.pairwise.outcome import read_verdicts, verdicts_lines
+from llmfair.audits.pairwise.measure import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.nouns import PairAnswer, PairVerdict, Side

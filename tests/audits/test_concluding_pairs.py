@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from llmfair import api
-from llmfair.audits.pairwise.findings import bound_of, concluded, settled
+from llmfair.audits.pairwise.measure import bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.nouns import Conclusion

@@ -8,7 +8,7 @@ import pytest
 
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.pairwise.making import make_pair_design
+from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.metrics.base import Ratio, measure_all
 from llmfair.metrics.names import parse_measures

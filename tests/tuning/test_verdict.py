@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from llmfair.audits.pairwise.outcome import HEADLINE
+from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.nouns import Side
 from llmfair.results import RunVerdict, Words

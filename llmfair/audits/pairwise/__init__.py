@@ -18,7 +18,7 @@ from llmfair.settings import injected_of
 if TYPE_CHECKING:
     from llmfair.audits.comparing import ComparedRun
     from llmfair.audits.documents import ChangeRow, ComparisonRun
-    from llmfair.audits.pairwise.making import PairwiseAudit
+    from llmfair.audits.pairwise.design import PairwiseDesign
     from llmfair.audits.pairwise.results import PairwiseResults
     from llmfair.audits.run_files import Announce
     from llmfair.audits.scoring import RemeasuredRun
@@ -74,9 +74,9 @@ class Pairwise(Kind):
     }
     settings = PairwiseSettings
 
-    def design(self, settings: PairwiseSettings, subject: Subject | None = None) -> PairwiseAudit:
+    def design(self, settings: PairwiseSettings, subject: Subject | None = None) -> PairwiseDesign:
         from llmfair.audits.design import NOBODY
-        from llmfair.audits.pairwise.making import make_pair_design
+        from llmfair.audits.pairwise.design import make_pair_design
 
         return make_pair_design(settings, subject or NOBODY)
 
@@ -126,7 +126,8 @@ class Pairwise(Kind):
         return PairwiseResults
 
     def documents(self) -> Mapping[str, Any]:
-        from llmfair.audits.pairwise.documents import PairwiseCalibration, PairwisePlan
+        from llmfair.audits.pairwise.calibrate import PairwiseCalibration
+        from llmfair.audits.pairwise.plan import PairwisePlan
 
         return {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
 
@@ -199,20 +200,18 @@ class Pairwise(Kind):
         return pair_conclusion(finding, row, level, band, words)
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
-        """Single queries alone lack figures: those of all count their pairs."""
-        from llmfair.audits.pairwise.words import own_figures_note
-
-        return (("", note) for note in own_figures_note(undefined))
+        """Nothing: single queries alone lack figures, and those of all count their pairs."""
+        return iter(())
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
     ) -> Iterator[ChangeRow]:
-        from llmfair.audits.pairwise.outcome import pair_changes
+        from llmfair.audits.pairwise.measure import pair_changes
 
         return pair_changes(base, other, chosen)
 
     def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
-        from llmfair.audits.pairwise.outcome import described_pairs
+        from llmfair.audits.pairwise.measure import described_pairs
 
         return described_pairs(run, base)
 

@@ -7,26 +7,39 @@ to 1 than the typical query's (`pairwise.md` 13).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from math import exp, hypot, log
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import Inference, aggregate
-from llmfair.audits.calibrate import Row, about, found_by_preference, row_of, settings_of
-from llmfair.audits.pairwise.making import make_pair_design
-from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, finding_of
-from llmfair.audits.pairwise.plan import Audit, check_power, marginal_odds, pair_audits, pairs_of
+from llmfair.audits.calibrate import (
+    BLOCK,
+    Row,
+    about,
+    found_by_preference,
+    rng_of,
+    row_of,
+    settings_of,
+    simulated,
+)
+from llmfair.audits.documents import Calibration, InjectedPreference
+from llmfair.audits.pairwise.design import PairwiseDesign, make_pair_design
+from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
+from llmfair.audits.pairwise.plan import check_power
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Column, Measure
+from llmfair.metrics.base import Column, Measure, Tally
 from llmfair.metrics.names import parse_measure
-from llmfair.nouns import PairStratum
+from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
+from llmfair.nouns import PairAnswer, PairStratum, PairVerdict
+from llmfair.results import JsonObject, Share
 from llmfair.settings import band_of, injected_of
 from llmfair.stats.intervals import Estimate
 
@@ -35,6 +48,30 @@ COLUMNS = (
     "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
     "inconclusive", "not_assessable",
 )  # fmt: skip
+
+
+class InjectedPairs(InjectedPreference, frozen=True, kw_only=True):
+    """What simulated audits found of one relevance stratum and injected preference."""
+
+    condition: Literal["relevant", "irrelevant"]
+    marginal_odds: float
+    consistent_share: Share | None
+
+
+class SmallestOdds(JsonObject, frozen=True, kw_only=True):
+    """The odds, one either way, that are found with this power."""
+
+    power: float
+    tested: bool
+    odds: tuple[float | None, float | None]
+
+
+class PairwiseCalibration(Calibration, frozen=True, kw_only=True):
+    """llmfair calibrate pairwise."""
+
+    task: Literal["calibrate pairwise"]
+    injected: Annotated[list[InjectedPairs], Meta(min_length=1)]
+    smallest: dict[str, SmallestOdds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +105,7 @@ def calibrate_pairwise(
         found = found_by_preference(
             pair_audits(of_it, stratum, settings, betas),
             betas,
-            partial(found_in_pairs, stratum=stratum, measure=measure, inference=inference, band=band),
+            lambda audit, stratum=stratum: found_in_pairs(audit, stratum, measure, inference, band),  # type: ignore[misc]
             advance,
         )
         of_kind = [_row(stratum, beta, one, settings) for beta, one in zip(betas, found, strict=True)]
@@ -139,8 +176,102 @@ def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[
 
 def _crossing(side: Sequence[Row], runs: int, target: float) -> float | None:
     """The odds at which the share of audits that find them reaches the target, going outwards from parity."""
-    found = [(log(row["marginal_odds"]), (row["rejected"] or 0.0) * row["rejected_n"] / runs) for row in side]
-    for (nearer, fewer), (further, more) in pairwise(found):
+    shares = [
+        (log(row["marginal_odds"]), (row["rejected"] or 0.0) * row["rejected_n"] / runs) for row in side
+    ]
+    for (nearer, fewer), (further, more) in pairwise(shares):
         if fewer < target <= more:
             return exp(nearer + (target - fewer) / (more - fewer) * (further - nearer))
     return None
+
+
+# Simulated answers on the pairs of an audit, and the truth that they are drawn from. P(protected wins | order) = σ(β
+# + b_q + b_k ± γ): β injected, b_q of the query, b_k of the pair, +γ where the protected item is shown first; calls
+# are independent given these (`pairwise.md` 12). Whole audits are drawn as arrays, query by query.
+
+
+Audit = Mapping[str, Tally]
+"""What one simulated audit measured, by query_id."""
+Pairs = Mapping[str, tuple[PairVerdict, ...]]
+"""The pairs of each query, by query_id, an entry for every time they are asked; their answers mean nothing."""
+STREAM = 3000
+"""The streams of a query's seed that its simulated answers are drawn from: one a block, from here on."""
+GRID = np.linspace(-10, 10, 2001)
+"""Standard normal deviates that an average over queries is taken on."""
+
+
+def marginal_odds(beta: float, position: float, spread: float) -> float:
+    """The position-adjusted odds over all pairs, e^((logit p1 + logit p2)/2), p the mean of σ(β + b ± γ).
+
+    b is normal with the standard deviation `spread`, so the odds are nearer to 1 than e^β of the typical pair.
+    """
+    weights = np.exp(-(GRID**2) / 2)
+    log_odds = np.array([[position], [-position]]) + beta + spread * GRID
+    first, second = (_sigma(log_odds) @ weights / weights.sum()).tolist()
+    return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
+
+
+def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
+    """The pairs of the design that count, of the queries that have any."""
+    unanswered = PairAnswer(None, "simulated")
+    return {
+        query_id: tuple(
+            PairVerdict(
+                query_id, stratum, probe.order, probe.draw, *probe.candidates.doc_ids, unanswered, unanswered
+            )
+            for probe in one
+            if probe.draw < design.settings.repeats
+        )
+        for query_id, one in design.pairs[stratum].items()
+        if one
+    }
+
+
+def pair_audits(
+    pairs: Pairs, stratum: PairStratum, settings: CalibratePairwiseSettings, betas: Sequence[float]
+) -> Iterator[tuple[int, Audit]]:
+    """Simulated audits, each with the place of its injected preference."""
+
+    numbers = {query_id: [verdict.number for verdict in asked] for query_id, asked in pairs.items()}
+
+    def draw(block: int) -> dict[str, NDArray[np.intp]]:
+        stream = (STREAM + block, get_args(PairStratum).index(stratum))
+        return {
+            query_id: simulate_answers(betas, of_it, settings, rng=rng_of(settings, query_id, *stream))
+            for query_id, of_it in numbers.items()
+        }
+
+    def value(query_id: str, answers: NDArray[np.intp], place: int, run: int) -> Tally:
+        """The answers on a query's pairs, shape (pairs, 2), as the position-adjusted odds count them."""
+        first, second = answers[place, run].T
+        cells = CELLS[first, second].sum(axis=0)
+        counts = ADJUSTED_ODDS.things[first, second]
+        readable, consistent = int(cells.sum()), int(cells[:2].sum())
+        return Tally(ADJUSTED_ODDS, pairs[query_id], counts, readable, consistent, settings.repeats)
+
+    return simulated(settings, betas, draw, value)
+
+
+def simulate_answers(
+    betas: Sequence[float],
+    numbers: Sequence[int],
+    settings: CalibratePairwiseSettings,
+    *,
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2).
+
+    `numbers` says which pair each is: one asked several times stays the same.
+    """
+    own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
+    drawn, damaged = rng.random((2, BLOCK, len(numbers), 2))
+    different, pair = np.unique(numbers, return_inverse=True)
+    own = own + settings.pair_sd * rng.normal(size=(BLOCK, len(different), 1))[:, pair]
+    order = settings.position * np.array([1, -1])
+    wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + own + order)
+    read = np.where(wins, PROTECTED, UNPROTECTED)
+    return np.where(damaged < settings.malformed, UNPARSEABLE, read)
+
+
+def _sigma(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1 / (1 + np.exp(-log_odds))

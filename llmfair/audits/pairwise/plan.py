@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil, exp, log, sqrt
 from statistics import harmonic_mean
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from llmfair.audits.calibrate import BLOCK, rng_of, simulated
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
-from llmfair.audits.pairwise.design import PairwiseDesign
-from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.documents import CallPlan
+from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
 from llmfair.io.files import plain
-from llmfair.metrics.base import Tally
-from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
-from llmfair.nouns import PairAnswer, PairStratum, PairVerdict, Probe, Query
+from llmfair.nouns import PairStratum, Probe, Query
 from llmfair.probes import PairProbes, by_grade, pair_pools
 from llmfair.rankers.pairwise import PairForm
-from llmfair.results import Count, Share
+from llmfair.results import Count, Counts, Share
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Pairing,
@@ -35,12 +29,11 @@ from llmfair.stats.power import (
     smallest_pair_ratio,
 )
 
+if TYPE_CHECKING:
+    from llmfair.audits.pairwise.design import PairwiseDesign
+
 MEASURED = 3
 """So many pairs of a query and stratum are rendered; the others are taken to be as long."""
-UNKNOWN = (
-    "reason", "error", "power", "pairs_needed", "queries_needed", "smallest", "all_pairs", "smallest_with_all",
-)  # fmt: skip
-"""What a plan cannot tell of pairs of which nothing is known."""
 ANSWERS: Mapping[PairForm, str] = {"order": "[1] > [2]", "letter": "A", "scores": ""}
 
 
@@ -64,14 +57,30 @@ class PairwiseFindable:
     target: float
     icc: float
     consistent: float
-    reason: str | None
-    error: float | None
-    power: Share | None
-    pairs_needed: Count | None
-    queries_needed: Count | None
-    smallest: float | None
-    all_pairs: float | None
-    smallest_with_all: float | None
+    reason: str | None = None
+    error: float | None = None
+    power: Share | None = None
+    pairs_needed: Count | None = None
+    queries_needed: Count | None = None
+    smallest: float | None = None
+    all_pairs: float | None = None
+    smallest_with_all: float | None = None
+
+
+class PairwisePlan(CallPlan, frozen=True, kw_only=True):
+    """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
+
+    task: Literal["pairwise"]
+    conditions: list[Literal["relevant", "irrelevant"]]
+    pairs: Count | None
+    pairs_asked: Counts
+    repeats: Count
+    noise_share: float
+    noise_calls: Count
+    sequential: bool
+    models: Count
+    design: dict[str, Any]
+    findable: dict[str, PairwiseFindable] | None = None
 
 
 def plan_of(design: PairwiseDesign, models: int) -> dict[str, Any]:
@@ -102,25 +111,24 @@ def _pairs(probes: Iterable[PairProbes]) -> list[int]:
 
 def tokens_of(design: PairwiseDesign) -> tuple[int, int]:
     """About how many tokens all prompts and all answers have, for one model."""
+    # probes of one query and stratum have equal prompts but for the items
+    groups: list[Collection[Probe] | PairProbes] = []
+    if design.settings.sequential:
+        scheduled: dict[tuple[str, str], list[Probe]] = {}
+        for stratum in design.strata:
+            for probe in design.in_rounds(stratum):
+                scheduled.setdefault((stratum, probe.candidates.query.query_id), []).append(probe)
+        groups += scheduled.values()
+    else:
+        groups += [one for by_query in design.pairs.values() for one in by_query.values()]
     prompts, calls = 0.0, 0
-    for probes in _groups(design):
+    for probes in groups:
         chats = [chat for probe in islice(probes, MEASURED) for chat in design.ranker.chats(probe)]
         characters = sum(len(message.content) for chat in chats for message in chat.messages)
         prompts += 2 * len(probes) * characters / max(len(chats), 1)
         calls += 2 * len(probes)
     answer = ceil(len(ANSWERS[design.ranker.form]) / CHARACTERS_PER_TOKEN)
     return round(prompts / CHARACTERS_PER_TOKEN), calls * answer
-
-
-def _groups(design: PairwiseDesign) -> Sequence[Collection[Probe] | PairProbes]:
-    """The probes in groups of equal prompts but for the items: all of a query and stratum, or a stratum's schedule."""
-    if not design.settings.sequential:
-        return [one for of_it in design.pairs.values() for one in of_it.values()]
-    groups: dict[tuple[str, str], list[Probe]] = {}
-    for stratum in design.strata:
-        for probe in design.in_rounds(stratum):
-            groups.setdefault((stratum, probe.candidates.query.query_id), []).append(probe)
-    return list(groups.values())
 
 
 def findable_of(
@@ -141,16 +149,20 @@ def findable_of(
         )
     # Σ_q s²(m_q) depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
     queries, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
+    items = Counter(
+        doc_id
+        for one in by_query.values()
+        for doc_id in {d for probe in one for d in probe.candidates.doc_ids}
+    )
     unknown = PairwiseFindable(
         queries=queries,
         pairs=pairs,
-        items_recur=_items_recur(by_query),
+        items_recur=max(items.values(), default=1) > 1,
         ratio=settings.ratio,
         level=level,
         target=target,
         icc=settings.icc,
         consistent=settings.consistent,
-        **dict.fromkeys(UNKNOWN),
     )
     if settings.sequential:
         return replace(unknown, reason="sequential")
@@ -202,111 +214,3 @@ def _asked_for(needed: int | None, available: Sequence[int]) -> int | None:
     asked, enough = range(needed, max(available) + 1), needed - 1e-9  # rounding
     found = bisect_left(asked, enough, key=lambda pairs: harmonic_mean([min(pairs, n) for n in available]))
     return asked[found] if found < len(asked) else None
-
-
-def _items_recur(by_query: Mapping[str, PairProbes]) -> bool:
-    items = [
-        doc_id
-        for one in by_query.values()
-        for doc_id in {doc_id for probe in one for doc_id in probe.candidates.doc_ids}
-    ]
-    return len(set(items)) < len(items)
-
-
-# Simulated answers on the pairs of an audit, and the truth that they are drawn from. P(protected wins | order) = σ(β
-# + b_q + b_k ± γ): β injected, b_q of the query, b_k of the pair, +γ where the protected item is shown first; calls
-# are independent given these (`pairwise.md` 12). Whole audits are drawn as arrays, query by query.
-
-
-Audit = Mapping[str, Tally]
-"""What one simulated audit measured, by query_id."""
-Pairs = Mapping[str, tuple[PairVerdict, ...]]
-"""The pairs of each query, by query_id, an entry for every time they are asked; their answers mean nothing."""
-STREAM = 3000
-"""The streams of a query's seed that its simulated answers are drawn from: one a block, from here on."""
-GRID = np.linspace(-10, 10, 2001)
-"""Standard normal deviates that an average over queries is taken on."""
-
-
-def marginal_odds(beta: float, position: float, spread: float) -> float:
-    """The position-adjusted odds over all pairs, e^((logit p1 + logit p2)/2), p the mean of σ(β + b ± γ).
-
-    b is normal with the standard deviation `spread`, so the odds are nearer to 1 than e^β of the typical pair.
-    """
-    weights = np.exp(-(GRID**2) / 2)
-    log_odds = np.array([[position], [-position]]) + beta + spread * GRID
-    first, second = (_sigma(log_odds) @ weights / weights.sum()).tolist()
-    return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
-
-
-def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
-    """The pairs of the design that count, of the queries that have any."""
-    repeats = design.settings.repeats
-    return {
-        query_id: tuple(_unanswered(probe, stratum) for probe in one if probe.draw < repeats)
-        for query_id, one in design.pairs[stratum].items()
-        if one
-    }
-
-
-def _unanswered(probe: Probe, stratum: PairStratum) -> PairVerdict:
-    protected, unprotected = probe.candidates.doc_ids
-    nothing = PairAnswer(None, "simulated")
-    query_id = probe.candidates.query.query_id
-    return PairVerdict(query_id, stratum, probe.order, probe.draw, protected, unprotected, nothing, nothing)
-
-
-def pair_audits(
-    pairs: Pairs, stratum: PairStratum, settings: CalibratePairwiseSettings, betas: Sequence[float]
-) -> Iterator[tuple[int, Audit]]:
-    """Simulated audits, each with the place of its injected preference."""
-
-    def draw(block: int) -> dict[str, NDArray[np.intp]]:
-        stream = (STREAM + block, get_args(PairStratum).index(stratum))
-        return {
-            query_id: simulate_answers(
-                betas,
-                [verdict.number for verdict in asked],
-                settings,
-                rng=rng_of(settings, query_id, *stream),
-            )
-            for query_id, asked in pairs.items()
-        }
-
-    def value(query_id: str, answers: NDArray[np.intp], place: int, run: int) -> Tally:
-        return _tally(pairs[query_id], answers[place, run], settings.repeats)
-
-    return simulated(settings, betas, draw, value)
-
-
-def simulate_answers(
-    betas: Sequence[float],
-    numbers: Sequence[int],
-    settings: CalibratePairwiseSettings,
-    *,
-    rng: np.random.Generator,
-) -> NDArray[np.intp]:
-    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2).
-
-    `numbers` says which pair each is: one asked several times stays the same.
-    """
-    own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
-    drawn, damaged = rng.random((2, BLOCK, len(numbers), 2))
-    different, pair = np.unique(numbers, return_inverse=True)
-    own = own + settings.pair_sd * rng.normal(size=(BLOCK, len(different), 1))[:, pair]
-    order = settings.position * np.array([1, -1])
-    wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + own + order)
-    read = np.where(wins, PROTECTED, UNPROTECTED)
-    return np.where(damaged < settings.malformed, UNPARSEABLE, read)
-
-
-def _tally(verdicts: tuple[PairVerdict, ...], answers: NDArray[np.intp], repeats: int) -> Tally:
-    """The answers on a query's pairs, shape (pairs, 2), as the position-adjusted odds count them."""
-    first, second = answers.T
-    cells = CELLS[first, second].sum(axis=0)
-    counts = ADJUSTED_ODDS.things[first, second]
-    return Tally(ADJUSTED_ODDS, verdicts, counts, int(cells.sum()), int(cells[:2].sum()), repeats)
-
-
-def _sigma(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    return 1 / (1 + np.exp(-log_odds))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llmfair.audits.aggregates import Inference
 from llmfair.audits.kind import results_of
-from llmfair.audits.pairwise.making import concluded_of
-from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts, read_verdicts
+from llmfair.audits.pairwise.design import concluded_of
+from llmfair.audits.pairwise.measure import HowAsked, measure_verdicts, read_verdicts
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, check_settings, facts_of, measures_of
 from llmfair.errors import UsageError

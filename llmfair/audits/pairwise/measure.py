@@ -1,20 +1,36 @@
-"""What a pairwise audit found, as the files of its run folder: made from the verdicts alone."""
+"""What the answers of a pairwise audit come to: conclusions and rows, made from the verdicts alone.
+
+Odds have an interval while both shares p1, p2 of the protected item's wins, shown first and second, are measured.
+Where one is all but 0 or 1, the items' places decide nearly every answer of one order, or one group wins in both: the
+odds then have no size, but they have a side, and a bound on that side. Answers that agree over both orders no more than
+coins do are no evidence of parity.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import log, sqrt
+from math import inf, log, sqrt
 from pathlib import Path
 from sys import intern
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
-from llmfair.audits.aggregates import ALL, Inference, aggregate, joined, summarise, tallied_p, weights_of
+from llmfair.audits.aggregates import (
+    ALL,
+    Inference,
+    aggregate,
+    joined,
+    summarise,
+    tallied,
+    tallied_p,
+    weights_of,
+)
 from llmfair.audits.comparing import (
     ComparedRun,
     assessed,
@@ -25,11 +41,9 @@ from llmfair.audits.comparing import (
     row_of,
     with_figures,
 )
-from llmfair.audits.design import Outcome
 from llmfair.audits.documents import ChangeRow
-from llmfair.audits.pairwise.design import PairwiseDesign
-from llmfair.audits.pairwise.findings import concluded, judged_of, settled, useless
 from llmfair.audits.pairwise.results import (
+    Bound,
     ByOrder,
     CellCounts,
     CellShares,
@@ -42,12 +56,13 @@ from llmfair.audits.readable import EQUAL_SCORES, as_readable
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
-from llmfair.io.files import number, read_csv
+from llmfair.io.files import integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.pairs import KAPPA, JudgedPairs, tally
+from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
 from llmfair.nouns import (
     Cell,
+    Conclusion,
     Failure,
     Measurement,
     PairAnswer,
@@ -60,12 +75,165 @@ from llmfair.nouns import (
 from llmfair.results import Family, ProbeCounts
 from llmfair.rundir import csv_lines
 from llmfair.settings import band_of
-from llmfair.stats.intervals import Conclusion, Estimate, mean
+from llmfair.stats.intervals import Estimate, conclude, mean
 from llmfair.stats.paired import Change, change_of_pairs
-from llmfair.stats.pairs import Weights, intraclass
+from llmfair.stats.pairs import PairContributions, Weights, estimate, intraclass
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
-from llmfair.stats.sequential import Decision
-from llmfair.stats.significance import holm
+from llmfair.stats.sequential import FEWEST_UNITS, Decision, look_level
+from llmfair.stats.significance import holm, sign_test
+
+if TYPE_CHECKING:
+    from llmfair.audits.design import Outcome
+    from llmfair.audits.pairwise.design import PairwiseDesign
+
+HEADLINE = "AdjustedOdds"
+POSITION = ("position_driven", "one_sided")
+FEWEST_CONSISTENT_SHARE = 0.10
+NEAR_CERTAIN = 0.02
+"""Within this of 0 or 1, how often the protected item wins when shown first or second is position, not content."""
+KAPPA_LEVEL = 0.999
+"""Of models that toss a coin for every answer, one in 2,000 has a lower limit above 0 at this level."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairConclusion:
+    """A conclusion; why there is none or no interval; the bound that stands in an interval's place."""
+
+    conclusion: Conclusion
+    reason: str | None = None
+    bound: Bound | None = None
+
+
+def concluded(
+    odds: Estimate, counted: PairContributions, band: tuple[float, float], level: float
+) -> PairConclusion:
+    """Where the odds lie by their interval or, where they have no size, by their bound."""
+    reason = _unmeasured(counted.shares)
+    if reason is None:
+        if odds.low is None or odds.high is None:
+            return PairConclusion(Conclusion.NOT_ASSESSABLE, odds.reason)
+        return _answering(PairConclusion(conclude(odds.low, odds.high, band)), counted)
+    bound = bound_of(counted, level)
+    if bound is None:
+        return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
+    low, high = (0.0, bound.odds) if bound.side == "at most" else (bound.odds, inf)
+    return PairConclusion(conclude(low, high, band), reason, bound)
+
+
+def settled(
+    found: PairConclusion, decision: Decision | None, counted: PairContributions, band: tuple[float, float]
+) -> PairConclusion:
+    """What a sequential audit concludes: what was settled, and of odds without a size no more than that.
+
+    `found` at the level that is printed: where it is not outside, as of a folder measured again at another level, no
+    decision makes it so.
+    """
+    unmeasured = found.reason in POSITION
+    if decision is None:
+        still = unmeasured and found.conclusion is Conclusion.NOT_ASSESSABLE
+        return found if still else PairConclusion(Conclusion.INCONCLUSIVE)
+    if decision is Decision.INSIDE:
+        return _answering(PairConclusion(Conclusion.WITHIN), counted)
+    if found.conclusion is not Conclusion.OUTSIDE:
+        return found if unmeasured else PairConclusion(Conclusion.INCONCLUSIVE)
+    if not unmeasured:
+        return found
+    below = decision is Decision.BELOW
+    bound = Bound("at most", band[0]) if below else Bound("at least", band[1])
+    return PairConclusion(Conclusion.OUTSIDE, found.reason, bound)
+
+
+def bound_of(counted: PairContributions, level: float) -> Bound | None:
+    """What odds are at most or at least whose shares p1, p2 are too near 0 or 1 for an interval.
+
+    None unless a tenth of the pairs are consistent and, over queries, the sign test says whom they favour. Both shares
+    are drawn towards ½ as if the model tossed a coin in some answers: in twice as many as are `NEAR_CERTAIN`, or as n
+    pairs without a single case leave open (−ln(α/2)/n, n divided by the design effect). The bound is the outer limit
+    of these odds.
+    """
+    pp, uu, *_ = counted.shares
+    effects = np.bincount(counted.clusters[0], counted.counts @ np.array([1, -1, 0, 0]))
+    if pp + uu < FEWEST_CONSISTENT_SHARE or sign_test(effects) >= 1 - level:
+        return None
+    alike = intraclass(counted)
+    pairs = counted.cells.sum() / max(1.0, 1.0 if alike is None else alike.design_effect)
+    least = max(NEAR_CERTAIN, -log((1 - level) / 2) / pairs)
+    if least >= 0.5:
+        return None
+
+    def drawn_in(cells: NDArray[Any]) -> Any:
+        pp, uu, ff, ss = cells / cells.sum()
+        return (
+            sum(
+                np.log(least + (1 - 2 * least) * wins) - np.log(least + (1 - 2 * least) * losses)
+                for wins, losses in ((pp + ff, uu + ss), (pp + ss, uu + ff))
+            )
+            / 2
+        )
+
+    found = estimate(drawn_in, counted, level)
+    if found.low is None or found.high is None:
+        return None
+    return Bound("at most", found.high) if pp < uu else Bound("at least", found.low)
+
+
+def _unmeasured(shares: NDArray[np.float64]) -> str | None:
+    """Why odds of these shares of PP, UU, FF, SS have no size."""
+    pp, uu, ff, ss = shares
+    if min(max(pp + ff, pp + ss), max(uu + ff, uu + ss)) <= NEAR_CERTAIN:
+        return "one_sided"
+    certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
+    return "position_driven" if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN else None
+
+
+def _answering(found: PairConclusion, counted: PairContributions) -> PairConclusion:
+    """Parity needs answers that agree over both orders beyond chance: the lower limit of Kappa is above 0."""
+    if found.conclusion is not Conclusion.WITHIN or (reason := useless(counted)) is None:
+        return found
+    return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
+
+
+def useless(counted: PairContributions) -> str | None:
+    """Why nothing says that the model compares the items: its answers to both orders agree no more than coins do."""
+    kappa = estimate(KAPPA.figure, counted, KAPPA_LEVEL, logarithmic=False)
+    return None if kappa.low is not None and kappa.low > 0 else "chance_answers"
+
+
+# What a sequential pairwise audit sees of the pairs so far: who won, and where the interval of the odds lies.
+
+
+GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
+
+
+def share(verdict: PairVerdict) -> float:
+    """X of a pair: 1 when the protected item won both times, 0 when the other did, ½ for anything else."""
+    return GAIN.get(verdict.cell, 0.5)
+
+
+def judged_of(verdicts: Iterable[PairVerdict], repeats: int, forced: bool = False) -> list[JudgedPairs]:
+    """The queries of these verdicts, as measures see them."""
+    return [
+        JudgedPairs(query_id, tuple(of_query), repeats, forced) for query_id, of_query in by_query(verdicts)
+    ]
+
+
+def seen(
+    verdicts: Sequence[PairVerdict], band: tuple[float, float], level: float, weights: Weights = "macro"
+) -> Decision | None:
+    """Where the odds of these pairs lie by their interval, at the level of one look of several; None if nowhere."""
+    if len(verdicts) < FEWEST_UNITS:
+        return None
+    values = [tally(judged, ADJUSTED_ODDS) for judged in judged_of(verdicts, repeats=1)]
+    odds, counted = tallied(values, weights, look_level(level)), joined(values, weights)
+    if odds is None or odds.value is None or counted is None:
+        return None
+    found = concluded(odds, counted, band, look_level(level))
+    if found.conclusion is Conclusion.WITHIN or found.reason == "chance_answers":
+        return Decision.INSIDE
+    if found.conclusion is Conclusion.OUTSIDE:
+        return Decision.BELOW if odds.value < 1 else Decision.ABOVE
+    return None
+
 
 # `verdicts.csv`, written and read back: every figure of a pairwise audit follows from it.
 
@@ -94,37 +262,27 @@ def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[
 
 def read_verdicts(path: Path) -> list[PairVerdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
-    known = set[tuple[object, ...]]()
+    strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
+    questions = set[tuple[object, ...]]()
 
     def verdict(row: dict[str, str]) -> PairVerdict:
-        found = _verdict(row)
-        asked = found.query_id, found.stratum, found.number, found.draw
-        if asked in known:
+        read = PairVerdict(
+            query_id=intern(row["query_id"]),
+            stratum=strata[row["condition"]],
+            number=integer(row["pair"]),
+            draw=integer(row["draw"]),
+            protected=intern(row["protected_doc_id"]),
+            unprotected=intern(row["unprotected_doc_id"]),
+            first=_answer(row, "first"),
+            second=_answer(row, "second"),
+        )
+        question = read.query_id, read.stratum, read.number, read.draw
+        if question in questions:
             raise ValueError("it is there twice")
-        known.add(asked)
-        return found
+        questions.add(question)
+        return read
 
     return read_csv(path, "a verdict", verdict)
-
-
-def _verdict(row: dict[str, str]) -> PairVerdict:
-    strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
-    return PairVerdict(
-        query_id=intern(row["query_id"]),
-        stratum=strata[row["condition"]],
-        number=_count(row["pair"]),
-        draw=_count(row["draw"]),
-        protected=intern(row["protected_doc_id"]),
-        unprotected=intern(row["unprotected_doc_id"]),
-        first=_answer(row, "first"),
-        second=_answer(row, "second"),
-    )
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"'{text[:20]}' is no number of pairs or draws")
-    return int(text)
 
 
 def _answer(row: dict[str, str], order: str) -> PairAnswer:
@@ -138,9 +296,6 @@ def _answer(row: dict[str, str], order: str) -> PairAnswer:
     )
 
 
-HEADLINE = "AdjustedOdds"
-
-
 def outcome_of(
     design: PairwiseDesign,
     run: str,
@@ -148,33 +303,29 @@ def outcome_of(
     failures: Sequence[Failure],
     stopping: Mapping[PairStratum, Stopping[PairVerdict]],
 ) -> Outcome:
-    """Measures the pairs that have a verdict."""
+    """Results and files of a run folder, from the pairs that have a verdict."""
     settings = design.settings
     by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in design.strata}
     for verdict in verdicts:
         by_stratum[verdict.stratum].append(verdict)
-    decided = {stratum: one.process.decision for stratum, one in stopping.items()} if stopping else None
-    measured = measure_verdicts(
-        design.measures,
-        by_stratum,
-        HowAsked(
-            Inference(level=settings.level, seed=settings.seed),
-            band_of(settings.band),
-            settings.repeats,
-            settings.constrain
-            and all(a.formed for of_it in by_stratum.values() for v in of_it for a in v.answers),
-            decided,
-            settings.max_invalid,
-            settings.form == SCORES,
-        ),
+    answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
+    how = HowAsked(
+        Inference(level=settings.level, seed=settings.seed),
+        band_of(settings.band),
+        settings.repeats,
+        settings.constrain and not any(counts.unformed for counts in answers.values()),
+        {stratum: one.process.decision for stratum, one in stopping.items()} or None,
+        settings.max_invalid,
+        settings.form == SCORES,
     )
-    planned: dict[str, int] = {
-        stratum: sum(map(len, design.pairs[stratum].values())) for stratum in design.strata
+    measured = measure_verdicts(design.measures, by_stratum, how)
+    asked: dict[str, int] = {
+        stratum: len(stopping[stratum].counted())
+        if stopping
+        else sum(map(len, design.pairs[stratum].values()))
+        for stratum in design.strata
     }
-    asked = {str(stratum): len(one.counted()) for stratum, one in stopping.items()} or planned
-    ended: dict[str, ProbeCounts] = {
-        stratum: ProbeCounts(asked[stratum], len(by_stratum[stratum])) for stratum in design.strata
-    }
+    ended = {stratum: ProbeCounts(asked[stratum], len(of_it)) for stratum, of_it in by_stratum.items()}
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
         reach={},
@@ -184,21 +335,21 @@ def outcome_of(
             stratum: _shares(of_it, settings.repeats, settings.weights)
             for stratum, of_it in by_stratum.items()
         },
-        answers={stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()},
+        answers=answers,
         stopping={stratum: one.settled("pairs") for stratum, one in stopping.items()},
         findings=measured.findings,
         family=Family(measured.family, None),
     )
-    documents, all_of = design.dataset.documents, by_stratum.values()
-    queries = {verdict.query_id for of_it in all_of for verdict in of_it}
-    shown = {doc_id for of_it in all_of for v in of_it for doc_id in (v.protected, v.unprotected)}
+    every = [verdict for of_it in by_stratum.values() for verdict in of_it]
+    queries = {verdict.query_id for verdict in every}
+    shown = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
     return design.laid_out(
         results,
         measured.rows,
         {"verdicts.csv": verdicts_lines(by_stratum)},
         failures,
         queries=(query for query in design.queries if query.query_id in queries),
-        documents=(documents[doc_id] for doc_id in shown),
+        documents=(design.dataset.documents[doc_id] for doc_id in shown),
     )
 
 
@@ -239,9 +390,7 @@ def measure_verdicts(
     asked: HowAsked,
 ) -> PairMeasurements:
     """All figures of a pairwise audit, from its verdicts alone."""
-    judged = {
-        stratum: list(judged_of(of_it, asked.repeats, asked.forced)) for stratum, of_it in by_stratum.items()
-    }
+    judged = {stratum: judged_of(of_it, asked.repeats, asked.forced) for stratum, of_it in by_stratum.items()}
     columns = measure_all(measures, judged)
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
@@ -316,21 +465,20 @@ def _with_family(
     rows: Sequence[Measurement], findings: Mapping[str, PairFinding]
 ) -> tuple[list[Measurement], int]:
     """The rows with p, conclusion, and p adjusted (Holm) over the relevance strata; and how many were tested."""
-    told = []
-    for row in rows:
+    rows, family = list(rows), list[int]()
+    for place, row in enumerate(rows):
         finding = findings.get(row.condition)
-        if finding is not None and row.query_id == ALL and row.measure == finding.measure:
-            row = replace(
-                row, p=finding.p, conclusion=finding.conclusion, reason=finding.reason or row.reason
-            )
-            if finding.bound is not None:
-                low, high = finding.bound.limits
-                row = replace(row, low=low, high=high)
-        told.append(row)
-    family = [place for place, row in enumerate(told) if row.conclusion is not None]
-    for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):
-        told[place] = replace(told[place], p_adjusted=adjusted)
-    return told, sum(told[place].p is not None for place in family)
+        if finding is None or row.query_id != ALL or row.measure != finding.measure:
+            continue
+        family.append(place)
+        reason, bound = finding.reason or row.reason, finding.bound
+        low, high = (row.low, row.high) if bound is None else bound.limits
+        rows[place] = replace(
+            row, p=finding.p, conclusion=finding.conclusion, reason=reason, low=low, high=high
+        )
+    for place, adjusted in zip(family, holm([rows[place].p for place in family]), strict=True):
+        rows[place] = replace(rows[place], p_adjusted=adjusted)
+    return rows, sum(rows[place].p is not None for place in family)
 
 
 def _worst_case(verdicts: Sequence[PairVerdict]) -> tuple[float, float] | None:
@@ -361,8 +509,8 @@ def _by_order(verdicts: Sequence[PairVerdict], level: float) -> ByOrder:
 
 def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts:
     """How many pairs came to each cell, in their first `repeats` draws."""
-    found = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
-    return CellCounts(**{cell.value: found[cell] for cell in Cell})
+    counts = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
+    return CellCounts(**{cell.value: counts[cell] for cell in Cell})
 
 
 def _shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> CellShares | None:
@@ -373,11 +521,11 @@ def _shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> 
             by_query.setdefault(verdict.query_id, Counter())[verdict.cell] += 1
     if not by_query:
         return None
-    counts = np.array([[found[cell] for cell in Cell] for found in by_query.values()], dtype=float)
+    counts = np.array([[cells[cell] for cell in Cell] for cells in by_query.values()], dtype=float)
     if weights == "macro":
         counts /= counts.sum(axis=1, keepdims=True)
     shares = counts.sum(axis=0) / counts.sum()
-    return CellShares(**{cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)})
+    return CellShares(*shares.tolist())
 
 
 def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) -> PairAnswers:
@@ -422,10 +570,17 @@ def pair_changes(
     strata = [stratum for stratum in base.conditions if stratum in {k for k, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
     judged = [
-        {stratum: _judged(run, common, stratum, repeats) for stratum in strata} for run in (base, other)
+        {
+            stratum: judged_of((answered(run)[key] for key in common if key[0] == stratum), repeats)
+            for stratum in strata
+        }
+        for run in (base, other)
     ]
     before, after = (_tallies(of_run, measures) for of_run in judged)
-    barred = {stratum: _useless(judged[1][stratum], base.setting("weights")) for stratum in strata}
+    barred: dict[str, str | None] = {}
+    for stratum, of_it in judged[1].items():
+        counted = joined([tally(pairs, KAPPA) for pairs in of_it], base.setting("weights"))
+        barred[stratum] = None if counted is None else useless(counted)
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
         for stratum in strata:
@@ -449,18 +604,6 @@ def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
         "pairs": len(of_run),
         "pairs_in_common": len(of_base & of_run),
     }
-
-
-def _judged(run: ComparedRun, common: Collection[Question], stratum: str, repeats: int) -> list[JudgedPairs]:
-    """The queries of a stratum, with the pairs in common."""
-    verdicts = answered(run)
-    return list(judged_of([verdicts[key] for key in common if key[0] == stratum], repeats))
-
-
-def _useless(judged: Sequence[JudgedPairs], weights: Weights) -> str | None:
-    """Why nothing says that the model compares the items of these pairs."""
-    counted = joined([tally(pairs, KAPPA) for pairs in judged], weights)
-    return None if counted is None else useless(counted)
 
 
 def _tallies(
