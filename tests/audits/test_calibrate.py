@@ -12,7 +12,7 @@ from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
 from llmfair.audits.calibrate import share
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.calibrate import audits, calibrate
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Kinds, items_of, kinds_of, simulate
 from llmfair.audits.plan import plan as plan_of

@@ -12,7 +12,7 @@ import pytest
 
 from llmfair.audits.listwise import LISTWISE, plan
 from llmfair.audits.listwise import plan as findable
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import PlayedAudits

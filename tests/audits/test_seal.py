@@ -14,7 +14,7 @@ import pytest
 
 import llmfair as api
 from llmfair import registry
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import perform
 from llmfair.audits.runs.seal import inputs_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmfair.audits.kind import studies
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.runs.run import no_watch

@@ -258,7 +258,7 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("llmfair.audits.listwise.making.make_design", broken)
+    monkeypatch.setattr("llmfair.audits.listwise.design.make_design", broken)
     found = refuses("unexpected RuntimeError: a bug", *SMALL, code=1)
     assert "-v" in found.err and "Traceback" not in found.err
     assert "Traceback" in llmfair(*SMALL, "-v").err

@@ -11,7 +11,7 @@ from scipy import stats
 
 from llmfair import registry
 from llmfair.audits.listwise import LISTWISE
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject

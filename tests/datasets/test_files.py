@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
 from llmfair.datasets.files import Folder

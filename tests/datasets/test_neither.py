@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings

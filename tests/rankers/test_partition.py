@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import llmfair as api
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.nouns import Chat, Completion, Finish, Request
 from llmfair.rankers.strategies import Partition

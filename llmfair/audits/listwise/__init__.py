@@ -17,7 +17,7 @@ from llmfair.settings import injected_of
 if TYPE_CHECKING:
     from llmfair.audits.comparing import ComparedRun
     from llmfair.audits.documents import ChangeRow
-    from llmfair.audits.listwise.making import ListwiseAudit
+    from llmfair.audits.listwise.design import ListwiseDesign
     from llmfair.audits.listwise.results import ListwiseResults
     from llmfair.audits.run_files import Announce
     from llmfair.audits.scoring import RemeasuredRun, ScoredRun
@@ -75,9 +75,9 @@ class Listwise(Kind):
     question = "window"
     ranks = True
 
-    def design(self, settings: ListwiseSettings, subject: Subject | None = None) -> ListwiseAudit:
+    def design(self, settings: ListwiseSettings, subject: Subject | None = None) -> ListwiseDesign:
         from llmfair.audits.design import NOBODY
-        from llmfair.audits.listwise.making import make_design
+        from llmfair.audits.listwise.design import make_design
 
         return make_design(settings, subject or NOBODY)
 
@@ -134,7 +134,8 @@ class Listwise(Kind):
         return ListwiseResults
 
     def documents(self) -> Mapping[str, Any]:
-        from llmfair.audits.listwise.documents import ListwiseCalibration, ListwisePlan
+        from llmfair.audits.listwise.calibrate import ListwiseCalibration
+        from llmfair.audits.listwise.plan import ListwisePlan
 
         return {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
 

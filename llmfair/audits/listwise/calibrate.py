@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, log, sqrt
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from llmfair.audits.aggregates import Preference, preference
 from llmfair.audits.calibrate import (
@@ -26,8 +27,8 @@ from llmfair.audits.calibrate import (
     settings_of,
     simulated,
 )
-from llmfair.audits.listwise.design import ListwiseDesign
-from llmfair.audits.listwise.making import make_design
+from llmfair.audits.documents import Calibration, InjectedPreference
+from llmfair.audits.listwise.design import ListwiseDesign, make_design
 from llmfair.audits.listwise.measure import HEADLINE, HowRanked, concluded, mean_preference, unassessable
 from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
@@ -42,6 +43,7 @@ from llmfair.audits.listwise.simulate import (
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Value
 from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.results import Count, JsonObject
 from llmfair.settings import injected_of
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
 
@@ -51,6 +53,23 @@ COLUMNS = (
 )  # fmt: skip
 STREAM = 2000
 """The streams of a query's seed that its simulated audits are drawn from: one a block, from here on."""
+
+
+class SmallestOdds(JsonObject, frozen=True, kw_only=True):
+    """The preference odds, one either way, that are found with this power; `error` is that of ln odds."""
+
+    power: float
+    queries: Count
+    error: float | None
+    odds: tuple[float | None, float | None]
+
+
+class ListwiseCalibration(Calibration, frozen=True, kw_only=True):
+    """llmfair calibrate listwise."""
+
+    task: Literal["calibrate listwise"]
+    injected: Annotated[list[InjectedPreference], Meta(min_length=1)]
+    smallest: SmallestOdds
 
 
 @dataclass(frozen=True, slots=True)

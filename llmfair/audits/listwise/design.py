@@ -1,4 +1,8 @@
-"""What a listwise audit asks: which lists are shown, in which orders, under which prompts, at what cost."""
+"""A listwise audit made but not begun: which lists are shown, in which orders, under which prompts, at what cost.
+
+The data's way: dataset -> probes -> one program per chain -> dispatch -> rankings -> measures -> intervals ->
+run folder. Nothing goes back up.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
@@ -14,20 +18,37 @@ from typing import Any
 import numpy as np
 
 from llmfair.asking.dispatch import Program
-from llmfair.audits.design import Condition, Design, Stage
-from llmfair.audits.lists import bucket, drawn_of
-from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, seen, share
+from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
+from llmfair.audits.gates import read_gates
+from llmfair.audits.lists import bucket, drawn_of, load_lists, selected_queries, with_prompt
+from llmfair.audits.listwise.measure import (
+    INITIAL,
+    ODDS,
+    OF_RANKINGS,
+    HowRanked,
+    WindowShare,
+    outcome_of,
+    seen,
+    share,
+)
+from llmfair.audits.listwise.plan import findable_of, known_reach, plan_of, tokens_of
 from llmfair.audits.listwise.results import ListwiseFacts
-from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.runs.stopping import Stopping
+from llmfair.audits.subject import Subject, backend_args
 from llmfair.backends.base import Backend, NoBackend
+from llmfair.backends.python import SCORES
+from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import encode
-from llmfair.metrics.base import Judged
+from llmfair.metrics.base import CONTROLLED, Judged, measure_all
+from llmfair.metrics.names import parse_measures
 from llmfair.nouns import (
+    Attribute,
     Candidates,
     Chat,
     Completion,
     Encounter,
+    Failure,
     Finish,
     Probe,
     Query,
@@ -36,9 +57,16 @@ from llmfair.nouns import (
     Steps,
     drive,
 )
-from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
+from llmfair.probes import (
+    WINDOW_STREAM,
+    PromptCondition,
+    conditions_of,
+    initial_orders,
+    listwise_probes,
+)
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import Ranker
+from llmfair.rankers.base import Ranker, remarks
+from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.strategies import (
@@ -46,11 +74,13 @@ from llmfair.rankers.strategies import (
     Partition,
     Plan,
     Ranked,
+    Strategy,
     Window,
     never_ranked,
     spelled_strategy,
+    strategy_of,
 )
-from llmfair.settings import band_of
+from llmfair.settings import band_of, default_of
 from llmfair.stats.sequential import EProcess, rounds
 
 # A ranker that scores lists is asked for a list in several orders only where the order can make a difference. The
@@ -86,44 +116,40 @@ class Shuffles:
 
     def at_once(self) -> Iterator[Probe]:
         """What is asked whatever the answers are."""
-        for probe in self.probes:
-            if probe.candidates.query.query_id in self.first or probe is self.one_of_each[_listed(probe)]:
-                yield probe
+        return (probe for probe in self.probes if self._waits_not(probe))
 
     def later(self) -> Iterator[Probe]:
         """What is asked where the order of a list makes a difference."""
-        known = {probe.probe_id for probe in self.at_once()}
-        return (probe for probe in self.probes if probe.probe_id not in known)
+        return (probe for probe in self.probes if not self._waits_not(probe))
+
+    def _waits_not(self, probe: Probe) -> bool:
+        return probe.candidates.query.query_id in self.first or probe is self.one_of_each[_listed(probe)]
 
     def programs(self, results: Mapping[str, Ranked]) -> Iterator[Program]:
         """The chains that are left: asked, or without a question where the first lists were ranked alike."""
         alike = self.alike(results)
         for probe in self.later():
-            answered = results.get(self.one_of_each[_listed(probe)].probe_id)
-            scores = _scores(answered) if alike and answered is not None else {}
-            if scores:
-                yield Program(probe.probe_id, lambda probe=probe, scores=scores: self._unasked(probe, scores))  # type: ignore[misc]
-            else:
-                yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
+            scores = _scores(results.get(self.one_of_each[_listed(probe)].probe_id)) if alike else {}
+            steps = partial(self._unasked, probe, scores) if scores else partial(self.ranker.steps, probe)
+            yield Program(probe.probe_id, steps)
 
     def alike(self, results: Mapping[str, Ranked]) -> bool:
         """Whether every order of each of the first lists was answered, and by one order of documents."""
         of_first = [probe for probe in self.probes if probe.candidates.query.query_id in self.first]
-        return all(
-            None not in orders and len({*orders}) == 1
-            for _, chains in groupby(sorted(of_first, key=_listed), key=_listed)
-            if (orders := [_order(results.get(probe.probe_id)) for probe in chains])
-        )
+        for _, chains in groupby(sorted(of_first, key=_listed), key=_listed):
+            orders = {_order(results.get(probe.probe_id)) for probe in chains}
+            if None in orders or len(orders) > 1:
+                return False
+        return True
 
     def said(self, results: Mapping[str, Ranked]) -> str:
         """What the run says of chains that were not asked; empty where all were."""
         spared = sum(not results[one.probe_id].asked for one in self.later() if one.probe_id in results)
-        if not spared:
-            return ""
-        return (
+        text = (
             f"the first {len(self.first)} lists were ranked alike in every order, so that of each other one a single "
             f"order was asked: its scores stand for {spared:,} further requests"
         )
+        return text if spared else ""
 
     def _unasked(self, probe: Probe, scores: Mapping[str, float]) -> Steps[Ranked]:
         """A chain that asks nothing: as the scores of its list make it."""
@@ -144,10 +170,10 @@ def _scores(ranked: Ranked | None) -> dict[str, float]:
     """The scores of all documents of a list; none where one of them lacks its own."""
     if ranked is None:
         return {}
-    found = [pair for one in ranked.windows for pair in zip(one.shown, one.scores or (), strict=False)]
+    pairs = [pair for one in ranked.windows for pair in zip(one.shown, one.scores or (), strict=False)]
     shown = sum(len(one.shown) for one in ranked.windows)
-    whole = {doc_id: score for doc_id, score in found if score is not None}
-    return whole if len(whole) == shown else {}
+    scores = {doc_id: score for doc_id, score in pairs if score is not None}
+    return scores if len(scores) == shown else {}
 
 
 def _order(ranked: Ranked | None) -> tuple[Any, ...] | None:
@@ -203,7 +229,6 @@ def shape_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Shape:
     return Shape(tuple((*kind, kinds[kind]) for kind in sorted(kinds)), bool(candidates.relevance))
 
 
-INITIAL = "initial"
 SHOWN_ALTERED = 100
 OF_MODELS = frozenset(
     {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
@@ -248,7 +273,7 @@ class ListwiseDesign(Design[Ranked]):
         """One program per chain; under --sequential one per window, and none past that which settled its prompt."""
         if not self.settings.sequential:
             for probe in self.shuffles.at_once() if self.shuffles else self.probes():
-                yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
+                yield Program(probe.probe_id, partial(self.ranker.steps, probe))
             return
         for condition in self.prompts:
             stopping = self.stopping(condition)
@@ -265,8 +290,8 @@ class ListwiseDesign(Design[Ranked]):
         """What is asked of a ranker that scores lists, where that may be less than every chain."""
         if not isinstance(self.ranker, ListwiseRanker) or not self.ranker.strategy.question.whole:
             return None
-        found = Shuffles(self.ranker, [*self.probes()])
-        return found if any(found.later()) else None
+        shuffles = Shuffles(self.ranker, [*self.probes()])
+        return shuffles if any(shuffles.later()) else None
 
     def stages(self) -> Sequence[Stage]:
         shuffles = self.shuffles
@@ -280,18 +305,18 @@ class ListwiseDesign(Design[Ranked]):
 
     def in_rounds(self, condition: PromptCondition) -> list[Probe]:
         """Single windows, one of a query in every round, queries in fresh random order: the same for every prompt."""
-        by_query = [self._windows_of(query, condition) for query in self.queries]
+        by_query = [
+            [  # the windows of all chains of a query; a probe's name ends with its window's number
+                replace(probe, probe_id=f"{probe.probe_id}/w{number}")
+                for probe in listwise_probes(
+                    self.dataset.candidates(query), self.orders[query.query_id], (condition,), 1
+                )
+                for number in range(len(self._partition.one_pass(len(probe.candidates.documents))))
+            ]
+            for query in self.queries
+        ]
         rng = np.random.default_rng([self.settings.seed, WINDOW_STREAM])
         return [by_query[query][number] for query, number in rounds([*map(len, by_query)], rng)]
-
-    def _windows_of(self, query: Query, condition: PromptCondition) -> list[Probe]:
-        """The windows of all chains of a query; a probe's name ends with its window's number."""
-        candidates, orders = self.dataset.candidates(query), self.orders[query.query_id]
-        return [
-            replace(probe, probe_id=f"{probe.probe_id}/w{number}")
-            for probe in listwise_probes(candidates, orders, (condition,), 1)
-            for number in range(len(self._partition.one_pass(len(probe.candidates.documents))))
-        ]
 
     def _alone(self, probe: Probe) -> ListwiseRanker:
         """What asks one window of a chain alone."""
@@ -397,16 +422,11 @@ class ListwiseDesign(Design[Ranked]):
 
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
-        sizes = {len(orders[0].documents) for orders in self.orders.values()}
-        planned = ((n, self.windows(n)) for n in sizes)
-        return sorted(
-            {
-                position
-                for n, windows in planned
-                if windows is not None
-                for position in never_ranked(windows, n, 0, self.settings.depth)
-            }
-        )
+        positions = set[int]()
+        for n in {len(orders[0].documents) for orders in self.orders.values()}:
+            if (windows := self.windows(n)) is not None:
+                positions.update(never_ranked(windows, n, 0, self.settings.depth))
+        return sorted(positions)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -453,8 +473,9 @@ class ListwiseDesign(Design[Ranked]):
         altered = {query.text for query in self.queries if clean(query.text) != query.text}
         for query in self.queries:
             for document in self.dataset.candidates(query).documents:
-                titled = document.text and self.settings.input == "text"
-                whole = f"{document.title}: {document.text}" if titled else document.title
+                texts = [document.title]
+                texts += [document.text] * bool(document.text and self.settings.input == "text")
+                whole = ": ".join(texts)
                 if passage(document, self.settings.input, self.settings.words) != whole:
                     altered.add(whole)
         return altered
@@ -502,3 +523,243 @@ class ListwiseDesign(Design[Ranked]):
                 "bucket": [bucket(candidates, self.sides, doc_id) for doc_id in candidates.doc_ids],
             }
             yield json.dumps(row, ensure_ascii=False) + "\n"
+
+    # What it costs and can find, and what the answers come to
+
+    def planned(self) -> dict[str, Any]:
+        return {**super().planned(), "reach": known_reach(self)}
+
+    def plan(self, models: int) -> dict[str, Any]:
+        return plan_of(self, models)
+
+    def tokens(self) -> tuple[int, int]:
+        return tokens_of(self)
+
+    def findable(self, settings: PlanSettings) -> dict[str, Any]:
+        return asdict(findable_of(self, settings))
+
+    def unparseable(self, result: Ranked) -> int:
+        return sum(window.unparseable for window in result.windows)
+
+    def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
+        stopped = {
+            condition.name: self.stopping(condition) for condition in self.prompts if self.settings.sequential
+        }
+        for one in stopped.values():
+            for probe in one.undecided():
+                if probe.probe_id in results:
+                    one.note(probe, self.met(probe, results[probe.probe_id]))
+        probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
+        chains = [(p, results[p.probe_id]) for p in probes if p.probe_id in results]
+        return outcome_of(self, run, chains, failures, stopped)
+
+
+# A design from what the user set: data loaded, orders drawn, measures read.
+
+
+SHOWN_QUERIES = 5
+SHOWN = "P@20,ExpRatio{control},{odds}"
+"""The columns of a table unless --measures names others."""
+MEASURED = f"{SHOWN},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
+CONCLUDED = "{odds},ExcessRatio{control}"
+"""What conclusions are made of, whatever --measures names."""
+OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
+"""What is shown, measured and concluded from where nothing is ranked."""
+
+
+def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> ListwiseDesign:
+    """Loads what the settings name and fixes all that is drawn. Raises UsageError.
+
+    A subject that is a ranker orders the lists itself: once each, without prompts.
+    """
+    dataset, attribute = load_lists(settings)
+    ranker, partition = None, settings.design == "partition" and not subject.ranks
+    if subject.ranks:
+        engine = backend_args(settings.backend_arg)
+        ranker = subject.ranker(dataset, attribute, passages=settings.passages, backend_args=engine)
+        settings = _without_prompts(settings, subject.spec, ranker.worded)
+    if subject.scores_lists:
+        settings = _scored(settings, subject.spec)
+    strategy = Partition(settings.window) if partition else strategy_of(settings.ordering, vars(settings))
+    if ranker is None:
+        settings = _as_asked(settings, strategy, subject)
+    settings, prompt = with_prompt(settings, dataset, strategy.question.prompt)
+    queries = selected_queries(dataset, settings)
+    prompts = conditions_of(_conditions(attribute, settings.conditions), settings.repeats, settings.repeat)
+    gates = read_gates(settings.require, [*(condition.name for condition in prompts), INITIAL], Judged)
+    names = [",".join(OF_WINDOWS)] * 3 if partition else [SHOWN, MEASURED, CONCLUDED]
+    controlled = settings.control_variate and settings.initial == "random"
+    headline = {"control": CONTROLLED * controlled, "odds": OF_RANKINGS if ranker else "PreferenceOdds"}
+    shown, measured, concluded = (name.format_map(headline) for name in names)
+    if settings.measures is not None:
+        shown = measured = settings.measures
+    candidates = [dataset.candidates(query) for query in queries]
+    first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
+    design = ListwiseDesign(
+        settings=settings,
+        subject=subject,
+        dataset=dataset,
+        attribute=attribute,
+        prompt=prompt,
+        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates), concluded)), Judged),
+        shown=parse_measures(shown, Judged),
+        gates=gates,
+        queries=tuple(queries),
+        prompts=tuple(prompts),
+        ranker=ranker
+        or ListwiseRanker(
+            prompt=prompt,
+            attribute=attribute,
+            strategy=strategy,
+            reader=settings.read,
+            on_bad_answer=settings.on_bad_answer,
+            input=settings.input,
+            words=settings.words,
+        ),
+        first_stage=first_stage,
+        orders={
+            listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
+        },
+        warnings=(
+            *_unmatched(first_stage or ranker, candidates),
+            *(() if ranker is None else _doubts(ranker, candidates)),
+        ),
+    )
+    for measure in design.measures:
+        if partition and measure.name not in OF_WINDOWS:
+            raise UsageError(
+                f"--design partition makes no ranking, so it has no {measure}.",
+                f"it has {', '.join(OF_WINDOWS)}; --design ranking has the others",
+            )
+        if measure.arguments.get("control") == "order" and settings.initial != "random":
+            raise UsageError(
+                f"{measure} needs random initial orders, but --initial is {settings.initial}.",
+                f"measure {measure.name} without control=order",
+            )
+    # what a measure cannot do with these data must be said before anything is asked
+    as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
+    measure_all(design.measures, {INITIAL: [design.judged(candidates[0], [as_given])]})
+    return design
+
+
+def _scored(settings: ListwiseSettings, spec: str) -> ListwiseSettings:
+    """With the one strategy that asks a backend which scores lists, and answers no questions. Raises UsageError.
+
+    Such a ranker takes no instruction, so that only who wants it puts the words of sensitive prompts into queries.
+    """
+    if settings.design == "partition" or settings.strategy not in (ListwiseSettings().strategy, (SCORES,)):
+        wrong = "design" if settings.design == "partition" else "strategy"
+        raise UsageError(
+            f"{spec} scores whole lists, so it has no {settings.as_flags([wrong])}.", "leave it out"
+        )
+    return replace(settings, strategy=(SCORES,), conditions=settings.conditions or "neutral")
+
+
+def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) -> ListwiseSettings:
+    """The settings as far as a strategy has a use for them: no others must name the run.
+
+    Raises UsageError for a model that lacks the log-probabilities which it needs.
+    """
+    usual, margins = ListwiseSettings(), strategy.question.margins
+    read = {name: getattr(usual, name) for name, value in strategy.facts().items() if value is None}
+    if strategy.orderless:
+        read["orders"] = 1
+    if settings.answers == {"none": "margin", "needed": "text"}.get(margins):
+        what = "log-probabilities" if margins == "none" else "text of answers"
+        raise UsageError(f"--strategy {settings.ordering} reads no {what}.", "leave --answers out")
+    asked = margins == "needed" or (margins != "none" and settings.answers == "auto")
+    able = (
+        asked
+        and bool(subject.spec)
+        and "margins" in subject.backend(replace(settings, answers="text")).capabilities
+    )
+    if margins == "needed":
+        if subject.spec and not able:
+            raise UsageError(
+                f"{subject.spec} has no log-probabilities of labels, which --strategy {settings.ordering} reads.",
+                "a model in this process (hf:, vllm:), OpenAI and vLLM servers have them",
+            )
+        if settings.max_tokens is None:
+            read["max_tokens"] = 1  # all that is read is where the answer begins
+    if margins == "none":
+        read["answers"] = "auto"
+    elif settings.answers == "auto":
+        read["answers"] = "margin" if able or margins == "needed" else "text"
+    return replace(settings, **read)
+
+
+def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> ListwiseSettings:
+    """The settings of a ranker that reads no prompt: one order, once.
+
+    Raises UsageError for other conditions than neutral, unless their words are put into the query (`worded`).
+    """
+    if not worded and settings.conditions not in (None, "neutral"):
+        raise UsageError(
+            f"{model} reads no prompt, so it cannot rank under --conditions {settings.conditions}.",
+            "leave --conditions out",
+        )
+    # What only a model is told must not name the run; the prompt that none reads is the same for all data.
+    unread = {item.name: default_of(item) for item in fields(settings) if item.name in settings.of_asking()}
+    conditions = settings.conditions if worded else "neutral"
+    once = {"conditions": conditions, "orders": 1, "repeats": 1, "repeat": False, "control_variate": False}
+    return replace(settings, **unread | {"prompt": "wikiproject"} | once)
+
+
+def _orders(
+    candidates: Candidates, attribute: Attribute, settings: ListwiseSettings, first_stage: Ranker | None
+) -> list[Candidates]:
+    """The orders in which a list is first shown."""
+    if settings.initial != "bm25":
+        return initial_orders(candidates, attribute, settings.initial, settings.orders, settings.seed)
+    assert first_stage is not None
+    # Ties come in a random order: the dataset's own may tell what is relevant.
+    (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
+    return [first_stage.ordered(shuffled)[0]]
+
+
+def _unmatched(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
+    """How many queries share no word with any candidate, where BM25 orders those. Raises UsageError when all do."""
+    if not isinstance(ranker, Bm25):
+        return
+    empty = [listed.query.query_id for listed in lists if not any(ranker.scores(listed))]
+    if len(empty) == len(lists):
+        raise UsageError(
+            "bm25 finds nothing: no query shares a word with any of its candidates.",
+            "it compares the words of queries with those of titles and texts, as English ones",
+        )
+    if empty:
+        named = ", ".join(empty[:SHOWN_QUERIES]) + ", …" * (len(empty) > SHOWN_QUERIES)
+        yield (
+            f"bm25 finds nothing in {len(empty)} of {len(lists)} queries ({named}): no word of theirs stands in any "
+            "candidate, so their lists are in random order"
+        )
+
+
+def _doubts(ranker: Ranker, lists: Sequence[Candidates]) -> Iterator[str]:
+    """What makes the lists of a ranker doubtful: items without the text that it reads, groups that it cannot place."""
+    name = ranker.identity.partition(" ")[0]
+    texts = {item.doc_id: bool(item.text.strip()) for listed in lists for item in listed.documents}
+    lacking = len(texts) - sum(texts.values())
+    if ranker.made_for_texts and lacking:
+        yield (
+            f"{name} was made for passages of text, and of {lacking:,} of {len(texts):,} items it reads the title "
+            "alone; `text` in docs.jsonl, or llmfair datasets fetch --text-words 300, gives them some"
+        )
+    if ranker.reads_groups:
+        for remark in remarks(ranker, [ranker.ordered(listed)[0] for listed in lists]):
+            yield f"{name}: {remark}"
+    yield from ranker.warnings
+
+
+def _conditions(attribute: Attribute, text: str | None) -> list[str]:
+    """The prompts that `--conditions` names, or all. Raises UsageError."""
+    if text is None:
+        return list(attribute.variants)
+    wanted = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    wrong = next((name for name in wanted or [""] if name not in attribute.variants), None)
+    if wrong is not None:
+        raise UsageError(
+            f"{attribute.name} has no prompt '{wrong}'.{did_you_mean(wrong, attribute.variants)}",
+            f"--conditions takes {', '.join(attribute.variants)}",
+        )
+    return wanted

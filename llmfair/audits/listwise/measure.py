@@ -1,4 +1,7 @@
-"""What may be said of each condition: how far from parity, whether beyond chance, and what the design could have shown.
+"""What the answers of a listwise audit come to: findings, rows and files, made from the rankings alone.
+
+Nothing here depends on when or how often a chat was asked, so an interrupted and an undisturbed run, and a
+replay years later, give the same bytes.
 
 Two nulls are tested, and both told: that queries prefer no side on average (signs flipped by query), and that no
 query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the preference
@@ -10,10 +13,11 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from math import log, sqrt
-from typing import NamedTuple
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -21,20 +25,27 @@ from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import (
     ALL,
+    FEWEST_RUNS,
     Inference,
     Preference,
     aggregate,
     most_frequent,
+    odds_by_query,
     preference,
     preference_change,
     row_of,
+    summarise,
     value_of,
 )
+from llmfair.audits.design import RELEVANT, relevant_lines
+from llmfair.audits.listwise.plan import known_reach
 from llmfair.audits.listwise.results import (
     EqualScores,
     Excess,
     FirstPass,
+    ListwiseFacts,
     ListwiseFinding,
+    ListwiseResults,
     Odds,
     OddsPower,
     OmittedItems,
@@ -44,7 +55,9 @@ from llmfair.audits.listwise.results import (
     Usefulness,
     WindowAnswers,
 )
-from llmfair.audits.readable import EQUAL_SCORES
+from llmfair.audits.readable import EQUAL_SCORES, as_readable
+from llmfair.audits.runs.stopping import Stopping
+from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import (
     Column,
     ControlledExposures,
@@ -54,16 +67,22 @@ from llmfair.metrics.base import (
     Quotient,
     Ratio,
     Value,
+    limit_notes,
+    measure_all,
 )
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
-from llmfair.nouns import Conclusion, Measurement, Side
+from llmfair.metrics.utility import TREC_EVAL
+from llmfair.nouns import Conclusion, Encounter, Failure, Measurement, Probe, Ranking, Side
 from llmfair.probes import REPEAT
-from llmfair.rankers.strategies import Ranked, WindowAnswer
+from llmfair.rankers.base import Ranker
+from llmfair.rankers.strategies import Ranked, WindowAnswer, are_places
+from llmfair.results import Family, ProbeCounts
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
     FEWEST_QUERIES,
     Estimate,
+    Method,
     conclude,
     geometric_mean,
     mean,
@@ -74,6 +93,16 @@ from llmfair.stats.intervals import (
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision, look_level
 from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
+
+if TYPE_CHECKING:
+    from llmfair.audits.design import Outcome
+    from llmfair.audits.listwise.design import ListwiseDesign
+
+INITIAL = "initial"
+"""The condition of the orders that all others began with."""
+OF_RANKINGS = "PreferenceOdds(of=ranking)"
+SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
+"""What is measured of rankings that exist."""
 
 # One condition against another, paired by query: what a prompt changes, how far the same one differs from itself.
 # Rows of two conditions bear both names as their condition, `female vs male`: a quotient for measures on a log scale,
@@ -242,7 +271,6 @@ def answer_counts(
 
 def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: bool) -> WindowAnswers:
     windows = [window for result in lists for window in result.windows]
-    unformed = sum(not window.formed for window in windows) if constrained else 0
     places: dict[str, Counter[str]] = {}
     omitted = protected = 0
     expected = 0.0
@@ -256,18 +284,23 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
     return WindowAnswers(
         windows=len(windows),
-        classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
+        classes=_sorted(str(window.answer_class) for window in windows),
         repaired=sum(window.repaired for window in windows),
         unparseable=sum(window.unparseable for window in windows),
         identity=sum(window.identity for window in windows),
         first_pass=FirstPass(len(first), sum(window.identity for window in first), _same(first)),
-        asked_again=dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
+        asked_again=_sorted(str(bad) for window in windows for bad in window.replaced),
         readers_differ=sum(window.readers_differ for window in windows),
         places={place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
         omitted=OmittedItems(omitted, protected, round(expected, 6)),
         equal_scores=_equal_scores(lists),
-        unformed=unformed or None,
+        unformed=(constrained and sum(not window.formed for window in windows)) or None,
     )
+
+
+def _sorted(names: Iterable[str]) -> dict[str, int]:
+    """How often there is each name, by name."""
+    return dict(sorted(Counter(names).items()))
 
 
 def _equal_scores(lists: Iterable[Ranked]) -> EqualScores | None:
@@ -285,7 +318,7 @@ def _same(windows: Iterable[WindowAnswer]) -> int:
     for window in windows:
         if window.permutation is not None:
             orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
-    return sum(max(found.values()) for found in orders.values())
+    return sum(max(counts.values()) for counts in orders.values())
 
 
 def unassessed(counts: WindowAnswers) -> str | None:
@@ -360,11 +393,7 @@ def findings_of(
     """
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
     excess = {c.condition: c for c in reversed(columns) if c.measure.name == EXCESS}
-    ranked = {
-        condition: queries
-        for condition, queries in judged.items()
-        if any(query.rankings for query in queries)
-    }
+    ranked = {name: queries for name, queries in judged.items() if any(query.rankings for query in queries)}
     shuffled = _shuffled(ranked, asked)
     return {
         column.condition: _finding(
@@ -389,25 +418,21 @@ def with_family(
     The family (Holm): the headline of every prompt, and every pair of prompts in the measure `contrasted`. The
     control condition shows noise and claims nothing, so it is none of them.
     """
-    told = [_told(row, findings.get(row.condition)) for row in rows]
+    rows, family = list(rows), list[int]()
     headlines = {finding.measure for finding in findings.values()}
-    family = [
-        place
-        for place, row in enumerate(told)
-        if row.query_id == ALL
-        and REPEAT not in row.condition.split(SEPARATOR)
-        and (row.measure in headlines or (row.measure == contrasted and SEPARATOR in row.condition))
-    ]
-    for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):
-        told[place] = replace(told[place], p_adjusted=adjusted)
-    return told, sum(told[place].p is not None for place in family)
-
-
-def _told(row: Measurement, finding: ListwiseFinding | None) -> Measurement:
-    if finding is None or row.query_id != ALL or row.measure != finding.measure:
-        return row
-    p = None if finding.sign_flip is None else finding.sign_flip.p
-    return replace(row, p=p, conclusion=finding.conclusion, reason=row.reason or finding.reason)
+    for place, row in enumerate(rows):
+        finding = findings.get(row.condition)
+        if finding is not None and row.query_id == ALL and row.measure == finding.measure:
+            p = None if finding.sign_flip is None else finding.sign_flip.p
+            reason = row.reason or finding.reason
+            rows[place] = replace(row, p=p, conclusion=finding.conclusion, reason=reason)
+        contrast = row.measure == contrasted and SEPARATOR in row.condition
+        claims = row.query_id == ALL and REPEAT not in row.condition.split(SEPARATOR)
+        if claims and (contrast or row.measure in headlines):
+            family.append(place)
+    for place, adjusted in zip(family, holm([rows[place].p for place in family]), strict=True):
+        rows[place] = replace(rows[place], p_adjusted=adjusted)
+    return rows, sum(rows[place].p is not None for place in family)
 
 
 def _finding(
@@ -521,28 +546,21 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[
     """
     if asked.initial != "random":
         return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
-    alike: dict[object, dict[str, dict[str, LabelledItems]]] = {}
+    alike: dict[tuple[tuple[str, bytes, bytes], ...], dict[str, list[LabelledItems]]] = {}
     for condition, queries in judged.items():
-        labelled = {query.query_id: found for query in queries if (found := _labelled(query)) is not None}
-        lists = tuple((query_id, *found.labels()) for query_id, found in labelled.items())
-        alike.setdefault(lists, {})[condition] = labelled
+        labelled = {query.query_id: items for query in queries if (items := _labelled(query)) is not None}
+        lists = tuple((query_id, *items.labels()) for query_id, items in labelled.items())
+        alike.setdefault(lists, {})[condition] = [*labelled.values()]
     shuffled: dict[str, PermutationResult] = {}
-    for conditions in alike.values():
-        of_conditions = list(conditions.values())
-        if len(of_conditions[0]) < FEWEST_TESTED:
+    for lists, conditions in alike.items():
+        names = [query_id for query_id, *_ in lists]
+        if len(names) < FEWEST_TESTED:
             shuffled |= dict.fromkeys(conditions, PermutationResult(reason="too_few_queries"))
             continue
-        rngs = [
-            np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES])
-            for name in of_conditions[0]
-        ]
-        tested = permutations(
-            [list(labelled.values()) for labelled in of_conditions], rngs, asked.permutations
-        )
-        shuffled |= {
-            condition: PermutationResult(**asdict(found))
-            for condition, found in zip(conditions, tested, strict=True)
-        }
+        rngs = [np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in names]
+        tested = permutations([*conditions.values()], rngs, asked.permutations)
+        for condition, found in zip(conditions, tested, strict=True):
+            shuffled[condition] = PermutationResult(**asdict(found))
     return shuffled
 
 
@@ -614,9 +632,7 @@ UTILITY = f"nDCG@{CUTOFF}"
 def beyond_initial(ranked: Sequence[Judged], initial: Sequence[Judged]) -> Usefulness | None:
     """nDCG@20 less that of the initial orders, paired by query; None where nothing is judged."""
     before, after = _utility(initial), _utility(ranked)
-    return mean_gain(
-        {query_id: after[query_id] - before[query_id] for query_id in after.keys() & before.keys()}
-    )
+    return mean_gain({query_id: after[query_id] - before[query_id] for query_id in after.keys() & before})
 
 
 def gain_on_chance(judged: Judged) -> float | None:
@@ -709,13 +725,213 @@ def together(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]:
     for query_id, value in windows:
         if isinstance(value, QueryComparisons):
             by_query.setdefault(query_id, []).append(value)
-    yield from map(_joined, by_query.values())
+    for values in by_query.values():
+        yield QueryComparisons(
+            np.concatenate([value.ahead for value in values]),
+            np.concatenate([value.count for value in values]),
+            np.concatenate([value.slots for value in values if value.slots is not None]),
+            max(value.window for value in values),
+        )
 
 
-def _joined(windows: Sequence[QueryComparisons]) -> QueryComparisons:
-    return QueryComparisons(
-        np.concatenate([one.ahead for one in windows]),
-        np.concatenate([one.count for one in windows]),
-        np.concatenate([one.slots for one in windows if one.slots is not None]),
-        max(one.window for one in windows),
+# What the chains of a run come to, as the files of its folder.
+
+
+Chains = Sequence[tuple[Probe, Ranked]]
+
+
+def outcome_of(
+    design: ListwiseDesign,
+    run: str,
+    chains: Chains,
+    failures: Sequence[Failure],
+    stopping: Mapping[str, Stopping[WindowShare]],
+) -> Outcome:
+    """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
+    judged, settings, names = _judged(design, chains), design.settings, [one.name for one in design.prompts]
+    documents = median(shape.n for shape in design.shapes)
+    inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
+    columns = measure_all(design.measures, judged)
+    conditions = {name: judged[name] for name in names}
+    useful = {name: _usefulness(name, judged, columns) for name in names}
+    findings = findings_of(
+        [c for c in columns if c.condition in conditions], conditions, useful, inference, design.asked()
     )
+    answers = answer_counts(
+        ((probe.condition, result) for probe, result in chains if result.asked),
+        design.sides,
+        settings.constrain,
+    )
+    for name in findings.keys() & answers:
+        findings[name] = assessed(findings[name], answers[name])
+    findings = as_readable(findings, answers, settings.max_invalid)
+    for name in findings.keys() & stopping:
+        findings[name] = settled(findings[name], stopping[name].process.decision)
+    contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
+    compared = contrasts(columns, conditions, names, inference)
+    if stopping:  # by what was seen: no p would hold
+        compared = [replace(row, p=None) for row in compared]
+    rows = [*summarise(columns, inference), *_odds_rows(columns), *compared]
+    rows, family = with_family(rows, findings, contrasted)
+    rows += _rows_of_files(design, chains, inference)
+    asked = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
+    asked |= {name: len(one.counted()) for name, one in stopping.items()}
+    ranked = Counter(probe.condition for probe, _ in chains)
+    results = ListwiseResults(
+        **design.told(
+            run, {name: ProbeCounts(asked[name], ranked[name]) for name in names}, failures, columns
+        ),
+        limits=limit_notes(design.measures, judged[INITIAL]),
+        intervals=_intervals(columns, inference),
+        controlled=any(_controlled(column) >= FEWEST_RUNS for column in columns),
+        reach=known_reach(design),
+        answers=answers,
+        stopping={name: one.settled("windows") for name, one in stopping.items()},
+        findings=findings,
+        family=Family(family, contrasted),
+        warnings=[*_warnings(chains)] if design.subject.scores_lists else [],
+    )
+    where = windows_of(results.design)
+    return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
+
+
+@dataclass
+class _Chains:
+    """The chains of a query under one condition: their numbers (order, repeat), orders, rankings, encounters."""
+
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    initial: list[Ranking] = field(default_factory=list)
+    rankings: list[Ranking] = field(default_factory=list)
+    encounters: list[Encounter] = field(default_factory=list)
+
+
+def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
+    """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own."""
+    alone = isinstance(design.ranker, Ranker)  # which forgets the order it is given, and compares nothing
+    asked: dict[str, dict[str, _Chains]] = {condition.name: {} for condition in design.prompts}
+    for probe, ranked in chains:
+        query_id = probe.candidates.query.query_id
+        of_query = asked[probe.condition].setdefault(query_id, _Chains())
+        if (probe.order, probe.repeat) not in of_query.runs:  # of which other windows were counted before
+            of_query.runs.append((probe.order, probe.repeat))
+        of_query.encounters.extend(ranked.encounters)
+        if ranked.ranking is not None:
+            of_query.rankings.append(ranked.ranking)
+            of_query.initial += [] if alone else [Ranking(query_id, probe.candidates.doc_ids)]
+    judged = {
+        condition: [
+            design.judged(
+                design.dataset.candidates(query),
+                of.rankings,
+                of.initial,
+                of.runs,
+                None if alone else of.encounters,
+            )
+            for query in design.queries
+            if (of := by_query.get(query.query_id)) is not None
+        ]
+        for condition, by_query in asked.items()
+    }
+    # Of an incomplete run the input speaks of the same queries as the conditions beside it.
+    reached = {query_id for by_query in asked.values() for query_id in by_query}
+    judged[INITIAL] = [
+        design.judged(
+            design.dataset.candidates(query),
+            [Ranking(query.query_id, order.doc_ids) for order in design.orders[query.query_id]],
+        )
+        for query in design.queries
+        if query.query_id in reached
+    ]
+    return judged
+
+
+def _usefulness(
+    condition: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column]
+) -> Usefulness | None:
+    """How well a condition's ranker orders by relevance; by its answers where they make no ranking."""
+    if any(query.rankings for query in judged[condition]):
+        return beyond_initial(judged[condition], judged[INITIAL])
+    for column in columns:
+        if column.condition == condition and column.measure.name == "RelevanceOdds":
+            return of_answers(column.values.values())
+    return None
+
+
+def _warnings(chains: Chains) -> Iterator[str]:
+    """What may be wrong with how answers were read."""
+    scores = [one.scores for _, ranked in chains for one in ranked.windows if one.scores is not None]
+    if scores and all(map(are_places, scores)):
+        yield (
+            "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives "
+            "them, return the documents themselves in that order"
+        )
+
+
+def _odds_rows(columns: Sequence[Column]) -> Iterator[Measurement]:
+    """What each query contributes to preference odds, so that prompts and runs can be paired by query."""
+    for column in columns:
+        if column.measure.name == HEADLINE:
+            for query_id, odds in odds_by_query(column.values).items():
+                yield Measurement(
+                    query_id, str(column.measure), odds, column.condition, reason="pseudo_value"
+                )
+
+
+def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:
+    """Utility of each run file by itself, where a condition has several: what ir_measures prints for that file."""
+    if design.settings.orders * design.settings.repeats == 1:
+        return
+    utility = [measure for measure in design.measures if measure.definition.cite == TREC_EVAL]
+    judged: dict[str, list[Judged]] = {}
+    for probe, ranked in chains:
+        if ranked.ranking is not None:
+            file = f"{probe.condition}.o{probe.order}.r{probe.repeat}"
+            judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
+    for row in summarise(measure_all(utility, judged), inference):
+        if row.query_id == "all":
+            yield row
+
+
+def windows_of(design: ListwiseFacts) -> str:
+    """How lists were ranked, as a gate says it that no ranker could fail."""
+    return "on these lists" if design.window is None else f"at window {design.window}, step {design.step}"
+
+
+def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, Method]:
+    """How the intervals of exposure ratios were made, by measure; those without interval are absent."""
+    methods: dict[str, Method] = {}
+    for column in columns:
+        measure = column.measure
+        if measure.definition.better == "parity" and str(measure) not in methods:
+            estimate = aggregate(measure.aggregate, list(column.values.values()), inference)
+            if estimate is not None and estimate.low is not None:
+                methods[str(measure)] = estimate.method
+    return methods
+
+
+def _controlled(column: Column) -> int:
+    """How many runs a control variate has to go by."""
+    ratios = (value.ratio if isinstance(value, Quotient) else value for value in column.values.values())
+    return sum(len(ratio.controlled) for ratio in ratios if isinstance(ratio, Ratio))
+
+
+def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:
+    """What rankings can be measured from again, by file name."""
+    runs: dict[str, list[Ranking]] = {}
+    for probe, ranked in chains:
+        if ranked.ranking is not None:
+            runs.setdefault(design.file_name(probe), []).append(ranked.ranking)
+    for name, rankings in runs.items():
+        yield f"rankings/{name}", "".join(run_lines(rankings, tag="llmfair"))
+    scored = [ranked.ranking for _, ranked in chains if ranked.ranking and ranked.ranking.scores is not None]
+    if scored:
+        yield "scores.tsv", "".join(scores_lines(scored))
+    # Judgements of the queries that were ranked, so that other tools read our files as we do.
+    reached = {probe.candidates.query.query_id for probe, _ in chains}
+    qrels = {q: judged for q, judged in design.dataset.qrels.items() if q in reached}
+    yield "qrels.txt", "".join(qrels_lines(qrels))
+    # Documents outside the lists too: targets and the axis of groups are made of them.
+    yield "groups.tsv", "".join(groups_lines({d: doc.groups for d, doc in design.dataset.documents.items()}))
+    if design.groups.relevant:
+        yield RELEVANT, "".join(relevant_lines(design.groups))
+    yield "candidates.jsonl", "".join(design.candidates_lines())

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import cycle
 from math import ceil, fsum, inf, log, sqrt
-from statistics import median
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 
-from llmfair.audits.aggregates import Inference, preference
+from llmfair.audits.aggregates import preference
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
+from llmfair.audits.documents import CallPlan
 from llmfair.audits.lists import drawn_of
-from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import (
     Items,
@@ -30,6 +30,7 @@ from llmfair.audits.listwise.simulate import (
     rank_played,
     simulate,
 )
+from llmfair.io.files import plain
 from llmfair.nouns import (
     Chat,
     Completion,
@@ -46,12 +47,11 @@ from llmfair.probes import REPEAT, listwise_probes
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
-from llmfair.results import Count, Reach, Share
+from llmfair.results import Count, JsonObject, Reach, Share
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Kinds,
     Meeting,
-    Plan,
     Rank,
     attainable_precision,
     attainable_ratio,
@@ -65,6 +65,9 @@ from llmfair.stats.power import (
     smallest_ratio,
 )
 
+if TYPE_CHECKING:
+    from llmfair.audits.listwise.design import ListwiseDesign, Shape
+
 # What a design can show at all, whatever the model: simulated on its own lists and windows, never asked.
 
 
@@ -76,57 +79,43 @@ INDIFFERENT_DRAWS = 100
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
-def reach_of(design: ListwiseDesign) -> dict[str, dict[str, float]]:
+def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
     """ExpRatio of rankers that always put one side first, P@20 of a perfect ranker, both from random orders.
 
     Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
     """
+    settings, strategy = design.settings, getattr(design.ranker, "strategy", None)
     if design.partition:
         return {}
-    if design.settings.initial not in ("random", "mirrored"):
-        indifferent = _indifferent(design, np.random.default_rng(design.settings.seed))
-        return {} if indifferent is None else {"ExpRatio": {"indifferent": indifferent}}
-    return _reach(design.shapes, *_how(design), design.settings.seed)
-
-
-def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
-    """The same, typed."""
-    return {measure: Reach(**ends) for measure, ends in reach_of(design).items()}
+    if settings.initial not in ("random", "mirrored"):
+        indifferent = _indifferent(design, np.random.default_rng(settings.seed))
+        return {} if indifferent is None else {"ExpRatio": Reach(indifferent=indifferent)}
+    sizes = sorted({shape.n for shape in design.shapes})
+    plans = [(n, windows) for n in sizes if (windows := design.windows(n)) is not None]
+    if len(plans) == len(sizes):
+        ways = tuple((n, tuple(windows)) for n, windows in plans)
+        return _reach(design.shapes, ways, design.passes, REACH_DRAWS, settings.seed)
+    assert strategy is not None
+    asked = max(strategy.plan(size).calls for size in sizes)
+    draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, asked)))
+    return _reach(design.shapes, strategy, 1, draws, settings.seed)
 
 
 @lru_cache(maxsize=32)
 def _reach(
     shapes: tuple[Shape, ...], how: Plans | Strategy, passes: int, draws: int, seed: int
-) -> dict[str, dict[str, float]]:
-    rng = np.random.default_rng(seed)
-    rank = _ranks(how, passes)
-    found: dict[str, dict[str, float]] = {}
-    if both := _two_sided(shapes):
+) -> dict[str, Reach]:
+    """By what lists are ranked: windows in so many passes, or a program; from so many initial orders."""
+    rng, reach = np.random.default_rng(seed), dict[str, Reach]()
+    rank: Rank = (
+        partial(rank_played, how) if isinstance(how, Strategy) else by_windows(dict(how).__getitem__, passes)
+    )
+    if both := [(s.n, s.protected, s.unprotected) for s in shapes if s.protected and s.unprotected]:
         ratio = attainable_ratio(both, rank, draws, rng=rng)
-        found["ExpRatio"] = {"low": ratio.low, "high": ratio.high}
+        reach["ExpRatio"] = Reach(low=ratio.low, high=ratio.high)
     if judged := [(shape.n, shape.relevant) for shape in shapes if shape.judged]:
-        found["P@20"] = {"high": attainable_precision(judged, rank, 20, draws, rng=rng)}
-    return found
-
-
-def _how(design: ListwiseDesign) -> tuple[Plans | Strategy, int, int]:
-    """By what its lists are ranked, where that is windows in how many passes, and from how many initial orders."""
-    plans, sizes = [], sorted({shape.n for shape in design.shapes})
-    for n in sizes:
-        windows = design.windows(n)
-        if windows is None:
-            assert isinstance(design.ranker, ListwiseRanker)
-            strategy = design.ranker.strategy
-            asked = max(strategy.plan(size).calls for size in sizes)
-            return strategy, 1, min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, asked)))
-        plans.append((n, tuple(windows)))
-    return tuple(plans), design.passes, REACH_DRAWS
-
-
-def _ranks(how: Plans | Strategy, passes: int) -> Rank:
-    if isinstance(how, Strategy):
-        return partial(rank_played, how)
-    return by_windows(dict(how).__getitem__, passes)
+        reach["P@20"] = Reach(high=attainable_precision(judged, rank, 20, draws, rng=rng))
+    return reach
 
 
 def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | None:
@@ -140,8 +129,9 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
                 continue
             lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
             windows = design.windows(len(kinds))
-            if windows is None:
-                ranked = _by_chance(design, lists, rng)
+            if windows is None:  # questions hang on answers
+                assert isinstance(design.ranker, ListwiseRanker)
+                ranked = _by_chance(design.ranker.strategy, lists, rng)
             else:
                 ranked = rank_injected(lists, np.zeros(3), windows, design.passes, rng=rng)
             sides = kind_exposures(ranked, 2).mean(axis=0)
@@ -149,27 +139,11 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
     return over / under if under else None
 
 
-def _by_chance(design: ListwiseDesign, lists: Kinds, rng: np.random.Generator) -> Kinds:
-    """The same of a program whose questions hang on the answers."""
-    assert isinstance(design.ranker, ListwiseRanker)
-    strategy, n = design.ranker.strategy, lists.shape[1]
+def _by_chance(strategy: Strategy, lists: Kinds, rng: np.random.Generator) -> Kinds:
+    """The lists as a program ranks them whose every question is answered by chance."""
+    n = lists.shape[1]
     played = (play(strategy, range(n), lambda items, alone: rng.random(len(items)).tolist()) for _ in lists)
     return np.array([row[final] for row, (final, _) in zip(lists, played, strict=True)])
-
-
-def inference_of(design: ListwiseDesign) -> Inference:
-    """How this design's figures of all queries are inferred."""
-    settings = design.settings
-    return Inference(
-        level=settings.level,
-        ci=settings.ci,
-        seed=settings.seed,
-        documents=median(shape.n for shape in design.shapes),
-    )
-
-
-def _two_sided(shapes: Iterable[Shape]) -> list[tuple[int, int, int]]:
-    return [(s.n, s.protected, s.unprotected) for s in shapes if s.protected and s.unprotected]
 
 
 FURTHER = 1.01
@@ -180,6 +154,7 @@ BESIDE = (
     "window", "step", "passes", "calls", "prompt_tokens", "completion_tokens", "cost", "longest_chain", "folder",
 )  # fmt: skip
 """What tells one strategy of several from the others."""
+FINDS = ("comparisons", "error", "power", "queries_needed")
 WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "relevant", "min_relevant", "mixed", "input", "words",
     "prompt", "strategy", "design", "window", "step", "depth", "windows", "initial", "orders",
@@ -190,12 +165,12 @@ def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
     """Chains, windows and reach of a listwise audit of so many models."""
     settings, shapes = design.settings, design.shapes
     sizes, protected = [shape.n for shape in shapes], [shape.protected for shape in shapes]
-    reach = reach_of(design)
+    reach = known_reach(design)
     return {
         "queries": len(design.queries),
         "left_out": design.dataset.describe().get("left_out", {}),
         "candidates": [min(sizes), max(sizes)],
-        **({} if (drawn := drawn_of(design.dataset, settings)) is None else {"drawn": drawn}),
+        **({"drawn": drawn} if (drawn := drawn_of(design.dataset, settings)) else {}),
         "protected": [min(protected), max(protected)],
         "conditions": [condition.name for condition in design.prompts],
         **design.asked_with(),
@@ -205,36 +180,29 @@ def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
         "chains": len(design.queries) * design.chains_per_query,
         "longest_chain": design.longest,
         "never_ranked": design.never_ranked(),
-        "reach": reach,
+        "reach": plain(reach),
         "render": _render_flags(design),
-        "other_windows": _other_windows(design, models, reach.get("ExpRatio", {})),
+        "other_windows": _other_windows(design, models, reach.get("ExpRatio", Reach())),
     }
 
 
 def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What each strategy takes, can reach and can find; calls may be at most so many where one's are."""
-    rows = []
-    for planned in plans:
-        row: dict[str, Any] = {
+    rows = [
+        {
             "strategy": planned.get("strategy", "windows"),
             "at_most": bool(planned.get("at_most")),
-            **{name: planned[name] for name in BESIDE if name in planned},
             "reach": planned["reach"].get("ExpRatio", {}),
+            **{name: planned[name] for name in BESIDE if name in planned},
+            **{name: value for name, value in planned.get("findable", {}).items() if name in FINDS},
         }
-        if found := planned.get("findable"):
-            row |= {name: found[name] for name in ("comparisons", "error", "power", "queries_needed")}
-        rows.append(row)
+        for planned in plans
+    ]
     return {"strategies": rows, **({"at_most": True} if any(row["at_most"] for row in rows) else {})}
 
 
 def tokens_of(design: ListwiseDesign) -> tuple[int, int]:
-    """Characters of all prompts and all answers, by 4 characters a token."""
-    prompts, answers = _characters(design)
-    return prompts // CHARACTERS_PER_TOKEN, answers // CHARACTERS_PER_TOKEN
-
-
-def _characters(design: ListwiseDesign) -> tuple[int, int]:
-    """Characters of all prompts and all answers, for one model.
+    """About how many tokens all prompts and all answers of one model have.
 
     One chain a query is driven over one pass, each window answered in the order shown, and stands for the
     query's others: these differ in the condition's word, for which the queries take turns, and in the order of items.
@@ -246,16 +214,18 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
         return 0, 0
     queries = design.queries[:: max(1, of_all // MOST_RENDERED)]
     for query, condition in zip(queries, cycle(design.prompts), strict=False):
-        first_order = design.orders[query.query_id][:1]
-        for probe in listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1):
-            if chats := _chats(design.ranker.steps(probe), passes=1):
-                characters = sum(len(message.content) for chat in chats for message in chat.messages)
-                prompts += characters * design.plan_of(query).calls // len(chats)
-                characters = sum(len(answer_in_shown_order(chat).text) for chat in chats)
-                answers += characters * design.plan_of(query).calls // len(chats)
+        first_order, calls = design.orders[query.query_id][:1], design.plan_of(query).calls
+        (probe,) = listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1)
+        if chats := _chats(design.ranker.steps(probe), passes=1):
+            characters = sum(len(message.content) for chat in chats for message in chat.messages)
+            prompts += characters * calls // len(chats)
+            answers += sum(len(answer_in_shown_order(chat).text) for chat in chats) * calls // len(chats)
     shown = max(1, sum(design.plan_of(query).calls for query in queries))
-    all_chains = of_all * design.chains_per_query
-    return prompts * all_chains // shown, answers * all_chains // shown
+    chains = of_all * design.chains_per_query
+    return (
+        prompts * chains // shown // CHARACTERS_PER_TOKEN,
+        answers * chains // shown // CHARACTERS_PER_TOKEN,
+    )
 
 
 def _chats(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
@@ -273,31 +243,31 @@ def _chats(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
     return asked
 
 
-def _other_windows(design: ListwiseDesign, models: int, reach: Mapping[str, float]) -> dict[str, Any] | None:
+def _other_windows(design: ListwiseDesign, models: int, reach: Reach) -> dict[str, Any] | None:
     """The default windows with their calls and reach, where they cost fewer calls or reach further."""
     default = ListwiseSettings()
     windows: dict[str, Any] = {"window": default.window, "step": default.step, "passes": default.passes}
-    asked_with = design.asked_with()
-    if isinstance(design.ranker, Ranker) or asked_with["window"] is None or "low" not in reach:
+    if isinstance(design.ranker, Ranker) or design.asked_with()["window"] is None or reach.low is None:
         return None
     settings = replace(design.settings, **windows)
     ranker = replace(design.ranker, strategy=strategy_of(settings.ordering, vars(settings)))
     other = replace(design, settings=settings, ranker=ranker)
-    other_reach = reach_of(other)["ExpRatio"]
-    fewer, further = other.calls < design.calls, _wider(other_reach, reach)
+    other_reach = known_reach(other)["ExpRatio"]
+    fewer, further = other.calls < design.calls, _width(other_reach) > FURTHER * _width(reach)
     if not other.calls or not (fewer or further):
         return None
     return {
         **windows,
         "calls": other.calls * models,
-        "reach": other_reach,
+        "reach": plain(other_reach),
         "fewer_calls": fewer,
         "further_reach": further,
     }
 
 
-def _wider(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    return log(one["high"] / one["low"]) > FURTHER * log(other["high"] / other["low"])
+def _width(reach: Reach) -> float:
+    assert reach.low is not None and reach.high is not None
+    return log(reach.high / reach.low)
 
 
 def _render_flags(design: ListwiseDesign) -> str:
@@ -335,11 +305,6 @@ FEWEST_LISTS = 8
 MOST_ITEMS = 1_000_000
 EXPECTED_DRAWS = 1000
 """Lists ranked in all, for each ratio that is expected."""
-UNKNOWN = (
-    "reason", "comparisons", "sd", "error", "error_fresh", "error_alike", "error_alike_thrice", "power",
-    "queries_needed", "other_design", "expected",
-)  # fmt: skip
-"""What a plan cannot tell of a design of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,36 +347,18 @@ class ListwiseFindable:
     odds: float
     tau: float
     item_icc: float
-    reason: str | None
-    comparisons: float | None
-    sd: float | None
-    error: float | None
-    error_fresh: float | None
-    error_alike: float | None
-    error_alike_thrice: float | None
-    power: Share | None
-    queries_needed: Count | None
-    smallest: tuple[float, ...]
-    other_design: OtherDesign | None
-    expected: tuple[ExpectedRatio, ...] | None
-
-
-class Precision(NamedTuple):
-    """Expected first encounters a query, and the standard error of ln odds."""
-
-    comparisons: float
-    error: float
-
-
-class Comparable(Protocol):
-    """The lists of a design that have something to compare."""
-
-    @property
-    def queries(self) -> int: ...
-
-    def precision(self, orders: int, icc: float) -> Precision:
-        """That of so many initial orders, of a model with this intra-item correlation."""
-        ...
+    reason: str | None = None
+    comparisons: float | None = None
+    sd: float | None = None
+    error: float | None = None
+    error_fresh: float | None = None
+    error_alike: float | None = None
+    error_alike_thrice: float | None = None
+    power: Share | None = None
+    queries_needed: Count | None = None
+    smallest: tuple[float, ...] = ()
+    other_design: OtherDesign | None = None
+    expected: tuple[ExpectedRatio, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -425,9 +372,10 @@ class CountedLists:
     def queries(self) -> int:
         return len(self.meetings)
 
-    def precision(self, orders: int, icc: float) -> Precision:
+    def precision(self, orders: int, icc: float) -> tuple[float, float]:
+        """First encounters a query and standard error of ln odds, of a model with this intra-item correlation."""
         comparisons = fsum(one.comparisons(orders) for one in self.meetings) / self.queries
-        return Precision(comparisons, query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries))
+        return comparisons, query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries)
 
 
 @dataclass(frozen=True)
@@ -443,8 +391,8 @@ class PlayedLists:
     def queries(self) -> int:
         return len(self.lists)
 
-    def precision(self, orders: int, icc: float) -> Precision:
-        """Over a few audits, of lists that stand for all; the error is infinite where no odds are finite."""
+    def precision(self, orders: int, icc: float) -> tuple[float, float]:
+        """The same over a few audits, of lists that stand for all; the error is infinite where no odds are finite."""
         strategy, noise = self.strategy, Noise(icc)
         calls = orders * sum(strategy.plan(one.n).calls for one in self.lists)
         lists = self.lists[:: max(1, min(calls // PLAYED_CALLS, self.queries // FEWEST_LISTS))]
@@ -459,7 +407,11 @@ class PlayedLists:
             if found is not None and found.estimate.error:
                 squares.append(found.estimate.error**2 * len(lists))
         error = sqrt((float(np.mean(squares)) + self.spread**2) / self.queries) if squares else inf
-        return Precision(float(np.mean(counts)) / len(lists), error)
+        return float(np.mean(counts)) / len(lists), error
+
+
+Comparable = CountedLists | PlayedLists
+"""The lists of a design that have something to compare."""
 
 
 def power_of(lists: Comparable, odds: float, error: float) -> float | None:
@@ -469,33 +421,37 @@ def power_of(lists: Comparable, odds: float, error: float) -> float | None:
 
 def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
     """Power and smallest odds of the test at the 5 % level, from the expected first encounters and --tau."""
-    strategy = _strategy(design)
+    # a ranker that asks nothing has whole lists
+    strategy = Partition(MOST_ITEMS) if isinstance(design.ranker, Ranker) else design.ranker.strategy
     lists = _lists(design, strategy, settings)
-    unknown = ListwiseFindable(
+    asked = ListwiseFindable(
         queries=lists.queries,
         target=settings.power,
         odds=settings.odds,
         tau=settings.tau,
         item_icc=settings.item_icc,
-        smallest=(),
-        **dict.fromkeys(UNKNOWN),
     )
-    if reason := _unknown(design, lists.queries):
-        return replace(unknown, reason=reason)
-    orders, icc = design.settings.orders, settings.item_icc
-    found = {one: lists.precision(orders, one) for one in (icc, 0.0, 1.0)}
-    error = found[icc].error
+    if isinstance(design.ranker, Ranker):
+        return replace(asked, reason="no_model_asked")
+    if design.settings.initial != "random":
+        return replace(asked, reason="order_not_random")
+    if not any(shape.protected and shape.unprotected for shape in design.shapes):
+        return replace(asked, reason="no_list_of_both_sides")
+    if not lists.queries:
+        return replace(asked, reason="no_common_grade")
+    orders = design.settings.orders
+    comparisons, error = lists.precision(orders, settings.item_icc)
     sd = error * sqrt(lists.queries)
     below = smallest_ratio(sd, lists.queries, settings.power) if lists.queries >= FEWEST_TESTED else None
     smallest = () if below is None else (below, 1 / below)
     return replace(
-        unknown,
-        comparisons=found[icc].comparisons,
+        asked,
+        comparisons=comparisons,
         sd=sd,
         error=error,
-        error_fresh=found[0.0].error,
-        error_alike=found[1.0].error,
-        error_alike_thrice=None if strategy.orderless else lists.precision(3 * orders, 1).error,
+        error_fresh=lists.precision(orders, 0.0)[1],
+        error_alike=lists.precision(orders, 1.0)[1],
+        error_alike_thrice=None if strategy.orderless else lists.precision(3 * orders, 1)[1],
         power=power_of(lists, settings.odds, error),
         queries_needed=queries_needed(settings.odds, sd, settings.power),
         smallest=smallest,
@@ -504,38 +460,20 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
     )
 
 
-def _unknown(design: ListwiseDesign, queries: int) -> str | None:
-    """Why nothing is known of a design."""
-    if isinstance(design.ranker, Ranker):
-        return "no_model_asked"
-    if design.settings.initial != "random":
-        return "order_not_random"
-    if not any(shape.protected and shape.unprotected for shape in design.shapes):
-        return "no_list_of_both_sides"
-    return None if queries else "no_common_grade"
-
-
-def _strategy(design: ListwiseDesign) -> Strategy:
-    """How it asks; whole lists of a ranker that asks nothing."""
-    return Partition(MOST_ITEMS) if isinstance(design.ranker, Ranker) else design.ranker.strategy
-
-
 def _lists(design: ListwiseDesign, strategy: Strategy, settings: PlanSettings) -> Comparable:
     listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
     if any(strategy.one_pass(one.n) is None for one in listed):
         compared = tuple(one for one in listed if one.compared)
         return PlayedLists(compared, strategy, settings.tau, settings.seed)
-    meetings = (_meeting(shape, lambda n: strategy.one_pass(n) or ()) for shape in design.shapes)
+    meetings = []
+    for shape in design.shapes:
+        counts: dict[int, list[int]] = {}
+        for side, grade, count in shape.cells:
+            if side < 2:
+                counts.setdefault(grade, [0, 0])[side] = count
+        groups = tuple(len(ranks) for ranks in first_shown(strategy.one_pass(shape.n) or ()))
+        meetings.append(Meeting(shape.n, tuple((ours, theirs) for ours, theirs in counts.values()), groups))
     return CountedLists(tuple(one for one in meetings if one.comparisons()), settings.tau)
-
-
-def _meeting(shape: Shape, windows: Plan) -> Meeting:
-    counts: dict[int, list[int]] = {}
-    for side, grade, count in shape.cells:
-        if side < 2:
-            counts.setdefault(grade, [0, 0])[side] = count
-    groups = tuple(len(ranks) for ranks in first_shown(windows(shape.n)))
-    return Meeting(shape.n, tuple((protected, other) for protected, other in counts.values()), groups)
 
 
 def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:
@@ -548,7 +486,7 @@ def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
         chains = orders * (prompts + ListwiseSettings.repeat)
     lists = _lists(design, strategy, settings)
-    error = lists.precision(orders, settings.item_icc).error
+    _, error = lists.precision(orders, settings.item_icc)
     calls = chains * sum(strategy.plan(shape.n).calls for shape in design.shapes)
     return OtherDesign(name, orders, calls, error, power_of(lists, settings.odds, error))
 
@@ -571,3 +509,48 @@ def _expected(design: ListwiseDesign, odds: Sequence[float]) -> tuple[ExpectedRa
             sides += count * ranked.final.mean(axis=(1, 2))
         found.append((sides[:, 0] / sides[:, 1]).tolist())
     return tuple(ExpectedRatio(*one) for one in zip(odds, *found, strict=True))
+
+
+# What a plan prints with `--json`.
+
+
+class StrategyPlan(JsonObject, frozen=True, kw_only=True):
+    """One of several strategies: what it takes, the range of ExpRatio within reach, and what it can find."""
+
+    strategy: str
+    at_most: bool
+    window: Count | None
+    step: Count | None
+    passes: Count | None
+    calls: Count
+    prompt_tokens: Count
+    completion_tokens: Count
+    cost: float | None = None
+    longest_chain: Count
+    folder: str
+    reach: Reach
+    comparisons: float | None = None
+    error: float | None = None
+    power: float | None = None
+    queries_needed: Count | None = None
+
+
+class ListwisePlan(CallPlan, frozen=True, kw_only=True):
+    """llmfair plan listwise; llmfair listwise --dry-run has no findable, and cost only at given prices."""
+
+    task: Literal["listwise"]
+    candidates: tuple[Count, Count]
+    protected: tuple[Count, Count]
+    conditions: Annotated[list[str], Meta(min_length=1)]
+    window: Count | None
+    step: Count | None
+    passes: Count | None
+    initial: str
+    orders: Count
+    seed: Count
+    chains: Count
+    longest_chain: Count
+    reach: Mapping[str, Reach]
+    render: str
+    findable: ListwiseFindable | None = None
+    strategies: list[StrategyPlan] | None = None

@@ -16,18 +16,19 @@ from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.listwise.making import OF_RANKINGS, SCORED
 from llmfair.audits.listwise.measure import (
     EXCESS,
     HEADLINE,
+    OF_RANKINGS,
+    SCORED,
     HowRanked,
     assessed,
     findings_of,
     gain_on_chance,
     mean_gain,
+    windows_of,
     with_family,
 )
-from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.words import CandidatesLine
 from llmfair.audits.readable import as_readable

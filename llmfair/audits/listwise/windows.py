@@ -111,7 +111,7 @@ class WindowsStudy(Study):
 
     def rows(self, setting: str, results: ListwiseResults) -> Iterator[WindowsRow]:
         """One for each prompt, and one for the orders that it began with."""
-        from llmfair.audits.listwise.design import INITIAL
+        from llmfair.audits.listwise.measure import INITIAL
         from llmfair.audits.listwise.results import Read, WindowsRow
         from llmfair.results import Figure
 
