@@ -1,35 +1,34 @@
-"""A listwise audit in a table, sentences and plots."""
+"""A listwise audit in its table, sentences and plots."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import fsum, log
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
+from llmfair.audits.listwise.measure import INITIAL, SEPARATOR
 from llmfair.audits.listwise.results import (
     Excess,
     ListwiseFacts,
     ListwiseFinding,
     ListwiseResults,
-    Odds,
     WindowAnswers,
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.verdict import ADVICE, Case, VerdictWords
-from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
 from llmfair.io.trec import read_run
-from llmfair.manifest import Manifest
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Query
 from llmfair.probes import REPEAT, initial_orders
@@ -78,7 +77,6 @@ from llmfair.report.tables import (
     on_disk,
     p_text,
     percent,
-    plural,
     reasons,
     span,
     the_same,
@@ -93,7 +91,7 @@ from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 # What a report says of listwise audits.
 
 
-TITLES = {"initial": "initial ranking"}
+TITLES = {INITIAL: "initial ranking"}
 """Conditions that are not called by their names."""
 WORDS = (
     "The model orders every candidate list under a neutral prompt and under prompts that name each group. A "
@@ -112,25 +110,12 @@ WORDS = (
 )
 
 
-def by_places(results: ListwiseResults, condition: str) -> str:
-    """What it is that answers follow the position, counted."""
-    first = results.answers[condition].first_pass
-    return (
-        f"{first.same:,} of {count(first.windows, 'answer')} of the first pass put the places in the same order, "
-        "whatever stood there, so a ratio near 1 is no parity"
-    )
-
-
-# What was found, in sentences: conclusions, both tests, the gap between prompts, what the design could show. Nothing
-# here is computed but percentages; no sentence judges, it states a distance from parity.
-
-
-TELLING = 0.05
-"""An input order nearer to parity than this has nothing to hand on."""
-UNEVEN = 0.01
-"""From this share on, what relevance alone gives the sides is told."""
+TELLING = 0.01
+"""From this distance from parity on, what relevance alone gives the sides is told."""
+SHOWN_LEFT_OUT = 3
+NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--initial random)"
 RATIO, PRECISION = "ExpRatio", "P@20"
-"""The measures whose attainable range a design knows (`reach_of`)."""
+"""The measures whose attainable range a design knows."""
 Cells = Mapping[tuple[str, str], Row]
 
 
@@ -139,218 +124,25 @@ def conclusion(finding: ListwiseFinding, row: Figure | None, band: tuple[float, 
     verdict, (low, high), odds = finding.conclusion, band, finding.odds
     if verdict == "not_assessable" or odds is None:
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
-    if verdict == "outside":
-        beyond = f"below {low:g}" if below(odds) else f"above {high:g}"
-        return f"preference odds {beyond}{_share(finding)}"
-    said = f"preference odds within {low:g}–{high:g}" if verdict == "within" else "inconclusive"
-    return said + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
-
-
-def below(odds: Odds) -> bool:
-    """Whether the protected group is the one that is put behind."""
-    if odds.value is None:
-        return odds.bound == "at most"
-    return odds.value < 1
-
-
-def _share(finding: ListwiseFinding) -> str:
-    """What the preference does to exposure, where lists were ranked and its interval says so, too."""
-    if finding.excess is None or finding.odds is None:
-        return ""
-    less = below(finding.odds)
-    if not finding.excess.excludes_parity(less):
-        return ""
+    if verdict != "outside":
+        text = f"preference odds within {low:g}–{high:g}" if verdict == "within" else "inconclusive"
+        return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
+    less = odds.bound == "at most" if odds.value is None else odds.value < 1
+    text = f"preference odds {f'below {low:g}' if less else f'above {high:g}'}"
+    if finding.excess is None or not finding.excess.excludes_parity(less):
+        return text
     share = round(abs(finding.excess.value - 1) * 100)
-    return f": {share} % {'less' if less else 'more'} exposure at equal relevance" if share else ""
-
-
-def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
-    """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
-    prompts = {condition: found for condition, found in results.findings.items() if condition != REPEAT}
-    flips, shuffles, drawn = [], [], 0
-    for condition, finding in prompts.items():
-        row = cells.get((finding.measure, condition))
-        if row is not None and row.p_adjusted is not None:
-            flips.append(f"{condition} {p_text(row.p_adjusted)}")
-        shuffled = finding.permutation
-        if shuffled is not None and shuffled.draws is not None and shuffled.p_z is not None:
-            p = shuffled.p_z if shuffled.p is None else shuffled.p
-            drawn = shuffled.draws
-            null = ""
-            if shuffled.ratio_low is not None and shuffled.ratio_high is not None:
-                null = f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
-            shuffles.append(f"{condition} {p_text(p)}{null}")
-    notes = []
-    if flips:
-        notes.append(
-            f"sign-flip test (mean over queries, Holm over {results.family.size}), p: "
-            f"{', '.join(flips)}{_floor(prompts, results)}"
-        )
-    if shuffles:
-        how = f"{drawn:,} shuffles of equally relevant items" if drawn else "normal approximation"
-        notes.append(f"within-query permutation test ({how}), p: {', '.join(shuffles)}")
-    return notes
-
-
-def _floor(prompts: Mapping[str, ListwiseFinding], results: ListwiseResults) -> str:
-    """The smallest p that so few queries can give, where it is close."""
-    queries = min(
-        (found.sign_flip.queries for found in prompts.values() if found.sign_flip is not None), default=0
-    )
-    floor = results.family.size * 2.0 ** (1 - queries) if queries else 0.0
-    return (
-        f" ({count(queries, 'query', 'queries')} can give no less than {p_text(floor)})"
-        if floor > 0.001
-        else ""
-    )
-
-
-def gap_note(results: ListwiseResults, cells: Cells) -> list[str]:
-    """The largest difference between two prompts, paired by query."""
-    measure, repeat = results.family.contrasted, "repeat"
-    pairs = [
-        row
-        for (name, condition), row in cells.items()
-        if name == measure and " vs " in condition and repeat not in condition.split(" vs ")
-    ]
-    pairs = [row for row in pairs if row.value is not None]
-    if not pairs:
-        return []
-    row = max(pairs, key=lambda row: (abs(log(row.value or 1)), row.condition))
-    if row.value is not None and row.value < 1:
-        one, other = reversed(row.condition.split(" vs "))
-        row = replace(row, value=1 / row.value, low=_inverse(row.high), high=_inverse(row.low))
-    else:
-        one, other = row.condition.split(" vs ")
-    text = f"largest gap: {one} against {other}, × {row.value:.3f} in {results.labels.get(measure or '', measure)}"
-    if row.low is not None:
-        text += f" [{row.low:.3f}, {row.high:.3f}]"
-    if row.p_adjusted is not None:
-        text += f", p {p_text(row.p_adjusted)} (sign flip, {count(row.n or 0, 'query', 'queries')}, "
-        text += f"Holm over {results.family.size})"
-    return [text]
-
-
-def _inverse(value: float | None) -> float | None:
-    return None if value is None else 1 / value
-
-
-def ranking_note(concluded: bool) -> list[str]:
-    """What preference odds of measured runs are of, where anything is concluded of them."""
-    said = (
-        "preference odds of a ranking: over all equally relevant pairs of a list; of a run folder they are its final "
-        "lists', not its answers'"
-    )
-    return [said] * concluded
-
-
-def power_note(results: ListwiseResults) -> list[str]:
-    """What an inconclusive design could have found, and the queries that find it."""
-    return found_with(
-        "preference odds of {:g}",
-        results.findings.values(),
-        "queries",
-        "listwise",
-    )
-
-
-def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
-    """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
-    notes = []
-    noises = {condition: found.run_noise for condition, found in results.findings.items() if found.run_noise}
-    for condition, noise in list(noises.items())[:1]:
-        notes.append(
-            f"Monte Carlo error of ExpRatio from {count(results.design.orders, 'random order')}: "
-            f"± {100 * 1.96 * noise.error:.1f} % ({condition})"
-        )
-    for measure in results.measures:
-        floor = cells.get((measure, "repeat vs neutral"))
-        if not measure.startswith("RBO") or not floor or floor.value is None:
-            continue
-        pairs = [
-            f"{condition} {row.value:.2f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
-            for condition in results.design.conditions
-            if condition != REPEAT
-            and (row := cells.get((measure, f"{condition} vs neutral")))
-            and row.value is not None
-        ]
-        if pairs:
-            notes.append(
-                f"rank agreement with neutral ({measure}): repeat {floor.value:.2f}, {', '.join(pairs)}"
-            )
-    return notes
-
-
-def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
-    """Of an initial order that is not random: its own ratio, and what it hands on to any ranker."""
-    design, reach = results.design, results.reach.get("ExpRatio", Reach())
-    initial = cells.get(("ExpRatio", "initial"))
-    if design.initial == "random" or not initial or initial.value is None:
-        return []
-    start = f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
-    if reach.indifferent is None:
-        return [start]
-    notes = [f"{start}; of a ranker without any preference it would be {reach.indifferent:.3f}"]
-    mirrored = [
-        f"{condition} {row.value:.3f}{_like_input(condition, results, cells)}"
-        for condition in design.conditions
-        if condition != REPEAT
-        and (row := cells.get(("ExpRatio", condition)))
-        and row.value
-        and _mirrors(row.value, initial.value, reach.indifferent)
-    ]
-    if mirrored:
-        notes.append(
-            f"the numbers mirror the initial ranking: {', '.join(mirrored)}; --initial random does not"
-        )
-    return notes
-
-
-def _mirrors(ratio: float, initial: float, indifferent: float) -> bool:
-    """Whether a ratio is what the input hands on: most of the input's distance from parity, and no more."""
-    distance = abs(log(initial))
-    return (
-        distance > TELLING
-        and log(ratio) / log(initial) >= 0.5
-        and abs(log(ratio / indifferent)) < distance / 2
-    )
-
-
-def _like_input(condition: str, results: ListwiseResults, cells: Cells) -> str:
-    tau = cells.get(("Tau", condition))
-    return f" (Kendall tau with the initial ranking {tau.value:.2f})" if tau and tau.value is not None else ""
-
-
-def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
-    """What relevance alone gives the sides, by condition, where that is not parity."""
-    told = [
-        f"{ratio:.3f} ({condition})"
-        for condition, ratio in ratios.items()
-        if condition != REPEAT and ratio and abs(ratio - 1) >= UNEVEN
-    ]
-    if not told:
-        return []
-    return [
-        f"relevance alone gives an ExpRatio of {', '.join(told)}: the table's figures have that in them, preference "
-        "odds and the exposure named in conclusions do not"
-    ]
-
-
-# A listwise audit in a table and sentences, and what a dry run says of one.
-
-
-SHOWN_LEFT_OUT = 3
-NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--initial random)"
+    return text + f": {share} % {'less' if less else 'more'} exposure at equal relevance" * bool(share)
 
 
 def listwise_table(results: ListwiseResults) -> Table:
     """The listwise audit as a table: one row a prompt, one column a measure, or one for each of its groups."""
     figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
     cells = {(measure, condition): row for (measure, group, condition), row in figures.items() if not group}
-    conditions = results.design.conditions
-    asked = (row for row in figures.values() if row.condition in (*conditions, "initial"))
+    design, conditions = results.design, results.design.conditions
+    asked = (row for row in figures.values() if row.condition in (*conditions, INITIAL))
     columns = columns_of(results.shown, asked, results.verdict)
-    doubled = the_same([measure for measure, group in columns if not group], [*conditions, "initial"], cells)
+    doubled = the_same([measure for measure, group in columns if not group], [*conditions, INITIAL], cells)
     columns = [column for column in columns if column[0] not in doubled]
     header = (
         "prompt",
@@ -359,283 +151,337 @@ def listwise_table(results: ListwiseResults) -> Table:
     )
     said = {condition: _words(condition, results, cells) for condition in conditions}
     rows = [
-        (
-            _row_name(condition),
-            *(cell(figures.get((*c, condition)), results.band) for c in columns),
-            said[condition],
-        )
-        for condition in conditions
+        (name, *(cell(figures.get((*column, name)), results.band) for column in columns), said[name])
+        for name in conditions
     ]
     # of the input there is nothing to control for: its own figure stands in the column
     inputs = [
-        cell(figures.get((m, group, "initial")) or cells.get((plain_name(m), "initial")))
-        for m, group in columns
+        cell(figures.get((m, group, INITIAL)) or cells.get((plain_name(m), INITIAL))) for m, group in columns
     ]
     if any(inputs):
-        rows.append((_row_name("initial"), *inputs, "before the model"))
-    notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
-    repeated = frozenset(at for at, condition in enumerate(conditions) if condition == "repeat")
-    return filled(
-        Table(_title(results), header, tuple(rows), notes, concluded, sees=results.sees, repeated=repeated)
-    )
-
-
-def _title(results: ListwiseResults) -> str:
-    design = results.design
-    parts = [
+        rows.append((TITLES[INITIAL], *inputs, "before the model"))
+    title = [
         "Listwise",
         *audited_note(results),
-        f"{design.queries} {plural(design.queries, 'query', 'queries')} × {span(*design.candidates)}",
+        f"{count(design.queries, 'query', 'queries')} × {span(*design.candidates)}",
         "no model asked" if design.prompt_sha256 is None else f"{calls_of(results)} calls",
+        *([f"preset {design.preset}"] if design.preset else []),
     ]
-    if design.preset:
-        parts.append(f"preset {design.preset}")
-    return " · ".join(parts)
-
-
-def _row_name(condition: str) -> str:
-    return {"initial": "initial ranking"}.get(condition, condition)
+    return filled(
+        Table(
+            " · ".join(title),
+            header,
+            tuple(rows),
+            tuple(_notes(results, cells, doubled)),
+            said if results.findings else {},
+            sees=results.sees,
+            repeated=frozenset(at for at, name in enumerate(conditions) if name == REPEAT),
+        )
+    )
 
 
 def _words(condition: str, results: ListwiseResults, cells: Cells) -> str:
-    """What a row comes to, in words; nothing is said of a model that gave no readable answer."""
+    """What a row comes to, after how much of it was ranked; nothing is said without a readable answer."""
     chains, finding = results.chains[condition], results.findings.get(condition)
     answers = results.answers.get(condition)
-    said = ""
-    if finding:
-        said = conclusion(finding, cells.get((finding.measure, condition)), results.band, results.level)
-    if condition == "repeat":
-        said = "the same prompt, the same orders"
-    if answers and answers.windows and answers.unparseable == answers.windows:
+    part = f"{chains.ranked} of {chains.asked} chains" * (chains.ranked < chains.asked)
+    if answers and 0 < answers.windows == answers.unparseable:
         said = "no parseable answer: the initial ranking"
+    elif unparseable := unparseable_text(condition, results):
+        said = unparseable
+    elif condition == REPEAT:
+        said = "the same prompt, the same orders"
+    elif finding:
+        said = conclusion(finding, cells.get((finding.measure, condition)), results.band, results.level)
     else:
-        said = unparseable_text(condition, results) or said
-    if chains.ranked < chains.asked:
-        said = f"{chains.ranked} of {chains.asked} chains" + (f"; {said}" if said else "")
-    return said
+        said = ""
+    return "; ".join(filter(None, (part, said)))
 
 
 def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -> list[str]:
-    design = results.design
-    precision = [f"{measure}: {note}" for measure, note in _precision_notes(results)]
-    notes = []
-    if failed := sum(chains.asked - chains.ranked for chains in results.chains.values()):
-        why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
-        notes.append(f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others")
-    if design.design == "partition":
-        notes.append(
-            f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
-            "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
-        )
-    notes += [
-        settled_text(condition, stopped, results.band, results.level, "window")
-        for condition, stopped in results.stopping.items()
+    """What has to be known to read the table, the weightiest first."""
+    design, answers = results.design, [*results.answers.values()]
+    relevance = {
+        name: row.value for name in design.conditions if (row := cells.get(("RelevanceRatio", name)))
+    }
+    notes = [
+        _failed(results),
+        f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
+        "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
+        if design.design == "partition"
+        else None,
+        *(
+            settled_text(condition, stopped, results.band, results.level, "window")
+            for condition, stopped in results.stopping.items()
+        ),
+        held_note("the labels" if design.strategy else "well-formed orders", answers)
+        if design.constrained
+        else None,
+        *relevance_note(relevance),
+        _equal_scores(answers),
+        _unparseable(answers),
+        *results.warnings,
+        *few_queries(design.queries),
+        *_lists_notes(design),
+        _order_note(results, cells),
+        _attainable(results),
+        _gap_note(results, cells),
+        *(f"{measure}: {note}" for measure, note in _precision_notes(results)),
+        _ratio_note(results),
+        *(f"{measure}: {note}" for measure, note in results.of_measures.items()),
+        *(f"{measure} equals {other} here" for measure, other in doubled.items()),
+        *found_with("preference odds of {:g}", results.findings.values(), "queries", "listwise"),
+        *_test_notes(results, cells),
+        *_noise_notes(results, cells),
+        *window_notes(design.never_ranked, design.window, design.step),
+        _missing(answers),
+        *drawn_note(design.drawn),
+        *_undefined_notes(results),
     ]
-    if design.constrained:
-        notes.append(
-            held_note("the labels" if design.strategy else "well-formed orders", results.answers.values())
-        )
-    notes += relevance_note(
-        {
-            condition: row.value
-            for condition in design.conditions
-            if (row := cells.get(("RelevanceRatio", condition)))
-        }
+    return [note for note in notes if note]
+
+
+def _failed(results: ListwiseResults) -> str | None:
+    failed = sum(chains.asked - chains.ranked for chains in results.chains.values())
+    why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
+    return (
+        f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others"
+        if failed
+        else None
     )
-    scored = design.strategy == SCORES
-    some, unparseable = (
-        any(of_it.unparseable or (scored and of_it.repaired) for of_it in results.answers.values()),
-        _unparseable_note(results.answers, scored),
+
+
+def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+    """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
+    flips, shuffles, draws = list[str](), list[str](), 0
+    for condition, finding in results.findings.items():
+        row, shuffled = cells.get((finding.measure, condition)), finding.permutation
+        if condition == REPEAT:
+            continue
+        if row is not None and row.p_adjusted is not None:
+            flips.append(f"{condition} {p_text(row.p_adjusted)}")
+        if shuffled is not None and shuffled.p_z is not None:
+            draws = shuffled.draws or 0
+            text = f"{condition} {p_text(shuffled.p_z if shuffled.p is None else shuffled.p)}"
+            if shuffled.ratio_low is not None and shuffled.ratio_high is not None:
+                text += f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
+            shuffles.append(text)
+    if flips:
+        size = results.family.size
+        yield f"sign-flip test (mean over queries, Holm over {size}), p: {', '.join(flips)}"
+    if shuffles:
+        how = f"{draws:,} shuffles of equally relevant items" if draws else "normal approximation"
+        yield f"within-query permutation test ({how}), p: {', '.join(shuffles)}"
+
+
+def _gap_note(results: ListwiseResults, cells: Cells) -> str | None:
+    """The largest difference between two prompts, paired by query, the greater over the smaller."""
+    measure = results.family.contrasted
+    pairs = [
+        (abs(log(row.value)), condition, row)
+        for (name, condition), row in cells.items()
+        if name == measure
+        and SEPARATOR in condition
+        and REPEAT not in condition.split(SEPARATOR)
+        and row.value
+    ]
+    if not pairs:
+        return None
+    _, condition, row = max(pairs, key=lambda pair: pair[:2])
+    figures, names = [row.value, row.low, row.high], condition.split(SEPARATOR)
+    if row.value and row.value < 1:
+        figures, names = [value and 1 / value for value in (row.value, row.high, row.low)], names[::-1]
+    value, low, high = figures
+    text = f"largest gap: {' against '.join(names)}, × {value:.3f} in {results.labels.get(measure or '', measure)}"
+    text += "" if row.low is None else f" [{low:.3f}, {high:.3f}]"
+    if row.p_adjusted is None:
+        return text
+    queries = count(row.n or 0, "query", "queries")
+    return f"{text}, p {p_text(row.p_adjusted)} (sign flip, {queries}, Holm over {results.family.size})"
+
+
+def ranking_note(concluded: bool) -> list[str]:
+    """What preference odds of measured runs are of, where anything is concluded of them."""
+    text = (
+        "preference odds of a ranking: over all equally relevant pairs of a list; of a run folder they are its final "
+        "lists', not its answers'"
     )
-    notes += _equal_scores(results.answers) or ([] if scored else _hardly_ranks(results.answers))
-    notes += unparseable * some
-    notes += [*results.warnings, *few_queries(design.queries), *_lists_notes(design)]
-    notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
-    notes += [*precision, *_ratio_note(results)]
-    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
-    notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
-    notes += [*power_note(results), *test_notes(results, cells), *noise_notes(results, cells)]
-    notes += window_notes(design.never_ranked, design.window, design.step)
-    notes += [*unparseable * (not some), *_answers_notes(results.answers)]
-    return [*notes, *drawn_note(design.drawn), *_undefined_notes(results)]
+    return [text] * concluded
 
 
-def _attainable_note(results: ListwiseResults) -> list[str]:
-    """What the exposure ratio can be in this setting."""
-    shown = any(measure.startswith("ExpRatio") for measure in results.shown)
-    return [attainable] if shown and (attainable := _attainable(results.reach)) else []
+def _noise_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+    """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
+    noises = ((name, finding.run_noise) for name, finding in results.findings.items() if finding.run_noise)
+    for condition, noise in list(noises)[:1]:
+        orders = count(results.design.orders, "random order")
+        yield f"Monte Carlo error of ExpRatio from {orders}: ± {100 * 1.96 * noise.error:.1f} % ({condition})"
+    for measure in results.measures:
+        floor = cells.get((measure, f"{REPEAT}{SEPARATOR}neutral"))
+        if not measure.startswith("RBO") or not floor or floor.value is None:
+            continue
+        pairs = [f"repeat {floor.value:.2f}"]
+        for condition in results.design.conditions:
+            row = cells.get((measure, f"{condition}{SEPARATOR}neutral"))
+            if condition != REPEAT and row and row.value is not None:
+                p = "" if row.p is None else f" (p {p_text(row.p)})"
+                pairs.append(f"{condition} {row.value:.2f}{p}")
+        if len(pairs) > 1:
+            yield f"rank agreement with neutral ({measure}): {', '.join(pairs)}"
 
 
-def _attainable(reach: Mapping[str, Reach]) -> str:
-    """The exposure ratios between rankers that always put one group first; nothing where none is known."""
-    ratio = reach.get("ExpRatio", Reach())
-    if ratio.low is None or ratio.high is None:
-        return ""
+def _order_note(results: ListwiseResults, cells: Cells) -> str | None:
+    """Of an initial order that is not random: its own ratio, and what it hands on to any ranker."""
+    design, initial = results.design, cells.get((RATIO, INITIAL))
+    if design.initial == "random" or not initial or initial.value is None:
+        return None
+    text = f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
+    indifferent = results.reach.get(RATIO, Reach()).indifferent
+    if indifferent is None:
+        return text
+    return f"{text}; of a ranker without any preference it would be {indifferent:.3f}"
+
+
+def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
+    """What relevance alone gives the sides, by condition, where that is not parity."""
+    uneven = [
+        f"{ratio:.3f} ({condition})"
+        for condition, ratio in ratios.items()
+        if condition != REPEAT and ratio and abs(ratio - 1) >= TELLING
+    ]
+    if not uneven:
+        return []
+    return [
+        f"relevance alone gives an ExpRatio of {', '.join(uneven)}: the table's figures have that in them, preference "
+        "odds and the exposure named in conclusions do not"
+    ]
+
+
+def _attainable(results: ListwiseResults) -> str | None:
+    """The exposure ratios between rankers that always put one group first."""
+    ratio = results.reach.get(RATIO, Reach())
+    if ratio.low is None or ratio.high is None or not any(m.startswith(RATIO) for m in results.shown):
+        return None
     return f"attainable range of ExpRatio on these lists: {ratio.low:.3f} … {ratio.high:.3f}"
 
 
-def _ratio_note(results: ListwiseResults) -> list[str]:
+def _ratio_note(results: ListwiseResults) -> str | None:
     """How the exposure ratio is aggregated and its interval made."""
-    ratios = [measure for measure in results.shown if measure.startswith("ExpRatio")]
-    if not ratios:
-        return []
-    design = results.design
-    named = {"linear-t": "t interval over queries", "boot-t": f"bootstrap-t interval (seed {design.seed})"}
-    interval = results.intervals.get(ratios[0])
-    how = ["ratio of means"] * ("agg=" not in ratios[0])
-    how += [named[interval]] if interval is not None else []
-    orders = f"{count(design.orders, design.initial + ' initial order')}"
-    setting = f"{window_text(design)}, {orders}" if design.prompt_sha256 is not None else "whole lists"
-    note = f"{ratios[0]}{': ' if how else ''}{', '.join(how)}; {setting}"
-    few = CONTROLLED in ratios[0] and not results.controlled
-    return [note, *["too few runs to take out what the initial orders explain: the plain ratio"] * few]
+    ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
+    if ratio is None:
+        return None
+    design, interval = results.design, results.intervals.get(ratio)
+    how = ["ratio of means"] * ("agg=" not in ratio)
+    if interval is not None:
+        named = {
+            "linear-t": "t interval over queries",
+            "boot-t": f"bootstrap-t interval (seed {design.seed})",
+        }
+        how.append(named[interval])
+    setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
+    few = "; too few runs to take out what the initial orders explain: the plain ratio"
+    return (
+        f"{ratio}: {', '.join([*how, setting if design.prompt_sha256 is not None else 'whole lists'])}"
+        + few * (CONTROLLED in ratio and not results.controlled)
+    )
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and what the answers can show at all."""
-    design, reach = planned["design"], planned["reach"].get("ExpRatio", Reach())
+    design, indifferent = planned["design"], planned["reach"].get(RATIO, Reach()).indifferent
     most = "at most " if design.sequential or design.at_most else ""
     text = f"{most}{count(planned['calls'], 'call')}; {window_text(design)}"
-    if reach.indifferent is not None:
+    if indifferent is not None:
         text += (
             f"; ExpRatio of a ranker without any preference on these lists, from initial order {design.initial}: "
-            f"{reach.indifferent:.2f}; {NOTHING_CONCLUDED}"
+            f"{indifferent:.2f}; {NOTHING_CONCLUDED}"
         )
     return text + on_disk(planned)
 
 
-def note_of(measure: str, results: ListwiseResults) -> str:
-    """What the table says first of what a measure can show here, or of how it counts; or nothing."""
-    notes = (*_precision_notes(results), *results.of_measures.items())
-    return next((note for of, note in notes if of == measure), "")
-
-
 def _precision_notes(results: ListwiseResults) -> list[tuple[str, str]]:
     """What precision can be in this setting: measures with a sentence each."""
-    reach, longest = results.reach.get("P@20"), results.design.candidates[1]
+    reach, longest = results.reach.get(PRECISION, Reach()).high, results.design.candidates[1]
     uncut = uncut_notes(declared(results.shown), longest)
-    if reach is None or reach.high is None or "P@20" not in results.shown or longest <= 20:
+    if reach is None or PRECISION not in results.shown or longest <= 20:
         return uncut
-    perfect = f"about {reach.high:.2f} on average over random orders for a perfect ranker in this setting"
-    return [*uncut, ("P@20", perfect)]
+    perfect = f"about {reach:.2f} on average over random orders for a perfect ranker in this setting"
+    return [*uncut, (PRECISION, perfect)]
 
 
 def _undefined_notes(results: ListwiseResults) -> list[str]:
     """Queries without a value of the measures shown, said once where measures and rows share the reasons."""
-    said: dict[tuple[str, str], list[str]] = {}
-    rows = len(results.design.conditions)
+    texts: dict[tuple[str, str], list[str]] = {}
     names = headings([(measure, "") for measure in results.shown], results)
     for measure, name in zip(results.shown, names, strict=True):
         by_reason: dict[str, list[str]] = {}
-        for condition, found in results.undefined.get(measure, {}).items():
-            if condition != "initial":
-                by_reason.setdefault(reasons(found, measure), []).append(_row_name(condition))
-        for why, names in by_reason.items():
-            whose = "" if len(names) == rows else f" ({', '.join(names)})"
-            said.setdefault((why, whose), []).append(name)
-    return [f"undefined: {why}{whose}: {', '.join(names)}" for (why, whose), names in said.items()]
+        for condition, counts in results.undefined.get(measure, {}).items():
+            if condition != INITIAL:
+                by_reason.setdefault(reasons(counts, measure), []).append(condition)
+        for why, conditions in by_reason.items():
+            all_rows = len(conditions) == len(results.design.conditions)
+            texts.setdefault((why, "" if all_rows else f" ({', '.join(conditions)})"), []).append(name)
+    return [f"undefined: {why}{whose}: {', '.join(names)}" for (why, whose), names in texts.items()]
 
 
 def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
     """How lists are gone through: the strategy, unless it is windows, and the windows where it has any."""
-    known = design if isinstance(design, Mapping) else asdict(design)
-    if known.get("design") == "partition":
-        return f"partition into random windows of {known['window']}"
-    said = [f"strategy {known['strategy']}"] if known.get("strategy") else []
-    if known["window"] is not None:
-        said.append(f"window {known['window']}, step {known['step']}")
-        said.append(count(known["passes"], "pass", "passes"))
-    return ", ".join(said)
+    how = design if isinstance(design, Mapping) else asdict(design)
+    if how.get("design") == "partition":
+        return f"partition into random windows of {how['window']}"
+    parts = [f"strategy {how['strategy']}"] if how.get("strategy") else []
+    if how["window"] is not None:
+        parts += [f"window {how['window']}, step {how['step']}", count(how["passes"], "pass", "passes")]
+    return ", ".join(parts)
 
 
-def _lists_notes(design: ListwiseFacts) -> list[str]:
+def _lists_notes(design: ListwiseFacts) -> Iterator[str]:
     """Queries without a list, and lists that could not be filled."""
-    notes = []
     if design.left_out:
-        reasons = list(design.left_out.values())
-        more = f"; and {len(reasons) - SHOWN_LEFT_OUT} more" if len(reasons) > SHOWN_LEFT_OUT else ""
-        notes.append(
-            f"{design.queries} of {design.queries + len(reasons)} queries kept; without a list: "
-            f"{'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"
+        why = list(design.left_out.values())
+        more = f"; and {len(why) - SHOWN_LEFT_OUT} more" if len(why) > SHOWN_LEFT_OUT else ""
+        yield (
+            f"{design.queries} of {design.queries + len(why)} queries kept; without a list: "
+            f"{'; '.join(why[:SHOWN_LEFT_OUT])}{more}"
         )
     if design.shrunk:
-        notes.append(
+        yield (
             f"{count(len(design.shrunk), 'list')} with fewer relevant documents than asked, or fewer documents in all "
             "(named in results.json)"
         )
-    return notes
 
 
-def _hardly_ranks(answers: Mapping[str, WindowAnswers]) -> list[str]:
-    """A model that leaves most windows as they were, or whose answers mostly had to be repaired."""
-    asked, repaired = (
-        sum(getattr(condition, key) for condition in answers.values()) for key in ("windows", "repaired")
-    )
-    first = sum(condition.first_pass.windows for condition in answers.values())
-    identity = sum(condition.first_pass.identity for condition in answers.values())
-    if identity <= first / 2 and repaired <= asked / 2:
-        return []
-    left, mended = percent(identity, first), percent(repaired, asked)
-    return [
-        f"{left} of the first pass's answers left the window as it was, {mended} of all were repaired: the model "
-        "hardly ranks"
-    ]
-
-
-def _equal_scores(answers: Mapping[str, WindowAnswers]) -> list[str]:
+def _equal_scores(answers: Sequence[WindowAnswers]) -> str | None:
     """How many lists have but one score, so that nothing is ranked in them."""
-    equal = [found for condition in answers.values() if (found := condition.equal_scores) is not None]
-    lists, of = sum(found.lists for found in equal), sum(found.of for found in equal)
-    return [f"all scores are equal in {lists:,} of {count(of, 'list')}: they stay as they were shown"] * bool(
-        equal
+    equal = [one.equal_scores for one in answers if one.equal_scores is not None]
+    lists, of = sum(one.lists for one in equal), sum(one.of for one in equal)
+    if not lists:
+        return None
+    return f"all scores are equal in {lists:,} of {count(of, 'list')}: they stay as they were shown"
+
+
+def _unparseable(answers: Sequence[WindowAnswers]) -> str | None:
+    """The share of answers that cannot be parsed, and of those repaired, with their kinds."""
+    asked, unparseable, repaired = (
+        sum(getattr(one, name) for one in answers) for name in ("windows", "unparseable", "repaired")
+    )
+    if not unparseable and not repaired:
+        return None
+    classes = Counter[str]()
+    for one in answers:
+        classes.update({name: n for name, n in one.classes.items() if name != "ok"})
+    kinds = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()))
+    return (
+        f"unparseable answers: {percent(unparseable, asked)} ({unparseable:,} of {asked:,}); "
+        f"repaired: {percent(repaired, asked)} · {kinds}"
     )
 
 
-OF_SCORES = {
-    "duplicate": "an item with two scores",
-    "empty": "no score at all",
-    "missing": "items without a score",
-    "no_ids": "no score at all",
-    "out_of_range": "a score of an item not shown",
-}
-"""Classes of answers that are scores, in words."""
-
-
-def _unparseable_note(answers: Mapping[str, WindowAnswers], scored: bool) -> list[str]:
-    """The share of answers that cannot be parsed, and of those repaired, with their kinds."""
-    asked = sum(condition.windows for condition in answers.values())
-    if not asked:
-        return []
-    unparseable = sum(condition.unparseable for condition in answers.values())
-    repaired = sum(condition.repaired for condition in answers.values())
-    classes: dict[str, int] = {}
-    for condition in answers.values():
-        for name, n in condition.classes.items():
-            if name != "ok":
-                said = OF_SCORES.get(name, name) if scored else name
-                classes[said] = classes.get(said, 0) + n
-    told = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()))
-    return [
-        f"unparseable answers: {percent(unparseable, asked)} ({unparseable:,} of {asked:,}); "
-        f"repaired: {percent(repaired, asked)}" + (f" · {told}" if told else "")
-    ]
-
-
-def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
-    """Bad answers that were asked again, and items that answers left out."""
-    notes = []
-    again = sum(n for condition in answers.values() for n in condition.asked_again.values())
-    if again:
-        notes.append(f"bad answers asked again: {again:,}, beside those above")
-    omitted = sum(condition.omitted.items for condition in answers.values())
-    if omitted:
-        protected = sum(condition.omitted.protected for condition in answers.values())
-        expected = fsum(condition.omitted.protected_expected for condition in answers.values())
-        notes.append(
-            f"items missing from answers: {omitted:,}, {protected:,} of them protected ({expected:.0f} expected by "
-            "chance)"
-        )
-    return notes
+def _missing(answers: Sequence[WindowAnswers]) -> str | None:
+    """Items that answers left out, and whose they are."""
+    items, protected = (sum(getattr(one.omitted, name) for one in answers) for name in ("items", "protected"))
+    expected = fsum(one.omitted.protected_expected for one in answers)
+    text = f"items missing from answers: {items:,}, {protected:,} of them protected ({expected:.0f} expected by chance)"
+    return text if items else None
 
 
 # The verdict of a listwise audit: who gets less exposure, how much, and whether the ranker is of use.
@@ -662,18 +508,15 @@ class ListwiseWords(VerdictWords):
         return f"{self.where(case)}{less}; {case.measured}{_of_others(case)}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        told = _useful(case)
-        return super().parity(case) + f"; {told}" * bool(told)
+        return "; ".join(filter(None, (super().parity(case), _useful(case))))
 
     def next(self, gravest: Conclusion, case: Case) -> str:
-        said = super().next(gravest, case)
+        text = super().next(gravest, case)
         if case.finding.reason != "order_not_random" or not case.found.preset:
-            return said
+            return text
         options = ListwiseSettings.preset_options().items()
-        parts = "".join(
-            f", or +{part} of --preset {case.found.preset}," for part, of in options if "initial" in of
-        )
-        return said.replace("--initial", f"--initial{parts}", 1)
+        parts = [f", or +{part} of --preset {case.found.preset}," for part, of in options if "initial" in of]
+        return text.replace("--initial", f"--initial{''.join(parts)}", 1)
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it.
@@ -684,22 +527,20 @@ class ListwiseWords(VerdictWords):
         low, high = case.found.band
         if not isinstance(finding, ListwiseFinding) or value is None:
             return super().settle(case)
-        inside = low <= value <= high
-        if inside and finding.useful is None:
+        inside, useful = low <= value <= high, finding.useful
+        if inside and useful is None:
             return ADVICE["not_judged"]
-        if finding.useful is None or finding.useful.shown or not inside:
+        if useful is None or useful.shown or not inside:
             return case.found.by_way(RANDOM_WINDOWS, "slots") if _is_vague(case) else super().settle(case)
-        told = _useful(case)
+        evidence = f" ({_useful(case)})" if _useful(case) else ""
         return (
             "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
-            f"{finding.useful.against}, which is not shown{f' ({told})' * bool(told)}"
+            f"{useful.against}, which is not shown{evidence}"
         )
 
     def look(self, case: Case) -> str:
         measures = case.found.measures
-        if (
-            ratio_of(measures, declared(measures), of_queries=True) is None
-        ):  # nothing to tell queries apart by
+        if ratio_of(measures, declared(measures), of_queries=True) is None:  # nothing tells queries apart
             return f"single answers: llmfair runs show {case.run} --answers{case.mitigation}"
         remedies = "" if case.found.run is None else f" · mitigate: llmfair mitigate {case.run}"
         return f"llmfair runs show {case.run} --furthest{case.mitigation or remedies}"
@@ -719,11 +560,12 @@ def _is_vague(case: Case) -> bool:
 
 def _exposure(case: Case) -> str | None:
     """Who gets less exposure, how much, with its interval; None where exposure does not say so, too."""
-    finding, groups = case.finding, case.groups
-    excess = finding.excess if isinstance(finding, ListwiseFinding) else None
+    excess, groups = _excess(case), case.groups
     if excess is None or groups is None or not excess.excludes_parity(bool(case.protected_behind)):
         return None
-    ends = _of_behind(excess, bool(case.protected_behind))
+    ends = [excess.value, excess.low or 0.0, excess.high or 0.0]
+    if not case.protected_behind:  # the exposure of the group at a disadvantage over that of the other
+        ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
     less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
     behind, ahead = groups
     return (
@@ -732,10 +574,13 @@ def _exposure(case: Case) -> str | None:
     )
 
 
+def _excess(case: Case) -> Excess | None:
+    return case.finding.excess if isinstance(case.finding, ListwiseFinding) else None
+
+
 def _of_others(case: Case) -> str:
     """How many queries the odds go over, where exposure goes over others."""
-    finding = case.finding
-    excess = finding.excess if isinstance(finding, ListwiseFinding) else None
+    excess = _excess(case)
     same = excess is None or case.figure is None or excess.n == case.figure.n or _exposure(case) is None
     return "" if same else f" ({case.counted})"
 
@@ -754,14 +599,6 @@ def _ahead(case: Case) -> str | None:
         f"the {behind} one of two equally relevant items is put ahead of the {ahead} one {often} times in 100 "
         f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted})"
     )
-
-
-def _of_behind(excess: Excess, protected: bool) -> tuple[float, float, float]:
-    """The exposure of the group at a disadvantage over that of the other, with its interval."""
-    assert excess.low is not None and excess.high is not None
-    if protected:
-        return excess.value, excess.low, excess.high
-    return 1 / excess.value, 1 / excess.high, 1 / excess.low
 
 
 def _useful(case: Case) -> str:
@@ -811,16 +648,15 @@ class RankedLists:
 
     def ranks(self, condition: str, side: str) -> NDArray[np.int64]:
         """The ranks, from 1, of all items of a side over all queries and runs; shape (items,)."""
-        return np.array(
-            [
-                rank
-                for query_id, rankings in self.ranked[condition].items()
-                for ranking in rankings
-                for rank, doc_id in enumerate(ranking, start=1)
-                if self.sides[query_id].get(doc_id) == side
-            ],
-            dtype=np.int64,
-        )
+        ranks: list[int] = []
+        for query_id, rankings in self.ranked[condition].items():
+            sides = self.sides[query_id]
+            for ranking in rankings:
+                ranks += [rank for rank, item in enumerate(ranking, start=1) if sides.get(item) == side]
+        return np.array(ranks, dtype=np.int64)
+
+    def both_ranks(self, condition: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self.ranks(condition, "protected"), self.ranks(condition, "unprotected")
 
     def protected_share(self, condition: str) -> NDArray[np.float64]:
         """Share of protected among the first r items that have a side, mean over queries and runs; shape (r,).
@@ -839,9 +675,9 @@ class RankedLists:
             return np.array([])
         shortest = min(map(len, curves))
         stacked = np.array([curve[:shortest] for curve in curves])
-        known = ~np.isnan(stacked)
-        share: NDArray[np.float64] = np.where(known, stacked, 0).sum(axis=0) / np.maximum(
-            known.sum(axis=0), 1
+        sided = ~np.isnan(stacked)
+        share: NDArray[np.float64] = np.where(sided, stacked, 0).sum(axis=0) / np.maximum(
+            sided.sum(axis=0), 1
         )
         return share
 
@@ -911,45 +747,38 @@ def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared
     yield from headline_plots(results, conditions, declared, TITLES)
     if lists is not None:
         ranked = [condition for condition in conditions if lists.ranked.get(condition)]
-        boxes = {
-            TITLES.get(condition, condition): (
-                lists.ranks(condition, "protected"),
-                lists.ranks(condition, "unprotected"),
-            )
-            for condition in ranked
-        }
+        boxes = {condition: lists.both_ranks(condition) for condition in ranked}
         if any(len(ranks) for both in boxes.values() for ranks in both):
             yield rank_boxes(boxes, words)
-            curves = {
-                TITLES.get(condition, condition): lists.protected_share(condition) for condition in ranked
-            }
+            curves = {condition: lists.protected_share(condition) for condition in ranked}
             yield exposure_curve(curves, lists.pool_share(), looks, words)
 
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
     """Utility and exposure of every model and prompt, and ranks by model."""
-    looks = palette(list(group.drawn))
-    yield from _utilities(group, group.drawn, looks, declared, f"utility-{number}")
-    yield from _boxes(group.drawn, f"ranks-{number}")
+    yield from _utilities(group, declared, f"utility-{number}")
+    boxes: dict[str, Any] = {}  # ranks under each run's first prompt
+    for model, runs in group.drawn.items():
+        for attribute, audited in runs.items():
+            condition = audited.results.design.conditions[0]
+            lists = read_lists(audited.folder, [condition])
+            if lists is not None and lists.ranked[condition]:
+                boxes[f"{model} {attribute}" if len(runs) > 1 else model] = lists.both_ranks(condition)
+    if any(len(ranks) for both in boxes.values() for ranks in both):
+        yield rank_boxes(dict(list(boxes.items())[:DRAWN]), {}, f"ranks-{number}")
 
 
-def _utilities(
-    group: Group,
-    rows: Mapping[str, Mapping[str, AuditedRun]],
-    looks: Mapping[str, Look],
-    declared: Declared,
-    name: str,
-) -> Iterator[Plot]:
+def _utilities(group: Group, declared: Declared, name: str) -> Iterator[Plot]:
     """Utility and exposure of every model and prompt: colours are models, marks are prompts."""
     shown = list(dict.fromkeys(measure for audited in group.audits() for measure in audited.results.shown))
     across, up = utility_of(shown, declared), ratio_of(shown, declared)
     if not across or not up:
         return
+    looks = palette(list(group.drawn))
     marks = {column: MARKS[place % len(MARKS)] for place, column in enumerate(group.columns)}
-    points: list[Point] = []
-    joined = []
-    for model, runs in rows.items():
-        places = []
+    points, joined = list[Point](), list[list[int]]()
+    for model, runs in group.drawn.items():
+        places: list[int] = []
         for attribute, audited in runs.items():
             # runs differ in how they control for order, and so in the full names of what they measured
             cells = {
@@ -963,31 +792,13 @@ def _utilities(
                 if (attribute, condition) in marks and utility and ratio:
                     look = Look(looks[model].color, marks[attribute, condition], "-")
                     places.append(len(points))
-                    points.append(
-                        (f"{model} {condition}", utility, ratio, look, None if len(places) > 1 else model)
-                    )
+                    label = None if len(places) > 1 else model
+                    points.append((f"{model} {condition}", utility, ratio, look, label))
         joined.append(places)
     if points:
         signs = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼", "P": "✚", "X": "✖", "*": "★"}
-        told = ", ".join(
-            f"{signs[mark]} {attribute} {condition}" for (attribute, condition), mark in marks.items()
-        )
-        yield utility_and_ratio(points, plain_name(across), plain_name(up), None, joined, name, f" {told}.")
-
-
-def _boxes(rows: Mapping[str, Mapping[str, AuditedRun]], name: str) -> Iterator[Plot]:
-    """Ranks under each run's first prompt, by model."""
-    boxes: dict[str, Any] = {}
-    for model, runs in rows.items():
-        for attribute, audited in runs.items():
-            condition = audited.results.design.conditions[0]
-            lists = read_lists(audited.folder, [condition])
-            if lists is not None and lists.ranked[condition]:
-                both = (lists.ranks(condition, "protected"), lists.ranks(condition, "unprotected"))
-                boxes[f"{model} {attribute}" if len(runs) > 1 else model] = both
-    if any(len(ranks) for both in boxes.values() for ranks in both):
-        boxes = dict(list(boxes.items())[:DRAWN])
-        yield rank_boxes(boxes, {}, name)
+        legend = ", ".join(f"{signs[mark]} {' '.join(column)}" for column, mark in marks.items())
+        yield utility_and_ratio(points, plain_name(across), plain_name(up), None, joined, name, f" {legend}.")
 
 
 # Queries whose lists are far from parity, both rankings side by side.
@@ -995,14 +806,8 @@ def _boxes(rows: Mapping[str, Mapping[str, AuditedRun]], name: str) -> Iterator[
 
 SIDES_ALONE = Attribute("side", protected=("protected",), unprotected=("unprotected",), words={})
 """The attribute of documents of which the side alone is known."""
-DRAWN_AGAIN: tuple[Literal["random", "given", "mirrored", "deltr"], ...] = (
-    "random",
-    "given",
-    "mirrored",
-    "deltr",
-)
+DRAWN_AGAIN = ("random", "given", "mirrored", "deltr")
 """Initial orders that follow from the list and the seed."""
-OVER = "prompts and initial orders"
 
 
 def furthest_lists(
@@ -1010,24 +815,25 @@ def furthest_lists(
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
     design, titles, queries = results.design, exhibits.titles, exhibits.queries
-    conditions = [condition for condition in design.conditions if condition != "repeat"]
+    conditions = [condition for condition in design.conditions if condition != REPEAT]
 
     def show(query_id: str, values: Values) -> FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
-        ordered = {
+        values = {
             condition: values[condition]
             for condition in conditions
             if condition in values and query_id in lists.ranked.get(condition, {})
         }
-        if not ordered:
+        if not values:
             return None
-        far = max(ordered, key=lambda condition: distance({condition: ordered[condition]}))
-        others = [condition for condition in ordered if condition != far]
-        beside = max(others, key=lambda condition: abs(ordered[condition] - ordered[far]), default=None)
-        two = [condition for condition in ordered if condition in (far, beside)]
+        far = max(values, key=lambda condition: distance({condition: values[condition]}))
+        others = [condition for condition in values if condition != far]
+        beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]
         rankings = []
-        for condition in two:
+        for condition in values:
+            if condition not in (far, beside):
+                continue
             run, ranking = lists.runs[condition][query_id][0], lists.ranked[condition][query_id][0]
             before = initial_ranks(lists, query_id, design, run[0])
             items = [
@@ -1035,21 +841,21 @@ def furthest_lists(
             ]
             rankings.append((f"{condition} prompt{_order(design, run)}", items))
         return FurthestQuery(
-            queries.get(query_id, query_id), figures_text(ordered, named(by, results), TITLES), rankings
+            queries.get(query_id, query_id), figures_text(values, named(by, results), TITLES), rankings
         )
 
-    return furthest_from_parity(folder, results, conditions, by, OVER, show)
+    return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
 
 
 def initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
     """The rank, from 1, that each item had in this initial order; none of a ranker that is given no order, nor where
     another ranker made it."""
-    kind = next((known for known in DRAWN_AGAIN if known == design.initial), None)
-    if design.prompt_sha256 is None or kind is None:
+    if design.prompt_sha256 is None or design.initial not in DRAWN_AGAIN:
         return {}
     sides = lists.sides[query_id]
     documents = tuple(Document(d, "", groups={"side": (side,) if side else ()}) for d, side in sides.items())
     candidates = Candidates(Query(query_id, ""), documents, lists.relevance[query_id])
+    kind: Any = design.initial
     orders = initial_orders(candidates, SIDES_ALONE, kind, order + 1, design.seed)
     return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
 
@@ -1058,9 +864,9 @@ def _order(design: ListwiseFacts, run: tuple[int, int]) -> str:
     """Which of a query's initial orders and repeats a list is of; nothing where no model was given an order."""
     if design.prompt_sha256 is None:
         return ""
-    orders, repeats = design.orders, design.repeats
-    said = f", {design.initial} initial order" + (f" {run[0] + 1} of {orders}" if orders > 1 else "")
-    return said + (f", repeat {run[1] + 1} of {repeats}" if repeats > 1 else "")
+    text = f", {design.initial} initial order"
+    text += f" {run[0] + 1} of {design.orders}" if design.orders > 1 else ""
+    return text + (f", repeat {run[1] + 1} of {design.repeats}" if design.repeats > 1 else "")
 
 
 # Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
@@ -1074,14 +880,12 @@ def group_tables(group: Group) -> Iterator[Table]:
     rows = [(name, run) for name, runs in group.rows.items() for run in runs.values()]
     if len({run.settings.get("strategy", "windows") for _, run in rows}) < 2:
         return
-    asked = [run.results.design.conditions for _, run in rows]
-    common = next((one for one in asked[0] if all(one in others for others in asked)), None)
+    first, *others = [run.results.design.conditions for _, run in rows]
+    common = next((name for name in first if all(name in conditions for conditions in others)), None)
     header = ("model", f"{UTILITY} [95 %]", "preference odds [95 %]", "verdict", "calls", "tokens", "seconds")
     cells = tuple((name, *_row(run, common or run.results.design.conditions[0])) for name, run in rows)
     notes = (
-        f"utility and odds under the {common} prompt"
-        if common
-        else "utility and odds under each run's first prompt",
+        f"utility and odds under {f'the {common} prompt' if common else 'the first prompt of each run'}",
         "calls and tokens are those of all answers on disk (a question that comes again is asked once), tokens as the "
         "server counts them (a simulated model counts none: llmfair plan listwise estimates "
         "them); seconds are those of all commands",
@@ -1092,32 +896,25 @@ def group_tables(group: Group) -> Iterator[Table]:
 def _row(run: AuditedRun, condition: str) -> tuple[str, ...]:
     """A run under this prompt; a verdict that speaks of another one names it."""
     results, folder = run.results, RunDir(run.folder)
-    manifest = folder.read_manifest()
-    assert isinstance(results, ListwiseResults)
+    manifest, verdict = folder.read_manifest(), results.verdict
     figures = {row.measure: row for row in results.of_all() if row.condition == condition}
     tokens = manifest.prompt_tokens + manifest.completion_tokens
-    said = ""
-    if (verdict := results.verdict) is not None:
-        other = verdict.condition not in (None, condition)
-        said = verdict.status + f" ({verdict.condition})" * other
+    status = ""
+    if verdict is not None:
+        status = verdict.status + f" ({verdict.condition})" * (verdict.condition not in (None, condition))
+    seconds = 0.0
+    for command in manifest.invocations:
+        if command.ended is not None:
+            taken = datetime.fromisoformat(command.ended) - datetime.fromisoformat(command.started)
+            seconds += max(0.0, taken.total_seconds())  # a clock was set back in between
     return (
         cell(figures.get(UTILITY)),
         cell(figures.get(ODDS), results.band),
-        said,
+        status,
         f"{folder.answers():,}",
         f"{tokens:,}" if tokens else "",
-        f"{_seconds(manifest):,.0f}",
+        f"{seconds:,.0f}",
     )
-
-
-def _seconds(manifest: Manifest) -> float:
-    """How long all commands on the run took."""
-    taken = [
-        datetime.fromisoformat(one.ended) - datetime.fromisoformat(one.started)
-        for one in manifest.invocations
-        if one.ended is not None
-    ]
-    return sum(max(0.0, one.total_seconds()) for one in taken)  # clocks were set back between them once
 
 
 # What the report of a listwise audit has of its own.
@@ -1125,46 +922,39 @@ def _seconds(manifest: Manifest) -> float:
 
 def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Exposure under every prompt, its lists, and the queries whose lists are furthest from parity."""
-    table, declared = listwise_table(results), exhibits.measures
-    lists = read_lists(folder, results.design.conditions)
+    table, declared, design = listwise_table(results), exhibits.measures, results.design
+    lists = read_lists(folder, design.conditions)
     by = ratio_of(results.measures, declared, of_queries=True)
+    orders = f"{count(design.orders, design.initial + ' order')}, {count(design.repeats, 'repeat')}"
+    facts = [("windows", window_text(design)), ("initial orders", orders)]
     return Section(
         table=table,
         plots=list(listwise_plots(results, lists, declared)),
         verdicts=list(_verdicts(results, table, declared, bool(exhibits.evidence))),
         furthest=furthest_lists(folder, results, exhibits, lists, by) if lists and by else None,
-        words=listwise_words(results),
-        facts=_facts(results.design),
+        words=WORDS[1:] if design.window is None else WORDS,  # the first speaks of windows
+        facts=[] if design.prompt_sha256 is None else facts,
     )
-
-
-def listwise_words(results: ListwiseResults | None = None) -> Sequence[str]:
-    """The method's paragraphs; of a ranker that asks no model, those that speak of no windows."""
-    return WORDS[1:] if results is not None and results.design.window is None else WORDS
 
 
 def _verdicts(
     results: ListwiseResults, table: Table, declared: Declared, evidence: bool
 ) -> Iterator[VerdictCard]:
     """The ratio that conclusions go by of every prompt, then utility; `evidence`: the page shows single answers."""
-    conditions = [condition for condition in results.design.conditions if condition != "repeat"]
-    followed = [
-        condition for condition, found in results.findings.items() if found.reason == "position_driven"
-    ]
-    places = {
-        condition: (by_places(results, condition), "evidence" if evidence else "") for condition in followed
-    }
+    conditions = [condition for condition in results.design.conditions if condition != REPEAT]
+    places = {}
+    for condition, finding in results.findings.items():
+        if finding.reason == "position_driven":
+            first = results.answers[condition].first_pass
+            text = (
+                f"{first.same:,} of {count(first.windows, 'answer')} of the first pass put the places in the same "
+                "order, whatever stood there, so a ratio near 1 is no parity"
+            )
+            places[condition] = (text, "evidence" * evidence)
     ratio, utility = ratio_of(results.shown, declared), utility_of(results.shown, declared)
-    found = list(condition_verdicts(results, table, declared, ratio, conditions, "{} prompt", places))
-    yield from found
+    cards = list(condition_verdicts(results, table, declared, ratio, conditions, "{} prompt", places))
+    yield from cards
     row = results.by_condition().get((utility, conditions[0])) if utility else None
-    if len(found) < SHOWN_VERDICTS and utility and row:
-        yield verdict(f"{conditions[0]} prompt", utility, row, note_of(utility, results))
-
-
-def _facts(design: ListwiseFacts) -> list[tuple[str, str]]:
-    """Windows and initial orders, where a model was asked."""
-    if design.prompt_sha256 is None:
-        return []
-    orders = f"{count(design.orders, design.initial + ' order')}, {count(design.repeats, 'repeat')}"
-    return [("windows", window_text(design)), ("initial orders", orders)]
+    if len(cards) < SHOWN_VERDICTS and utility and row:
+        notes = dict([*results.of_measures.items(), *_precision_notes(results)])
+        yield verdict(f"{conditions[0]} prompt", utility, row, notes.get(utility, ""))
