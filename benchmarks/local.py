@@ -24,7 +24,7 @@ import transformers
 from llmfair.asking.requests import chat_sampling
 from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.audits.rag.making import make_rag_design
+from llmfair.audits.rag.design import make_rag_design
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import BackendOptions

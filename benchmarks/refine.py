@@ -28,7 +28,7 @@ from benchmarks.retrieval import DOCUMENTS, queries, tantivy_alone, texts
 from llmfair.asking.dispatch import dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
-from llmfair.audits.refine.making import RefineAudit, make_refine_design
+from llmfair.audits.refine.design import RefineDesign, make_refine_design
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.nouns import Chat, Completion, Finish, Request, Sampling
 from llmfair.rankers.fair_qr import Refined, refined_text
@@ -136,7 +136,7 @@ class Slow:
         return self.known.scored[text]
 
 
-def one_by_one(design: RefineAudit, watched: Watched) -> tuple[list[Refined], list[float]]:
+def one_by_one(design: RefineDesign, watched: Watched) -> tuple[list[Refined], list[float]]:
     """All loops, and the seconds that each round takes beside tantivy's own search."""
     loops, rounds = list[Refined](), list[float]()
     for program in design.programs():
@@ -154,7 +154,7 @@ def one_by_one(design: RefineAudit, watched: Watched) -> tuple[list[Refined], li
     return loops, rounds
 
 
-def at_once(design: RefineAudit, latency: float = LATENCY, threaded: bool = True) -> tuple[float, float]:
+def at_once(design: RefineDesign, latency: float = LATENCY, threaded: bool = True) -> tuple[float, float]:
     """Seconds by the clock and of CPU until all loops have ended."""
     design.targets, design.program  # noqa: B018  known before the first question, as they are to a command
     programs = [replace(program, threaded=threaded) for program in design.programs()]

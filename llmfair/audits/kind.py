@@ -77,6 +77,21 @@ GENERAL = {
 """The classes of results that are neither an audit's nor a study's, by task."""
 
 
+def called(where: str) -> Any:
+    """A method that is the function at `module:name`, which is not given the kind; it is loaded when it is called."""
+    return lambda kind, *args: _at(where)(*args)
+
+
+def named(where: str) -> Any:
+    """A method that gives what is at `module:name`, such as a class; it is loaded when it is asked for."""
+    return lambda kind: _at(where)
+
+
+def _at(where: str) -> Any:
+    module, _, name = where.partition(":")
+    return getattr(import_module(f"llmfair.{module}"), name)
+
+
 class Kind(ABC):
     """One kind of audit. What has a default below is done for every kind alike; a kind says otherwise where it must.
 
@@ -280,10 +295,10 @@ class Kind(ABC):
 
     # Measured again and compared
 
-    reads_runs: bool = False
-    """Whether TREC run files are measured by this kind's `score_files`."""
-    reads_logs: bool = False
-    """Whether logs of requests, files of JSON lines, are measured by this kind's `score_log`."""
+    score_files: Callable[[Sequence[Path], ScoreSettings, Announce], Iterator[RemeasuredRun]] | None = None
+    """Measures TREC run files, where the kind does."""
+    score_log: Callable[[Path, ScoreSettings, Announce], RemeasuredRun] | None = None
+    """Measures a log of requests, a file of JSON lines, where the kind does. Raises UsageError."""
     asked_by: ClassVar[Sequence[str]] = ()
     """Settings that say how a model is asked: figures with an attainable range compare where these agree."""
     agree: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -309,22 +324,11 @@ class Kind(ABC):
 
         return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
-    def score_files(
-        self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
-    ) -> Iterator[RemeasuredRun]:
-        """TREC run files measured, where the kind `reads_runs`."""
-        raise NotImplementedError
-
-    def score_log(self, path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
-        """A log of requests measured, where the kind `reads_logs`. Raises UsageError."""
-        raise NotImplementedError
-
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
-        from llmfair.report.tables import in_words
+        from llmfair.report.tables import conclusion_text
 
-        said = str(finding.conclusion).replace("_", " ")
-        return f"{said}: {in_words(finding.reason, finding.measure)}" if finding.reason else said
+        return conclusion_text(finding)
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
         """What has to be known to read a table of measured runs; a row is a run, a condition and its name there."""
@@ -451,8 +455,8 @@ def check_kind(name: str, offered: object, beside: Iterable[Kind] = ()) -> None:
         if study.name in taken:
             raise ValueError(f"another study is called {study.name}")
         taken.add(study.name)
-    reader = next((kind.name for kind in others if kind.reads_runs), None)
-    if offered.reads_runs and reader is not None:
+    reader = next((kind.name for kind in others if kind.score_files), None)
+    if offered.score_files and reader is not None:
         raise ValueError(f"TREC run files are measured by {reader} already")
 
 

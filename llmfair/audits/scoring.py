@@ -340,18 +340,11 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
             raise UsageError(
                 "logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT
             )
-        reader = next((kind for kind in kinds() if kind.reads_logs), None)
-        if reader is None:
-            raise UsageError("no audit here reads logs.", LOG_HINT)
-        yield from (reader.score_log(run, settings, announce) for run in runs)
+        score_log = next(kind.score_log for kind in kinds() if kind.score_log)
+        yield from (score_log(run, settings, announce) for run in runs)
         return
     if named:
-        reader = next((kind for kind in kinds() if kind.reads_runs), None)
-        if reader is None:
-            raise UsageError(
-                "no audit here reads TREC run files.", "llmfair score FOLDER measures a run folder"
-            )
-        yield from reader.score_files(runs, settings, announce)
+        yield from next(kind.score_files for kind in kinds() if kind.score_files)(runs, settings, announce)
         return
     for run in runs:
         folder = RunDir(run)

@@ -105,6 +105,12 @@ def in_words(reason: str | None, measure: str = "") -> str:
     return next(filter(None, said), str(reason).replace("_", " "))
 
 
+def conclusion_text(finding: Any) -> str:
+    """What is concluded, and the reason where there is one, in words."""
+    concluded = str(finding.conclusion).replace("_", " ")
+    return f"{concluded}: {in_words(finding.reason, finding.measure)}" if finding.reason else concluded
+
+
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
 SHOWN_RANKS = 12

@@ -133,7 +133,7 @@ def test_the_name_of_a_kind_is_a_word(name: str) -> None:
 
 def test_run_files_have_one_reader() -> None:
     class Reader(NumbersKind):
-        reads_runs = True
+        def score_files(self, paths: Any, settings: Any, announce: Any) -> Any: ...
 
     check_kind("numbers", reader := Reader(), [reader])
     with pytest.raises(ValueError, match="TREC run files are measured by listwise already"):

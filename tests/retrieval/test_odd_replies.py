@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llmfair.asking.limits import Progress
-from llmfair.audits.refine.making import make_refine_design
+from llmfair.audits.refine.design import make_refine_design
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.errors import BackendError, LlmfairError, Unavailable, UsageError
 from llmfair.retrieval import search_server

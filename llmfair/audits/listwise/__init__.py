@@ -197,7 +197,6 @@ class Listwise(Kind):
     # Measured again and compared
 
     condition = "prompt"
-    reads_runs = True
     asked_by = ("strategy", "design", "window", "step", "passes", "windows")
 
     def reads(self) -> type[Judged]:

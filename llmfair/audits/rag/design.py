@@ -1,4 +1,8 @@
-"""The design of an audit of retrieval-augmented generation: which lists of which queries a generator is shown."""
+"""The design of an audit of retrieval-augmented generation: which lists of which queries a generator is shown.
+
+The data's way: questions and items -> a retriever's scores -> one program per query (labels, then every distinct list
+of all settings) -> dispatch -> outputs -> utility, credit, exposure -> measures -> intervals -> run folder.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +22,44 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
-from llmfair.audits.design import Condition, Design, Stage
+from llmfair.asking.requests import chat_sampling
+from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
+from llmfair.audits.gates import read_gates
+from llmfair.audits.lists import selected_queries
 from llmfair.audits.rag.results import RagFactors, RagFacts
 from llmfair.audits.rag.settings import RagSettings
-from llmfair.audits.subject import backend_of
+from llmfair.audits.subject import Subject, backend_of, sampling_of
 from llmfair.backends.base import Backend
-from llmfair.datasets.answers import AnswerDataset, questions_sha256
+from llmfair.datasets.answers import AnswerDataset, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.lamp import read_retrieval
+
+from llmfair.datasets.lamp import check_belongs, read_retrieval, read_useful
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
-from llmfair.io.files import write_whole
-from llmfair.metrics.texts import EMPTY, cleaned, utility
-from llmfair.nouns import Candidates, Document, Query, Steps
+from llmfair.metrics.base import Measure
+from llmfair.metrics.expected import Retrieved
+from llmfair.metrics.generation import LABEL_OUTPUT
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.texts import EMPTY, GREATEST, UTILITIES, cleaned, rating, utility
+from llmfair.nouns import Candidates, Chat, Document, Failure, Query, Steps, Text
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers import plackett_luce
 from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
 from llmfair.rankers.on_ray import OnRay
 from llmfair.rankers.plackett_luce import deterministic
-from llmfair.rankers.reader import Asked, Fitting, Judged, Judging, Pair, Read, Ruler, Shown
+from llmfair.rankers.reader import (
+    Asked,
+    Fitting,
+    Judged,
+    Judging,
+    Pair,
+    Read,
+    Ruler,
+    Shown,
+    by_checkpoint,
+    by_words,
+    check_prompt,
+)
 from llmfair.settings.asking import Asking
 
 # Attribution by a model that judges: the second stage of an audit of a generator, asked about its outputs.
@@ -66,19 +89,6 @@ class Judge:
         """What answers: the generator's adapter, engine and batches are not the judge's. Raises UsageError."""
         return backend_of(self.spec, replace(settings, adapter=None, backend_arg=(), batch=False))
 
-    def judging(
-        self,
-        pairs: Callable[[str, Shown], Sequence[Pair]],
-        read: Read,
-        items: Mapping[str, Document],
-        hypothesis: str,
-    ) -> Judging:
-        """The `pairs` of every output and the items that it was shown, each once."""
-        asked = dict.fromkeys(
-            pair for shown, output in read.lists.items() for pair in pairs(output.text, shown)
-        )
-        return Judging(read.query_id, items, [*asked], self.prompt, hypothesis)
-
 
 def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:
     """The model that is asked; None where an output itself tells, by one of the `others`. Raises UsageError."""
@@ -100,11 +110,6 @@ def probe_of(query: Query) -> str:
     return f"{query.query_id}/{STAGE}"
 
 
-def pairs_of(meaning: str, shown: Shown) -> list[Pair]:
-    """What is asked of one output; nothing of an empty one."""
-    return [] if cleaned(meaning) == EMPTY else [(doc_id, meaning) for doc_id in shown]
-
-
 def supporting(judged: Judged | None, pairs: Sequence[Pair]) -> frozenset[str] | None:
     """The items of these pairs that support an output; None where nobody asked, or an answer cannot be read."""
     if judged is None or any(judged.supported.get(pair) is None for pair in pairs):
@@ -124,13 +129,21 @@ Credit = Callable[[str, Shown], frozenset[str] | None]
 
 def held(items: Mapping[str, Document]) -> Credit:
     """The items that hold the output: as their label, or anywhere in their title or text, whatever the case."""
-    label_and_text = cache(lambda doc_id: _label_and_text(items[doc_id]))
+
+    @cache
+    def label_and_text(doc_id: str) -> tuple[str, str]:
+        item = items[doc_id]
+        return _plain(" ".join(item.groups.get("label", ()))), _plain(f"{item.title} {item.text}")
+
+    def holds(doc_id: str, output: str) -> bool:
+        label, text = label_and_text(doc_id)
+        return output == label if label else output in text
 
     def credit(output: str, shown: Shown) -> frozenset[str]:
-        said = _plain(output)
-        if not said or output == EMPTY:
+        plain = _plain(output)
+        if not plain or output == EMPTY:
             return frozenset()
-        return frozenset(doc_id for doc_id in shown if _holds(*label_and_text(doc_id), said))
+        return frozenset(doc_id for doc_id in shown if holds(doc_id, plain))
 
     return credit
 
@@ -153,16 +166,8 @@ ATTRIBUTORS: Mapping[str, Callable[[Mapping[str, Document]], Credit]] = {
 """How credit is given among the items of a query."""
 
 
-def _label_and_text(item: Document) -> tuple[str, str]:
-    return _plain(" ".join(item.groups.get("label", ()))), _plain(f"{item.title} {item.text}")
-
-
-def _holds(label: str, text: str, said: str) -> bool:
-    return said == label if label else said in text
-
-
-def _plain(text: str | Sequence[str]) -> str:
-    return " ".join(str(text).casefold().split())
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 # What lists a condition shows of a query, and how much exposure each item gets by it.
@@ -175,12 +180,15 @@ GOLD_ALPHA = 8.0
 
 def conditions_of(retrievers: Sequence[str], alphas: Sequence[float | str]) -> list[Condition]:
     """For each retriever its one list by score and its draws by alpha; then draws by usefulness itself, `gold`."""
-    found = []
-    for retriever in retrievers:
-        for alpha in (DETERMINISTIC, *alphas):
-            told = alpha if isinstance(alpha, str) else f"{alpha:g}"
-            found.append(Condition(f"{retriever}-{told}", {"retriever": retriever, "alpha": alpha}))
-    return [*found, Condition(GOLD, {"retriever": GOLD, "alpha": GOLD_ALPHA})]
+    drawn = [
+        Condition(
+            f"{retriever}-{alpha if isinstance(alpha, str) else f'{alpha:g}'}",
+            {"retriever": retriever, "alpha": alpha},
+        )
+        for retriever in retrievers
+        for alpha in (DETERMINISTIC, *alphas)
+    ]
+    return [*drawn, Condition(GOLD, {"retriever": GOLD, "alpha": GOLD_ALPHA})]
 
 
 def names_of(retrievers: Sequence[str]) -> dict[str, str]:
@@ -222,22 +230,25 @@ class Policies:
     def drawn(self, conditions: Sequence[Condition], useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists that each condition shows, with how many of its draws came to them."""
         noise = plackett_luce.noise(self.seed, self.query_id, self.samples, len(self.doc_ids))
-        found = {}
+        drawn = {}
         for condition in conditions:
             weights = self._log_weights(condition, useful)
-            if weights is None:
-                lists = [plackett_luce.deterministic(self.scores[condition.factors["retriever"]], self.k)]
-            else:
-                lists = list(plackett_luce.draws(weights, self.k, noise))
-            found[condition.name] = Counter(tuple(self.doc_ids[place] for place in one) for one in lists)
-        return found
+            lists = (
+                [self._best(condition)] if weights is None else plackett_luce.draws(weights, self.k, noise)
+            )
+            drawn[condition.name] = Counter(tuple(self.doc_ids[place] for place in of) for of in lists)
+        return drawn
+
+    def _best(self, condition: Condition) -> NDArray[np.intp]:
+        """Places of the one list by score."""
+        return plackett_luce.deterministic(self.scores[condition.factors["retriever"]], self.k)
 
     def exposure(self, condition: Condition, useful: frozenset[str]) -> dict[str, float]:
         """The probability that each item is shown (Kim and Diaz 2025, Eq. 5)."""
         weights = self._log_weights(condition, useful)
         if weights is None:
             chances = np.zeros(len(self.doc_ids))
-            chances[plackett_luce.deterministic(self.scores[condition.factors["retriever"]], self.k)] = 1.0
+            chances[self._best(condition)] = 1.0
         else:
             chances = plackett_luce.inclusion(weights, self.k)
         return dict(zip(self.doc_ids, chances.tolist(), strict=True))
@@ -286,9 +297,8 @@ class RagDesign(Design[Read | Judged]):
         """How the query's items are drawn."""
         doc_ids = tuple(item.doc_id for item in self.items(query))
         scores = {retriever: of[query.query_id] for retriever, of in self.scores.items()}
-        return Policies(
-            query.query_id, doc_ids, scores, self.settings.k, self.settings.samples, self.settings.seed
-        )
+        settings = self.settings
+        return Policies(query.query_id, doc_ids, scores, settings.k, settings.samples, settings.seed)
 
     def judged(self, query: Query) -> frozenset[str] | None:
         """The useful items where they are known beforehand; None where gains say it."""
@@ -316,35 +326,24 @@ class RagDesign(Design[Read | Judged]):
             useful=self.judged(query),
         )
 
-    @property
-    def cites(self) -> bool:
-        """Whether outputs name the items that they rest on; such markers are no part of an answer."""
-        return self.settings.cites
-
     def meaning(self, query: Query, output: str) -> str:
         """What an output is held against items as."""
         return output if self.bare else self.dataset.meaning(query, output)
 
     def pairs(self, query: Query, output: str, shown: Shown) -> list[Pair]:
         """What a judge is asked of an output: of every item shown, or of those alone that it cites."""
-        if not self.cites:
-            return pairs_of(self.meaning(query, output), shown)
-        named = cited(output, shown)
-        return pairs_of(without_markers(output), tuple(one for one in shown if one in named))
+        named = cited(output, shown) if self.settings.cites else shown
+        meaning = without_markers(output) if self.settings.cites else self.meaning(query, output)
+        return [] if cleaned(meaning) == EMPTY else [(doc_id, meaning) for doc_id in shown if doc_id in named]
 
     @property
     def bare(self) -> bool:
         """Whether a judge is told the output alone."""
         return self.judge is not None and self.settings.hypothesis == "bare"
 
-    @property
-    def judges_citations(self) -> bool:
-        """Whether a judge is asked of items that outputs cite."""
-        return self.cites and self.judge is not None
-
     def worth(self, name: str, golds: Sequence[str], output: str) -> float:
         """The utility of an output by that name."""
-        return utility(name, without_markers(output) if self.cites else output, golds)
+        return utility(name, without_markers(output) if self.settings.cites else output, golds)
 
     def programs(self) -> Iterator[Program]:
         """A program a query: what it asks of one list, other conditions need too."""
@@ -366,17 +365,22 @@ class RagDesign(Design[Read | Judged]):
     def _stages(self) -> Sequence[Stage]:
         if self.judge is None:
             return ()
-        return (Stage(STAGE, self._judging, partial(self.judge.backend, self.settings)),)
+        return (Stage(STAGE, partial(self._judging, self.judge), partial(self.judge.backend, self.settings)),)
 
-    def _judging(self, results: Mapping[str, Read]) -> Iterator[Program]:
-        """A program a query whose lists were asked about."""
-        for query in self.queries:
+    def _judging(self, judge: Judge, results: Mapping[str, Read]) -> Iterator[Program]:
+        """A program a query whose lists were asked about: every output beside the items that it was shown."""
+        hypothesis = BARE if self.bare else self.prompt.hypothesis
+        for query in () if self.stops else self.queries:
             read = results.get(query.query_id)
-            if self.judge is not None and read is not None and read.kept and not self.stops:
-                items = {item.doc_id: item for item in self.items(query)}
-                hypothesis = BARE if self.bare else self.prompt.hypothesis
-                judging = self.judge.judging(partial(self.pairs, query), read, items, hypothesis)
-                yield Program(probe_of(query), judging.steps)
+            if read is None or not read.kept:
+                continue
+            items = {item.doc_id: item for item in self.items(query)}
+            pairs = dict.fromkeys(
+                pair for shown, output in read.lists.items() for pair in self.pairs(query, output.text, shown)
+            )
+            yield Program(
+                probe_of(query), Judging(query.query_id, items, [*pairs], judge.prompt, hypothesis).steps
+            )
 
     @cached_property
     def calls(self) -> int:
@@ -389,22 +393,18 @@ class RagDesign(Design[Read | Judged]):
         return sum(self._calls(query) for query in self.queries)
 
     def _calls(self, query: Query) -> int:
-        judged, labels_only = self.judged(query), self.settings.stop_after == "labels"
-        if judged is not None:
-            return 0 if labels_only else self._calls_of(query, len(self.lists(query, judged)))
-        if labels_only:
-            return 1 + len(self.items(query))
-        lists_of = self.drawn(query, frozenset())
-        drawn = {one for name, lists in lists_of.items() if name != GOLD for one in lists}
-        return 1 + len(self.items(query)) + self._calls_of(query, len(drawn) + self.settings.samples)
-
-    def _calls_of(self, query: Query, lists: int) -> int:
-        """An output for each list, and what a judge is asked of it at most."""
-        return (
-            lists
-            if self.judge is None or self.stops
-            else lists * (1 + min(self.settings.k, len(self.items(query))))
-        )
+        judged, items = self.judged(query), len(self.items(query))
+        labels = 1 + items if judged is None else 0
+        if self.settings.stop_after == "labels":
+            return labels
+        if judged is None:
+            drawn = self.drawn(query, frozenset())
+            lists = len({shown for name, of in drawn.items() if name != GOLD for shown in of})
+            lists += self.settings.samples
+        else:
+            lists = len(self.lists(query, judged))
+        judging = 0 if self.judge is None or self.stops else min(self.settings.k, items)
+        return labels + lists * (1 + judging)
 
     @property
     def longest(self) -> int:
@@ -423,7 +423,7 @@ class RagDesign(Design[Read | Judged]):
             "retrievers": self.retrievers,
             "lines": [self.ruler.unit, self.ruler.context],
             # which tell useful items, and they what is drawn
-            "utility": f"{self.utility} without markers" if self.cites else self.utility,
+            "utility": f"{self.utility} without markers" if self.settings.cites else self.utility,
             **({"judge_sha256": self.judge.prompt.sha256} if self.judge else {}),
             **({"hypothesis": self.settings.hypothesis} if self.bare else {}),
         }
@@ -449,6 +449,12 @@ class RagDesign(Design[Read | Judged]):
             margin=settings.margin,
         )
 
+    def outcome(self, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]) -> Outcome:
+        from llmfair.audits.rag.outcome import outcome_of
+
+        outcome = outcome_of(self, run, results, failures)
+        return outcome.broken_off() if self.stops else outcome
+
     def unparseable(self, result: Read | Judged) -> int:
         if isinstance(result, Judged):
             return result.unparseable
@@ -458,7 +464,7 @@ class RagDesign(Design[Read | Judged]):
 # Scores of every item of a query, by a retriever that asks nobody.
 
 
-class Retrieved(ScoringRanker):
+class FoundOnce(ScoringRanker):
     """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
 
     def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
@@ -482,7 +488,7 @@ def retriever_of(
     unknown name, for a ranker without scores, and what its model raises.
     """
     if Path(name).is_file():
-        return Retrieved(Path(name), dataset, queries)
+        return FoundOnce(Path(name), dataset, queries)
     here = _named(name)
     if settings.on_ray and here.costly:
         return OnRay(partial(_named, name), here, settings.ray_workers or 1, settings.ray_address)
@@ -517,7 +523,7 @@ def scores_of(
             return {query_id: np.array(of) for query_id, of in kept.items()}
     found = _scored(retriever, dataset, queries)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
+    files.write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
     return found
 
 
@@ -538,10 +544,10 @@ def pooled(
             items[query.query_id] = tuple(documents[place] for place in best)
             whole[query.query_id] = whole[query.query_id][best]
         dataset, scores[first] = dataset.with_items(items), whole
-    others = {
-        name: scores_of(one, dataset, queries) for name, one in retrievers.items() if name not in scores
-    }
-    return dataset, {name: (scores | others)[name] for name in retrievers}
+    for name, retriever in retrievers.items():
+        if name not in scores:
+            scores[name] = scores_of(retriever, dataset, queries)
+    return dataset, scores
 
 
 def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]) -> dict[str, Floats]:
@@ -561,3 +567,189 @@ def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[
             )
         found[query_id] = scores
     return found
+
+
+# The design from what the user set.
+
+
+CHANGE, DISPARITY = "EU-change", "EE-D"
+SHOWN = "EE-D,EE-R,EU,EU-change"
+MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
+CONTEXT = 4096
+"""Tokens that are taken for a generator's context where nobody knows it."""
+LOCAL = ("hf", "vllm")
+"""Whose tokenizers are on this machine."""
+CITING = "rag/cited"
+CITATIONS = ",CitationPrecision,CitationRecall"
+CREDIT, SLOTS = "EAR(by={by}),EAE-D(by={by})", "AttributionAt(by={by})"
+
+
+NORMED = ("EE-D", "EE-R", "EE-L")
+
+
+def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
+    """The measures with the bounds that the utility and their norm give them: their intervals go no further."""
+    greatest = GREATEST.get(utility)
+    bounds: dict[str, tuple[float, float]] = {}
+    for measure in measures:
+        norm = measure.arguments.get("norm")
+        if (measure.name in NORMED and norm != "raw") or (measure.name == "EU" and norm == "ceiling"):
+            bounds[str(measure)] = (0.0, 1.0)
+        elif measure.name in ("EU", "EU-change") and greatest is not None:
+            bounds[str(measure)] = (-greatest if measure.name == "EU-change" else 0.0, greatest)
+    return tuple(
+        replace(measure, definition=replace(measure.definition, bounds=bounds[str(measure)]))
+        if str(measure) in bounds
+        else measure
+        for measure in measures
+    )
+
+
+def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesign:
+    """Loads what the settings name, and scores every item of every query. Raises UsageError."""
+    if settings.useful not in ("gain", "qrels") and not Path(settings.useful).is_file():
+        raise UsageError(
+            f"--useful {settings.useful}: there is no such file.", "gain, qrels, or a file of labels"
+        )
+    dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels")
+    queries = tuple(selected_queries(dataset, settings))
+    settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
+    utility = settings.utility or dataset.utility
+    if utility not in UTILITIES:
+        raise UsageError(
+            f"--utility {utility} is unknown.{did_you_mean(utility, UTILITIES)}",
+            f"known: {', '.join(UTILITIES)}",
+        )
+    for query in queries:
+        golds = dataset.golds(query.query_id)
+        if not golds or (utility == "mae" and any(rating(gold) is None for gold in golds)):
+            needed = "right answer that is a number" if golds else "right answer"
+            raise UsageError(
+                f"query '{query.query_id}' lacks a {needed}, which --utility {utility} takes.",
+                "give every question a gold, or choose another --utility",
+            )
+    alone = settings.judging == settings.attribution
+    judge = judge_of(settings.judging, (*ATTRIBUTORS, "none") if alone else ())
+    prompt, uncredited = load_prompt(str(settings.prompt), "rag"), None
+    by = judge.by if judge and not settings.cites else settings.attribution.partition(",")[0]
+    by = "" if by == "none" else by
+    citations = CITATIONS if judge and settings.cites else ""
+    bare = settings.hypothesis == "bare" and not settings.cites
+    if judge is not None and bare and prompt.hypothesis != BARE:
+        judge, uncredited = None, LABEL_OUTPUT  # [1] or a tag: nobody is asked what follows from that
+    given = _named_by(settings.measures, by) if settings.measures else ""
+    shown, measured = (
+        given or ((f"{names},{credit.format(by=by)}" if by else names) + citations)
+        for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
+    )
+    named = names_of(settings.retriever)
+    conditions = [condition.name for condition in conditions_of([*named], settings.alphas())]
+    gates = read_gates(settings.require, conditions, Retrieved)
+    asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
+    retrievers = {name: retriever_of(spec, dataset, queries, settings) for name, spec in named.items()}
+    for path in filter(Path.is_file, map(Path, settings.retriever)):
+        check_belongs(path, dataset=dataset.name)
+    dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
+    check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
+    if settings.cites:
+        _check_citing(prompt, dataset, queries)
+    return RagDesign(
+        settings=settings,
+        subject=subject,
+        dataset=dataset,
+        attribute=dataset.attributes[0],
+        queries=queries,
+        measures=bounded(parse_measures(asked_for, Retrieved), utility),
+        # what is the same in every row is said once below the table
+        shown=tuple(one for one in parse_measures(shown, Retrieved) if not (uncredited and _credits(one))),
+        gates=gates,
+        prompt=prompt,
+        ruler=_ruler(settings, subject),
+        utility=utility,
+        gain=settings.utility or dataset.label_utility,
+        retrievers={name: retriever.identity for name, retriever in retrievers.items()},
+        scores=scores,
+        judge=judge,
+        uncredited=uncredited,
+        **_known(settings, dataset, queries, subject.spec or settings.model[0]),
+    )
+
+
+def rendered(settings: RagSettings) -> Iterator[Chat]:
+    """The questions for labels, which need no answer to be known; lists, where labels ask none."""
+    design = make_rag_design(settings)
+    for query in design.queries:
+        asked = design.asked(query)
+        yield from map(asked.chat, asked.labelled() or design.lists(query, asked.useful or frozenset()))
+
+
+def _known(
+    settings: RagSettings, dataset: AnswerDataset, queries: Sequence[Query], model: str
+) -> dict[str, Any]:
+    """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
+    if settings.useful == "gain":
+        return {}
+    grades: Mapping[str, Mapping[str, float]]
+    if settings.useful == "qrels":
+        grades = {query.query_id: dataset.candidates(query).relevance for query in queries}
+        labels = "qrels"
+    else:
+        path = Path(settings.useful)
+        check_belongs(path, dataset.name, model)
+        lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
+        grades, labels = read_useful(path, lists), files.sha256(path)
+    known = {
+        query.query_id: frozenset(
+            doc_id for doc_id, grade in grades.get(query.query_id, {}).items() if grade >= 1
+        )
+        for query in queries
+    }
+    return {"known": known, "labels": labels}
+
+
+def _named_by(measures: str, by: str) -> str:
+    """The measures, those of credit with the way it is told. Raises UsageError for one that is told another way."""
+    named = []
+    for one in parse_measures(measures, Retrieved):
+        if _credits(one):
+            told = one.arguments["by"] or by
+            if told != by:
+                raise UsageError(
+                    f"--measures {one}: answers are credited by {by or 'nobody'} here.",
+                    f"{one.name} without by, or another --attribution",
+                )
+            one = replace(one, params=tuple(sorted({**dict(one.params), "by": by}.items()))) if by else one
+        named.append(str(one))
+    return ",".join(named)
+
+
+def _credits(measure: Measure) -> bool:
+    return "by" in measure.definition.params
+
+
+def _ruler(settings: RagSettings, subject: Subject) -> Ruler:
+    """In the generator's own tokens where it runs on this machine, else in words. Raises as `by_checkpoint` does."""
+    # whoever only looks names nobody; of a run, an adapter may stand behind the model
+    spec = subject.spec.partition(" + ")[0] or settings.model[0]
+    prefix, _, name = spec.partition(":")
+    if prefix not in LOCAL or subject.given is not None:
+        return by_words(settings.context or CONTEXT)
+    answer = chat_sampling(Chat((), Text()), sampling_of(settings)).max_tokens
+    return by_checkpoint(name, settings.context, answer)
+
+
+def _check_citing(prompt: Prompt, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
+    """Raises UsageError where an output cannot name items by number."""
+    if "k" not in prompt.of_passage:
+        raise UsageError(
+            f"--attribution cited: prompt {prompt.file} numbers no items, so that no answer can name them.",
+            'passage = "[{k}] {item}", or --attribution overlap',
+        )
+    for query in queries:
+        for gold in dataset.golds(query.query_id):
+            if without_markers(gold) != gold.strip():
+                raise UsageError(
+                    f"--attribution cited: the right answer '{gold}' of query '{query.query_id}' holds what would be "
+                    "cut as the number of an item.",
+                    "--attribution overlap",
+                )

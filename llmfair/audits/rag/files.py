@@ -18,6 +18,7 @@ import numpy as np
 
 from llmfair.audits.aggregates import Inference, summarise, undefined_counts
 from llmfair.audits.design import Condition
+from llmfair.audits.kind import results_of
 from llmfair.audits.rag.design import (
     ATTRIBUTORS,
     DETERMINISTIC,
@@ -90,7 +91,7 @@ def credited_outputs(
 ) -> dict[Shown, Credited]:
     """The outputs for the lists of a query, with the items that they are credited to."""
     items = {item.doc_id: item for item in design.items(query)}
-    attribute = ATTRIBUTORS.get(CITED if design.cites else design.settings.attribution)
+    attribute = ATTRIBUTORS.get(CITED if design.settings.cites else design.settings.attribution)
     credit, asked = attribute(items) if attribute else None, judged.get(probe_of(query))
     found = {}
     for shown, output in read.lists.items():
@@ -161,7 +162,7 @@ def files_of(
     design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
 ) -> dict[str, Contents]:
     """Every file by name; its lines are made, a query at a time, while it is written."""
-    columns = (*OUTPUT_COLUMNS, SUPPORTED) if design.judges_citations else OUTPUT_COLUMNS
+    columns = (*OUTPUT_COLUMNS, *[SUPPORTED] * (design.settings.cites and design.judge is not None))
     return {
         QRELS: _qrels(design, results),
         SCORES: csv_lines(SCORE_COLUMNS, _scores(design)),
@@ -233,12 +234,13 @@ def _samples(design: RagDesign, results: Mapping[str, Read], condition: Conditio
 # Read back
 
 
-def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrieved]]:
+def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line.
 
     Of a run that has asked about no list there is what its retrievers show, and where it has labels what of it is
     useful; it has no `gold` without. Files that tell of fewer queries than the results do are refused.
     """
+    results: RagResults = results_of(run)
     design = results.design
     check_settings(run, results, ("k", "samples", "seed"))
     conditions = [Condition(name, (design.factors or {})[name]) for name in design.conditions]
@@ -247,8 +249,9 @@ def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrie
     qrels = run.path / QRELS
     labels = None if qrels.is_file() and not qrels.stat().st_size else _read_labels(qrels, scores)
     if labels is None:
-        for retriever in retrievers:
-            _check_ranked(run.path / f"rankings/{retriever}.run", scores)
+        for path in (run.path / f"rankings/{retriever}.run" for retriever in retrievers):
+            rankings = read_run(path, hint=AGAIN).rankings
+            _check_items(path, {query_id: of.doc_ids for query_id, of in rankings.items()}, scores)
     outputs = _read_outputs(run.path / OUTPUTS, design)
 
     def observed_of(
@@ -291,12 +294,6 @@ def _read_labels(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> dict
         query_id: frozenset(doc_id for doc_id, (grade, _) in of.items() if grade >= 1)
         for query_id, of in judged.items()
     }
-
-
-def _check_ranked(path: Path, scores: Mapping[str, tuple[Shown, object]]) -> None:
-    """Raises UsageError for a retriever's order of other items than those that have scores."""
-    rankings = read_run(path, hint=AGAIN).rankings
-    _check_items(path, {query_id: ranking.doc_ids for query_id, ranking in rankings.items()}, scores)
 
 
 def _check_items(
@@ -351,7 +348,14 @@ def _read_outputs(path: Path, design: RagFacts) -> dict[str, dict[Shown, Credite
     most = GREATEST.get(design.utility, inf)
 
     def read_output(row: dict[str, str]) -> None:
-        query_id, shown, output = _read_output(row)
+        query_id, shown = row["query_id"], tuple(row["doc_ids"].split())
+        credited, supported = (
+            None if items == NOBODY else frozenset(items.split())
+            for items in (row["credited"], row.get(SUPPORTED, NOBODY))
+        )
+        if stray := {*(credited or ()), *(supported or ())} - {*shown}:
+            raise ValueError(f"'{min(stray)}' is credited, but was not shown")
+        output = Credited(row["output"], number(row["utility"]), credited, supported)
         of = found.setdefault(query_id, {})
         if not 0 <= output.utility <= most:
             raise ValueError(f"utility {output.utility:g} is not from 0 to {most:g}")
@@ -364,17 +368,6 @@ def _read_outputs(path: Path, design: RagFacts) -> dict[str, dict[Shown, Credite
 
     read_csv(path, "an output", read_output)
     return found
-
-
-def _read_output(row: dict[str, str]) -> tuple[str, Shown, Credited]:
-    shown = tuple(row["doc_ids"].split())
-    credited, supported = (
-        None if items == NOBODY else frozenset(items.split())
-        for items in (row["credited"], row.get(SUPPORTED, NOBODY))
-    )
-    if stray := {*(credited or ()), *(supported or ())} - {*shown}:
-        raise ValueError(f"'{min(stray)}' is credited, but was not shown")
-    return row["query_id"], shown, Credited(row["output"], number(row["utility"]), credited, supported)
 
 
 # Figures of traffic that exists: a log of what a generator was shown and said, one request a line. No model is asked.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import fsum, inf, isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,10 @@ from llmfair.audits.aggregates import ALL, Inference, summarise, value_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
 from llmfair.audits.documents import ChangeRow, ComparisonRun
-from llmfair.audits.rag.design import DETERMINISTIC, GOLD, RagDesign
-from llmfair.audits.rag.files import QRELS, files_of, kept_queries, observations_of
+from llmfair.audits.kind import results_of
+from llmfair.audits.rag import RAG
+from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, RagDesign, bounded
+from llmfair.audits.rag.files import QRELS, files_of, kept_queries, observations_of, read_observations
 from llmfair.audits.rag.results import (
     AlphaTest,
     Collected,
@@ -32,15 +33,19 @@ from llmfair.audits.rag.results import (
     RagResults,
 )
 from llmfair.audits.readable import as_readable
+from llmfair.audits.run_files import Announce
+from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, facts_of, measures_of
 from llmfair.errors import UsageError
 from llmfair.io import files
-from llmfair.metrics.base import Column, Measure, measure_each
+from llmfair.metrics.base import Column, Measure, measure_all, measure_each
+from llmfair.metrics.expected import Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.metrics.texts import GREATEST
 from llmfair.nouns import Conclusion, Failure, Measurement
 from llmfair.rankers.reader import Judged, Read
 from llmfair.results import Family, Figure, ProbeCounts
+from llmfair.rundir import RunDir
+from llmfair.settings import ScoreSettings
 from llmfair.stats import tradeoff
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_by_query
@@ -89,10 +94,7 @@ def traded(
     measures = list(dict.fromkeys(column.measure for column in columns))
     disparity, relevance, utility = (first_of(name, measures) for name in AXES)
     values = _values(columns, slots)
-    drawn: dict[str, list[str]] = {}
-    for one in conditions:
-        if one.name != GOLD and one.factors["alpha"] != DETERMINISTIC:
-            drawn.setdefault(one.factors["retriever"], []).append(one.name)
+    drawn = _drawn(conditions)
     axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
     axes += [(across, ear) for ear in _named("EAR", measures)[:1] for across in (disparity, relevance)]
     axes += [(OF_SLOTS, eae) for eae in _named("EAE-D", measures)[:1]]
@@ -104,7 +106,7 @@ def traded(
         baselines.append(baseline)
     tables = {
         retriever: Intervals(
-            disparity=disparity, utility=utility, baseline=_mean(baseline), cells=[*map(_cell, row)]
+            disparity=disparity, utility=utility, baseline=_mean(baseline.values()), cells=[*map(_cell, row)]
         )
         for retriever, baseline, row in zip(drawn, baselines, tradeoff.adjusted(cells), strict=True)
     }
@@ -120,15 +122,24 @@ def traded(
     return Traded(tables, curves, tests)
 
 
+def _drawn(conditions: Sequence[Condition]) -> dict[str, list[str]]:
+    """The conditions that draw from a retriever's scores, by retriever."""
+    drawn: dict[str, list[str]] = {}
+    for condition in conditions:
+        if condition.name != GOLD and condition.factors["alpha"] != DETERMINISTIC:
+            drawn.setdefault(condition.factors["retriever"], []).append(condition.name)
+    return drawn
+
+
 def _alpha_tests(values: Values, disparity: str, conditions: Sequence[str]) -> list[AlphaTest]:
-    found = []
-    for one, other in combinations(conditions, 2):
-        before, after = (values.get((disparity, condition), {}) for condition in (one, other))
+    tests = []
+    for pair in combinations(conditions, 2):
+        before, after = (values.get((disparity, condition), {}) for condition in pair)
         changes = [after[query_id] - before[query_id] for query_id in before if query_id in after]
         if changes:
             difference, p = fsum(changes) / len(changes), tradeoff.paired_p(changes)
-            found.append(AlphaTest(conditions=(one, other), queries=len(changes), difference=difference, p=p))
-    return found
+            tests.append(AlphaTest(conditions=pair, queries=len(changes), difference=difference, p=p))
+    return tests
 
 
 def _named(name: str, measures: Sequence[Measure]) -> list[str]:
@@ -187,7 +198,7 @@ def _curve(
     anchors = tradeoff.anchors(x, y, queries, level) if x else []
     places, means = tradeoff.averaged([anchors])
     line, flat, area = tradeoff.line(x, y), tradeoff.line(places, means), tradeoff.area(places, means)
-    whole = [_mean(values.get((name, f"{retriever}-{DETERMINISTIC}"), {})) for name in (across, up)]
+    whole = [_mean(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in (across, up)]
     return Curve(
         across=across,
         up=up,
@@ -233,11 +244,10 @@ def _figure(
     return Figure(found.value, low, high, found.n, p, p_adjusted, None, found.reason)
 
 
-def _mean(values: Mapping[str, float]) -> float | None:
-    return fsum(values.values()) / len(values) if values else None
+def _mean(values: Collection[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
 
 
-CHANGE, DISPARITY = "EU-change", "EE-D"
 KEEPING = {
     "kept": Conclusion.WITHIN,
     "lost": Conclusion.OUTSIDE,
@@ -312,12 +322,9 @@ def concluded(
     changes = {column.condition: column for column in columns if str(column.measure) == CHANGE}
     measure = first_of(DISPARITY, [column.measure for column in columns])
     disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == measure}
-    drawn: dict[str, list[str]] = {}
-    for one in conditions:
-        if one.factors["alpha"] != DETERMINISTIC and one.name != GOLD and one.name in changes:
-            drawn.setdefault(one.factors["retriever"], []).append(one.name)
     findings: dict[str, RagFinding] = {}
-    for names in drawn.values():
+    for of_retriever in _drawn(conditions).values():
+        names = [name for name in of_retriever if name in changes]
         changed = [_changed(changes[name], level, margin) for name in names]
         adjusted = holm([p for _, _, p in changed])
         for name, (conclusion, reason, p), held in zip(names, changed, adjusted, strict=True):
@@ -330,16 +337,15 @@ def concluded(
                 p=p,
                 p_adjusted=held,
             )
-    return findings, [_with_conclusion(row, findings) for row in rows]
-
-
-def _with_conclusion(row: Measurement, findings: Mapping[str, RagFinding]) -> Measurement:
-    if row.query_id == ALL and row.reason == LABEL_OUTPUT:
-        return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
-    finding = findings.get(row.condition)
-    if finding is None or row.query_id != ALL or row.measure != CHANGE:
-        return row
-    return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
+    concluded_rows = []
+    for row in rows:
+        finding = findings.get(row.condition)
+        if row.query_id == ALL and row.reason == LABEL_OUTPUT:
+            row = replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
+        elif row.query_id == ALL and row.measure == CHANGE and finding is not None:
+            row = replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
+        concluded_rows.append(row)
+    return findings, concluded_rows
 
 
 def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, str | None, float | None]:
@@ -375,39 +381,45 @@ def _collected(design: RagDesign, results: Mapping[str, Read]) -> Collected:
     kept = [read for read in results.values() if read.kept]
     sizes = {query.query_id: len(design.items(query)) for query in design.queries}
     few = Counter(len(read.useful) for read in results.values() if len(read.useful) < FEWEST_USEFUL)
-
-    def average(values: Sequence[float]) -> float | None:
-        return fsum(values) / len(values) if values else None
-
     return Collected(
         kept=len(kept),
         dropped={str(useful): queries for useful, queries in sorted(few.items())},
-        items=average([sizes[read.query_id] for read in kept]),
-        useful=average([len(read.useful) for read in kept]),
-        useful_share=average([len(read.useful) / sizes[read.query_id] for read in kept]),
+        items=_mean([sizes[read.query_id] for read in kept]),
+        useful=_mean([len(read.useful) for read in kept]),
+        useful_share=_mean([len(read.useful) / sizes[read.query_id] for read in kept]),
     )
 
 
-# Between what figures of an audit of a generator lie, where more is known than their measures know by themselves.
+def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+    """A run folder from its files alone: the figures of its audit, unless others are asked for.
 
-
-NORMED = ("EE-D", "EE-R", "EE-L")
-
-
-def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
-    """The measures with the bounds that the utility and their norm give them: their intervals go no further."""
-    return tuple(_bounded(measure, GREATEST.get(utility)) for measure in measures)
-
-
-def _bounded(measure: Measure, greatest: float | None) -> Measure:
-    norm = measure.arguments.get("norm")
-    if (measure.name in NORMED and norm != "raw") or (measure.name == "EU" and norm == "ceiling"):
-        bounds = (0.0, 1.0)
-    elif measure.name in ("EU", "EU-change") and greatest is not None:
-        bounds = (-greatest if measure.name == "EU-change" else 0.0, greatest)
-    else:
-        return measure
-    return replace(measure, definition=replace(measure.definition, bounds=bounds))
+    Before any answer they are those of what is shown. Raises UsageError.
+    """
+    results = results_of(run)
+    design = results.design
+    announce(run.path / "outputs.csv")
+    observations = read_observations(run)
+    measures, shown = measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
+    if settings.measures is None and not any(
+        shown_list.output is not None
+        for of in observations.values()
+        for query in of
+        for shown_list in query.lists
+    ):
+        only = None if GOLD in observations else DISPARITY  # without labels nobody knows what is useful
+        measures = [
+            measure for measure in measures if measure.definition.of_lists and only in (None, measure.name)
+        ]
+        shown = [name for name in shown if name in map(str, measures)]
+    columns = measure_all(bounded(measures, design.utility), observations)
+    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=design.seed))
+    conditions = [Condition(name, design.factors[name]) for name in observations]
+    findings, rows = concluded(conditions, columns, rows, settings.level, design.margin)
+    facts = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
+    tested = sum(finding.p is not None for finding in findings.values())
+    return RemeasuredRun(
+        facts_of(run, results, shown, facts, columns, findings, tested), rows, list(observations)
+    )
 
 
 # What changed from one generator to another, as far as it does not hang on which items each of them finds useful.
@@ -418,55 +430,45 @@ BOUND = "EE-R, EE-L, EU(norm=ceiling)"
 
 
 def rag_changes(
-    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None, called: str
+    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
 ) -> Iterator[ChangeRow]:
     """By query, in the chosen measures or those that both tables show.
 
     Where other items are useful, nothing that depends on them. Raises UsageError where nothing is left.
     """
-    wanted, both = list(chosen or _shown(base)), {*base.results.measures} & {*other.results.measures}
     if chosen is None:
-        wanted = [measure for measure in wanted if str(measure) in both]
+        both = {*base.results.measures} & {*other.results.measures}
+        declared = parse_measures(",".join(base.results.shown))
+        wanted = [measure for measure in declared if measure.definition.better and str(measure) in both]
+    else:
+        wanted = list(chosen)
     bound, samples = other_labels(base, other), base.setting("samples") != other.setting("samples")
-    kept = [
+    left = [
         measure
         for measure in wanted
-        if not (bound and _of_labels(measure)) and not (samples and ("of", "samples") in measure.params)
+        if not (bound and (measure.name in ("EE-R", "EE-L") or ("norm", "ceiling") in measure.params))
+        and not (samples and ("of", "samples") in measure.params)
     ]
-    if not kept:
-        told = "find other items useful" if bound else "drew other numbers of lists"
+    if not left:
+        why = "find other items useful" if bound else "drew other numbers of lists"
         raise UsageError(
-            f"{base.name} and {other.name} {told}, and {', '.join(map(str, wanted))} hangs on that.",
+            f"{base.name} and {other.name} {why}, and {', '.join(map(str, wanted))} hangs on that.",
             "EE-D, EU and EU-change can be compared",
         )
-    for row in changes_by_query(base, other, kept, called):
+    for row in changes_by_query(base, other, left, RAG.condition):
         settled = row.measure == CHANGE and row.condition not in base.results.findings  # nothing could change
         if not settled and not (bound and row.condition == GOLD):
             yield row
 
 
-def _shown(run: ComparedRun) -> list[Measure]:
-    measures = parse_measures(",".join(run.results.shown))
-    return [measure for measure in measures if measure.definition.better]
-
-
-def _of_labels(measure: Measure) -> bool:
-    return measure.name in ("EE-R", "EE-L") or ("norm", "ceiling") in measure.params
-
-
 def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
     """Whether the two find other items useful, or nobody can tell any more."""
-    one, two = (_digest(run.run.path / QRELS) for run in (base, other))
-    return one != two or one is None
-
-
-def _digest(path: Path) -> str | None:
-    return files.sha256(path) if path.is_file() else None
+    paths = [run.run.path / QRELS for run in (base, other)]
+    return not all(path.is_file() for path in paths) or len({*map(files.sha256, paths)}) > 1
 
 
 def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
-    """What a comparison says of a run beside the base: how many queries have useful items enough, and whether they are
-    the same items."""
+    """How many queries of a run have useful items enough, and whether these are other items than the base's."""
     return {"kept": run.results.collection.kept, "other_labels": other_labels(base, run)}
 
 

@@ -7,16 +7,29 @@ from dataclasses import replace
 from math import fsum
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from msgspec import structs
 
+from llmfair.asking.journal import completion_of
+from llmfair.audits.rag import RAG
 from llmfair.audits.rag.design import DETERMINISTIC, GOLD
 from llmfair.audits.rag.outcome import OF_SLOTS
-from llmfair.audits.rag.results import AlphaTest, Curve, CurvePoint, IntervalCell, Intervals, RagResults
+from llmfair.audits.rag.results import (
+    AlphaTest,
+    Curve,
+    CurvePoint,
+    IntervalCell,
+    Intervals,
+    RagFinding,
+    RagResults,
+)
 from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
 from llmfair.io.files import query_figures
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import Conclusion
+from llmfair.rankers.reader import read_support
+from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot, palette
@@ -26,6 +39,7 @@ from llmfair.report.tables import (
     FEW_QUERIES,
     Table,
     cell,
+    conclusion_text,
     conditions_table,
     count,
     filled,
@@ -33,7 +47,7 @@ from llmfair.report.tables import (
     p_text,
     percent,
 )
-from llmfair.results import Figure, RunVerdict
+from llmfair.results import Band, Figure, RunVerdict, Words, absent_row
 from llmfair.stats import tradeoff
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
@@ -67,9 +81,9 @@ SAID = {
 }
 
 
-def rag_table(results: RagResults, title: str, called: str) -> Table:
+def rag_table(results: RagResults) -> Table:
     """One row a setting, one column a measure."""
-    table = conditions_table(title, results, called, {}, "queries")
+    table = conditions_table(RAG.title, results, RAG.condition, {}, RAG.unit)
     said = {
         condition: SAID.get(results.findings[condition].conclusion, text)
         if condition in results.findings
@@ -79,6 +93,26 @@ def rag_table(results: RagResults, title: str, called: str) -> Table:
     concludes = table.header[-1] == "conclusion"  # a column without a word is not there
     rows = tuple((*row[:-1], said[row[0]]) for row in table.rows) if concludes else table.rows
     return replace(table, rows=rows, said=said, notes=(*notes(results), *table.notes))
+
+
+def conclusion(finding: RagFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
+    """A conclusion in the table of measured runs."""
+    return SAID.get(finding.conclusion) or conclusion_text(finding)
+
+
+def what_was_shown(about: Mapping[str, Any]) -> str:
+    """How many items, or which output beside which."""
+    if about["task"] == "support":
+        return f"'{about['output']}' beside {about['doc_ids'][0]}"
+    return f"{len(about['doc_ids'])} items"
+
+
+def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """How an answer ended, and of a judge's whether it can be read."""
+    if row["finish"] != "stop":
+        return str(row["finish"])
+    judging = row["about"]["task"] == "support"
+    return "neither yes nor no" if judging and read_support(completion_of(row)) is None else "ok"
 
 
 def notes(results: RagResults) -> Iterator[str]:
@@ -164,7 +198,7 @@ def _alphas_apart(retriever: str, tests: Sequence[AlphaTest]) -> str:
 
 def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
     """Table 1: how one measure rises with another, and the area below it."""
-    across, up = _shared([(one.across, one.up) for one in rows.values()])
+    across, up = next((one.across, one.up) for one in rows.values())
     lines = tuple(
         (
             *name,
@@ -188,7 +222,7 @@ def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
 
 def intervals_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table:
     """Table 2: utility by interval of disparity, less that of the one list by score, pooled and unpaired."""
-    disparity, utility = _shared([(one.disparity, one.utility) for one in rows.values()])
+    disparity, utility = next((one.disparity, one.utility) for one in rows.values())
     lines = []
     for name, one in rows.items():
         cells = {found.interval: found for found in one.cells}
@@ -214,8 +248,11 @@ def paired_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table
             found.interval,
             f"{found.observations:,}",
             f"{found.queries:,}",
-            _paired(found),
-            *("" if found.paired is None or p is None else p_text(p) for p in _tests(found)),
+            _paired(found.paired),
+            *(
+                "" if p is None else p_text(p)
+                for p in (found.paired.p, found.paired.p_adjusted, found.p_welch, found.p_student)
+            ),
         )
         for name, one in rows.items()
         for found in one.cells
@@ -237,9 +274,7 @@ def tradeoff_tables(
     intervals = {name: table for name, (table, _) in rows.items() if table.cells}
     if intervals:
         yield intervals_table(intervals, named)
-        paired = paired_table(intervals, named)
-        if paired is not None:
-            yield paired
+        yield from filter(None, [paired_table(intervals, named)])
     first = {name: of[0] for name, (_, of) in rows.items() if of and of[0].points}
     if first:
         yield slopes_table(first, named)
@@ -266,11 +301,6 @@ def _said(tables: Iterable[Intervals]) -> str:
     )
 
 
-def _shared(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """The names that all rows have, or the first."""
-    return next(iter(pairs), ("EE-D", "EU"))
-
-
 def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:.4f}"
 
@@ -278,31 +308,23 @@ def _number(value: float | None) -> str:
 def _pooled(found: IntervalCell | None) -> str:
     if found is None or found.difference is None:
         return NONE
-    counted = f" ({found.observations:,}, {count(found.queries, 'query', 'queries')})" * bool(
-        found.observations
-    )
-    return f"{found.difference:+z.3f}{'*' * found.starred}{counted}"
+    counted = f" ({found.observations:,}, {count(found.queries, 'query', 'queries')})"
+    return f"{found.difference:+z.3f}{'*' * found.starred}{counted * bool(found.observations)}"
 
 
-def _paired(found: IntervalCell) -> str:
-    one = found.paired
-    if one is None or one.value is None:
+def _paired(change: Figure) -> str:
+    if change.value is None:
         return NONE
-    between = "" if one.low is None or one.high is None else f" [{one.low:+z.3f}, {one.high:+z.3f}]"
-    return f"{one.value:+z.3f}{between}"
-
-
-def _tests(found: IntervalCell) -> tuple[float | None, ...]:
-    paired = found.paired
-    own = (None, None) if paired is None else (paired.p, paired.p_adjusted)
-    return (*own, found.p_welch, found.p_student)
+    between = (
+        "" if change.low is None or change.high is None else f" [{change.low:+z.3f}, {change.high:+z.3f}]"
+    )
+    return f"{change.value:+z.3f}{between}"
 
 
 # The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs.
 
 
-LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = "lost", "not assessable", "inconclusive", "kept"
-STATUSES = (LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT)
+LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = RAG.statuses
 ADDED = {
     "too_few_queries": "more queries: fewer than 5 with two useful items say nothing",
     "no_useful_items": "a generator that answers better with items than without, or --useful qrels and judgements",
@@ -317,19 +339,17 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
         return [case for case in cases if case.finding.conclusion == conclusion]
 
     if kept := those(Conclusion.WITHIN):
-        return _told(
-            KEPT, min(kept, key=_disparity), "{} is the fairest setting whose utility is kept", cases
-        )
+        return _told(KEPT, min(kept, key=_disparity), "{} is the fairest setting whose utility is kept")
     if open_ := those(Conclusion.INCONCLUSIVE):
         case = max(
             open_, key=lambda one: one.figure.low if one.figure and one.figure.low is not None else -1.0
         )
-        return _told(INCONCLUSIVE, case, f"whether {{}} keeps its utility is open, as {_open(case)}", cases)
+        reason = case.finding.reason
+        why = in_words(reason, case.finding.measure) if reason else "the interval crosses the margin"
+        return _told(INCONCLUSIVE, case, f"whether {{}} keeps its utility is open, as {why}")
     if lost := those(Conclusion.OUTSIDE):
         case = max(lost, key=_disparity)
-        return _told(
-            LOST, case, "{} is the least fair of the settings drawn, and loses utility even so", cases
-        )
+        return _told(LOST, case, "{} is the least fair of the settings drawn, and loses utility even so")
     if not cases and found.run is None:
         return RunVerdict(
             status=NOT_ASSESSABLE,
@@ -351,20 +371,14 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
     )
 
 
-def _open(case: Case) -> str:
-    """Why it stays open whether utility is kept."""
-    reason = case.finding.reason
-    return in_words(reason, case.finding.measure) if reason else "the interval crosses the margin"
-
-
 def _disparity(case: Case) -> float:
     return float(getattr(case.finding, "disparity", None) or 0.0)
 
 
-def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
+def _told(status: str, case: Case, what: str) -> RunVerdict:
     found, figure = case.found, case.figure
-    value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
-    n = None if figure is None else figure.n
+    figure = figure or absent_row(case.finding.measure, case.condition)
+    value, low, high, n = figure.value, figure.low, figure.high, figure.n
     change = "" if value is None else f"utility changes by {value:+.3f}"
     if low is not None and high is not None and low < high:
         change += (
@@ -376,7 +390,7 @@ def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
         status=status,
         sentence=f"{what.format(case.condition)}: expected exposure disparity {_disparity(case):.3f}, where the one "
         f"list by score has 1; {change}{caution}{unfinished}",
-        next=_next(status, case, cases),
+        next=_next(status, case),
         condition=case.condition,
         measure=case.finding.measure,
         estimate=value,
@@ -386,7 +400,7 @@ def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
     )
 
 
-def _next(status: str, case: Case, cases: list[Case]) -> str:
+def _next(status: str, case: Case) -> str:
     found = case.found
     if not found.complete:
         return found.by_way(UNFINISHED, "unfinished")
@@ -490,6 +504,7 @@ def _slots(results: RagResults) -> Iterator[Plot]:
         (row.condition, row.group): row for row in results.of_all() if _name(row.measure) == "AttributionAt"
     }
     looks, lines, alphas = palette([*results.tradeoff]), [], set()
+    slots = list(range(1, results.design.k + 1))
     for retriever in results.tradeoff:
         drawn = {
             of["alpha"]: condition
@@ -499,7 +514,7 @@ def _slots(results: RagResults) -> Iterator[Plot]:
         if not drawn:
             continue
         least = min(drawn)
-        found = [(slot, value_of(rows.get((drawn[least], str(slot))))) for slot in _slots_of(results)]
+        found = [(slot, value_of(rows.get((drawn[least], str(slot))))) for slot in slots]
         points: list[tuple[float, Value]] = [(slot, value) for slot, value in found if value is not None]
         if points:
             lines.append(Line(retriever, looks[retriever], points))
@@ -510,25 +525,20 @@ def _slots(results: RagResults) -> Iterator[Plot]:
             f"Share of answers credited to the item shown in each slot ({measure}), alpha {', '.join(sorted(alphas))}, "
             "with intervals: where lists are nearly random, a line that falls or rises is the generator's attention."
         )
-        ticks = _slots_of(results)
-        yield curves(lines, ("slot", measure), "Credit by slot", sentence, "credit-by-slot", ticks)
-
-
-def _slots_of(results: RagResults) -> list[int]:
-    return list(range(1, results.design.k + 1))
+        yield curves(lines, ("slot", measure), "Credit by slot", sentence, "credit-by-slot", slots)
 
 
 # What the report of an audit of a generator has of its own.
 
 
-def rag_section(results: RagResults, folder: Path, title: str, called: str) -> Section:
+def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Section:
     """Every setting, the queries, utility by interval of disparity, slope and area; and the figures."""
     design = results.design
     rows: dict[Named, tuple[Intervals, Sequence[Curve]]] = {
         (retriever,): (table, results.tradeoff[retriever]) for retriever, table in results.intervals.items()
     }
     return Section(
-        table=rag_table(results, title, called),
+        table=rag_table(results),
         more=[collection_table(results), *tradeoff_tables(rows, ("retriever",))],
         plots=list(rag_plots(results, folder)),
         words=WORDS,
@@ -549,14 +559,15 @@ OWN_LABELS = (
 )
 
 
-def group_plots(group: Group, number: int) -> Iterator[Plot]:
+def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
     """A line a generator, and where there are several retrievers a line a retriever: means of the others' means."""
     found = {name: of.tradeoff for name, of in _audits(group).items()}
     retrievers = list(dict.fromkeys(retriever for of in found.values() for retriever in of))
     by_generator = {name: averaged([*of.values()]) for name, of in found.items()}
     several = len(retrievers) > 1
     told = "averaged over retrievers" if several else WITH_INTERVALS
-    yield from curve_plots(_drawn(by_generator, group), told, " by generator" * several, f"-{number}")
+    drawn = {name: of for name, of in by_generator.items() if name in group.drawn}
+    yield from curve_plots(drawn, told, " by generator" * several, f"-{number}")
     if several:
         by_retriever = {one: averaged([of[one] for of in found.values() if one in of]) for one in retrievers}
         told = "averaged over generators" if len(found) > 1 else WITH_INTERVALS
@@ -590,10 +601,6 @@ def _audits(group: Group) -> dict[str, RagResults]:
         for audited in runs.values()
         if isinstance(audited.results, RagResults)
     }
-
-
-def _drawn(found: Curves, group: Group) -> Curves:
-    return {name: of for name, of in found.items() if name in group.drawn}
 
 
 def averaged(found: Sequence[Sequence[Curve]]) -> list[Curve]:
@@ -633,16 +640,12 @@ def _mean(found: Sequence[Curve]) -> Curve:
 
 def _adjusted(tables: Sequence[Intervals]) -> list[Intervals]:
     """The tables with Holm's p over all their cells."""
-    p_values = iter(
+    adjusted = iter(
         holm([cell.paired.p if cell.paired else None for table in tables for cell in table.cells])
     )
-    return [
-        structs.replace(
-            table,
-            cells=[
-                structs.replace(cell, paired=paired and structs.replace(paired, p_adjusted=p))
-                for cell, paired, p in ((cell, cell.paired, next(p_values)) for cell in table.cells)
-            ],
-        )
-        for table in tables
-    ]
+
+    def with_p(cell: IntervalCell) -> IntervalCell:
+        p = next(adjusted)
+        return structs.replace(cell, paired=cell.paired and structs.replace(cell.paired, p_adjusted=p))
+
+    return [structs.replace(table, cells=[*map(with_p, table.cells)]) for table in tables]

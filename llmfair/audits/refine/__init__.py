@@ -6,33 +6,15 @@ After Chen and Fang, "FAIR-QR: Enhancing Fairness-aware Information Retrieval th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind
+from llmfair.audits.kind import HELP, Help, Kind, called, named
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing import ComparedRun
-    from llmfair.audits.documents import ChangeRow
-    from llmfair.audits.refine.making import RefineAudit
-    from llmfair.audits.refine.results import RefineResults
-    from llmfair.audits.run_files import Announce
-    from llmfair.audits.scoring import RemeasuredRun
-    from llmfair.audits.subject import Subject
-    from llmfair.audits.verdict import Conclusions
-    from llmfair.metrics.base import Judged, Measure, Observation
     from llmfair.nouns import Chat
-    from llmfair.report.exhibits import Declared, Exhibits
-    from llmfair.report.groups import Group
-    from llmfair.report.plots.base import Plot
-    from llmfair.report.section import Section
-    from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, RunVerdict, Words
-    from llmfair.rundir import RunDir
-    from llmfair.settings import ScoreSettings
 
 
 class Refine(Kind):
@@ -72,11 +54,21 @@ class Refine(Kind):
     gated = ("fair-qr",)
     of_conditions = ("baselines",)
 
-    def design(self, settings: RefineSettings, subject: Subject | None = None) -> RefineAudit:
-        from llmfair.audits.design import NOBODY
-        from llmfair.audits.refine.making import make_refine_design
-
-        return make_refine_design(settings, subject or NOBODY)
+    design = called("audits.refine.design:make_refine_design")
+    results = named("audits.refine.results:RefineResults")
+    verdict = called("audits.refine.words:refine_verdict")
+    table = called("audits.refine.words:refine_table")
+    section = called("audits.refine.words:refine_section")
+    words = named("audits.refine.words:WORDS")
+    group_plots = called("audits.refine.words:group_plots")
+    group_tables = called("audits.refine.words:group_tables")
+    concluded = called("audits.refine.words:conclusion")
+    how_ended = called("audits.refine.words:how_ended")
+    trail = called("audits.refine.files:trail_text")
+    reads = named("metrics.base:Judged")
+    observations = called("audits.refine.files:read_observations")
+    score = called("audits.refine.outcome:score_refine")
+    changes = called("audits.refine.outcome:refine_changes")
 
     def before(self, planned: Mapping[str, Any]) -> str:
         return f"at most {super().before(planned)}"
@@ -85,91 +77,8 @@ class Refine(Kind):
         for program in self.design(settings).programs():
             yield from next(program.start(), ())
 
-    def results(self) -> type[RefineResults]:
-        from llmfair.audits.refine.results import RefineResults
-
-        return RefineResults
-
-    def verdict(self, found: Conclusions) -> RunVerdict:
-        from llmfair.audits.refine.words import refine_verdict
-
-        return refine_verdict(found)
-
-    def table(self, results: Any) -> Table:
-        from llmfair.audits.refine.words import refine_table
-
-        return refine_table(results, self.title, self.condition)
-
-    def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        from llmfair.audits.refine.words import refine_section
-
-        return refine_section(results, folder, self.title, self.condition)
-
-    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-        from llmfair.audits.refine.words import group_plots
-
-        return group_plots(group, number)
-
-    def group_tables(self, group: Group) -> Iterator[Table]:
-        from llmfair.audits.refine.words import group_tables
-
-        return group_tables(group)
-
-    def words(self) -> Sequence[str]:
-        from llmfair.audits.refine.words import WORDS
-
-        return WORDS
-
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         return f"round {about['iteration']}, for {about['subgroup']}"
-
-    def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        """How the reply was read."""
-        from llmfair.asking.journal import completion_of
-        from llmfair.rankers.fair_qr import read_keywords
-
-        plain = settings.get("form") == "paper"
-        return str(read_keywords(completion_of(row), row["about"]["query"], plain).reply_class)
-
-    def trail(self, run: RunDir, query_id: str | None) -> Iterator[str]:
-        from llmfair.audits.kind import results_of
-        from llmfair.audits.refine.files import read_trail, trail_text
-
-        return trail_text(read_trail(run.path, query_id), results_of(run).design.objective)
-
-    def reads(self) -> type[Judged]:
-        from llmfair.metrics.base import Judged
-
-        return Judged
-
-    def observations(self, run: RunDir) -> Mapping[str, Sequence[Observation]]:
-        from llmfair.audits.kind import results_of
-        from llmfair.audits.refine.files import read_observations
-
-        return read_observations(run, results_of(run))
-
-    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
-        from llmfair.audits.refine.score import score_refine
-
-        return score_refine(run, settings, announce)
-
-    def changes(
-        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
-    ) -> Iterator[ChangeRow]:
-        """Of the refined pages alone: the original query's are the same. The objective is the headline."""
-        from msgspec.structs import replace
-
-        from llmfair.audits.comparing import changes_by_query
-
-        for row in changes_by_query(base, other, chosen, self.condition):
-            if row.condition in self.gated:
-                yield replace(row, headline=row.measure == base.results.design.objective)
-
-    def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
-        said = {True: "nearer at a loss" if finding.loss else "nearer", False: "no nearer"}
-        if finding.conclusion == "inconclusive":
-            return "inconclusive"
-        return said.get(finding.nearer) or super().concluded(finding, row, level, band, words)
 
 
 REFINE = register("audit", "refine")(Refine())

@@ -1,4 +1,8 @@
-"""The design of an audit of query refinement: a loop a topic, whose first page is the baseline's."""
+"""The design of an audit of query refinement: a loop a topic, whose first page is the baseline's.
+
+The data's way: topics and a collection -> its index -> one loop a topic -> dispatch -> pages -> measures -> intervals
+-> run folder.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, product
 from math import isfinite
@@ -19,24 +23,30 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import value_of
-from llmfair.audits.design import CHARACTERS_PER_TOKEN, Condition, Design
-from llmfair.audits.lists import training_lists
+from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
+from llmfair.audits.engines import engine_of
+from llmfair.audits.gates import read_gates
+from llmfair.audits.lists import given_of, selected_queries, training_lists
 from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.audits.subject import Subject
 from llmfair.datasets.attributes import shipped_backgrounds
+from llmfair.datasets.base import load_dataset, named_attribute
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import searched
 from llmfair.errors import BackendError, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Groups, Judged, Measure, Undefined
-from llmfair.metrics.targets import UNKNOWN, Cells, cells, target_shares
-from llmfair.nouns import Attribute, Candidates, Document, Qrels, Query, Ranking, Steps
-from llmfair.prompts import Prompt
+from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.metrics.targets import TARGETS, UNKNOWN, Cells, cells, read_shares, target_shares
+from llmfair.nouns import Attribute, Candidates, Document, Failure, Qrels, Query, Ranking, Steps
+from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import Ranker, ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
+from llmfair.retrieval.analysis import ANALYZERS
 from llmfair.retrieval.engine import Engine, Patience
+from llmfair.settings import seconds
 
 # Methods that refinement is held against: rankers that order anew what the original query finds. Each is what
 # `llmfair rerank RUN/rankings/bm25.run --with SPEC` makes of the run's first stage.
@@ -46,7 +56,6 @@ ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
 """The methods of the paper's Table 1 beside BM25, in its order."""
 TARGET = "target"
-EXAMPLE = "for example --baseline mmr, --baseline fair-star:p=0.5 or --baseline strict=fair-star:alpha=0.01"
 _ALIASED = re.compile(r"([\w.-]+)=(.+)")
 
 
@@ -74,23 +83,19 @@ def named_specs(given: Sequence[str], reserved: Sequence[str]) -> dict[str, str]
         name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
         if spec == name == BASELINE or (name in PAPER and found.get(name) == spec):
             continue
-        _check_known(spec)
-        if name in reserved:
+        check_known("--baseline", spec, ALL)
+        if name in reserved or name in found:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
-        if name in found:
-            raise UsageError(
-                f"--baseline {text}: {name} is named twice.", f"name one of them: other-{name}={spec}"
-            )
         found[name] = spec
     return found
 
 
-def _check_known(spec: str) -> None:
-    known = registry.names("ranker")
-    if spec.partition(":")[0] not in known:
+def check_known(flag: str, spec: str, word: str) -> None:
+    """Raises UsageError for a ranker that nobody knows; the flag takes this word, too."""
+    known = [word, *registry.names("ranker")]
+    if spec.partition(":")[0] not in known[1:]:
         raise UsageError(
-            f"--baseline {spec} is unknown.{did_you_mean(spec, [ALL, *known])}",
-            f"known: {ALL}, {', '.join(known)}; {EXAMPLE}",
+            f"{flag} {spec} is unknown.{did_you_mean(spec, known)}", f"known: {', '.join(known)}"
         )
 
 
@@ -159,11 +164,6 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words of no content. Pronouns are left: they tell a gender."""
 
 
-def terms_of(document: Document) -> frozenset[str]:
-    """The words of title and text in lower case, as they stand there, each once."""
-    return parts_of(f"{document.title} {document.text}") - STOP_WORDS
-
-
 def distinguishing(
     groups: Mapping[str, Names[str]], terms: Mapping[str, Names[str]], group: str, query: str
 ) -> list[str]:
@@ -198,7 +198,8 @@ class Pages:
 
     def judged(self, query_id: str, doc_ids: Sequence[str]) -> Judged:
         """A page, best first; its candidates are what it holds, by id."""
-        listed = [self._document(doc_id) for doc_id in sorted(doc_ids)]
+        known = self.groups.documents
+        listed = [known.get(doc_id) or Document(doc_id, "") for doc_id in sorted(doc_ids)]
         sides = {document.doc_id: self.attribute.side(document) for document in listed}
         return Judged(
             Candidates(Query(query_id, ""), tuple(listed), self.qrels.get(query_id, {})),
@@ -210,9 +211,6 @@ class Pages:
     def value(self, measure: Measure, query_id: str, doc_ids: Sequence[str]) -> float | None:
         """A measure of one page; None where it has none."""
         return value_of(measure.values(self.judged(query_id, doc_ids))[""])[0]
-
-    def _document(self, doc_id: str) -> Document:
-        return self.groups.documents.get(doc_id) or Document(doc_id, "")
 
 
 REFINED, FAIR_QR = "refined", "fair-qr"
@@ -370,18 +368,14 @@ class RefineDesign(Design[Ended]):
         """By the original query, ties by id; documents that bm25 does not find come last."""
         if self.settings.rerank == "none":
             return doc_ids
-        scores = (
-            self.engine.scores(query.text, doc_ids) if self.reranker is None else self._ranked(query, doc_ids)
-        )
+        if self.reranker is None:
+            scores = self.engine.scores(query.text, doc_ids)
+        else:
+            documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
+            with self._ranking:  # one topic at a time, since the ranker may hold a model
+                found = self.reranker.scores(Candidates(query, documents, {}))
+            scores = dict(zip(doc_ids, found, strict=True))
         return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
-
-    def _ranked(self, query: Query, doc_ids: Sequence[str]) -> Mapping[str, float]:
-        """The ranker's scores; one topic at a time, since it may hold a model."""
-        assert self.reranker is not None
-        documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
-        with self._ranking:
-            scores = self.reranker.scores(Candidates(query, documents, {}))
-        return dict(zip(doc_ids, scores, strict=True))
 
     @cached_property
     def _ranking(self) -> Lock:
@@ -443,7 +437,7 @@ class RefineDesign(Design[Ended]):
         documents = [self.dataset.document(hit.doc_id) for hit in found]
         return distinguishing(
             {one.doc_id: self._cells_of(one) for one in documents},
-            {one.doc_id: terms_of(one) for one in documents},
+            {one.doc_id: parts_of(f"{one.title} {one.text}") - STOP_WORDS for one in documents},
             group,
             refined_text(query, [*added]),
         )
@@ -460,6 +454,11 @@ class RefineDesign(Design[Ended]):
         arguments = self.objective.arguments
         direction, eps = str(arguments["direction"]), float(arguments["eps"] or 0)
         return least_divergence(np.array([*target.values()]), self.k, direction, eps)
+
+    def outcome(self, run: str, results: Mapping[str, Ended], failures: Sequence[Failure]) -> Outcome:
+        from llmfair.audits.refine.outcome import outcome_of
+
+        return outcome_of(self, run, results, failures)
 
     def unparseable(self, result: Ended) -> int:
         return sum(not reply.read.readable for reply in result.replies) if isinstance(result, Refined) else 0
@@ -479,16 +478,14 @@ class RefineDesign(Design[Ended]):
 
     def identity(self) -> dict[str, Any]:
         target = self._target_text
+        baselines = {one.name: one.ranker.identity for one in self.baselines}
         return {
             **super().identity(),
             "engine": self.engine.identity,
             **({"reranker": self.reranker.identity} if self.reranker else {}),
-            **({"baselines": self._baselines_identity()} if self.baselines else {}),
+            **({"baselines": {"depth": self.settings.depth, **baselines}} if baselines else {}),
             **({} if target is None else {"target": target}),
         }
-
-    def _baselines_identity(self) -> dict[str, Any]:
-        return {"depth": self.settings.depth, **{one.name: one.ranker.identity for one in self.baselines}}
 
     def facts(self) -> RefineFacts:
         settings = self.settings
@@ -518,3 +515,146 @@ class RefineDesign(Design[Ended]):
             if self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
             else self.attribute.backgrounds,
         )
+
+
+# The design from what the user set.
+
+
+SHOWN = "nDCG@{k},AWRF@{k},nDCGxAWRF@{k}"
+PRESET, PRODUCTS = "paper", ",nDCGxAWRF(agg=mean-of-products)@{k}"
+"""What is shown under the paper's preset, too."""
+EMPIRICAL = "empirical"
+SUMS_TO_ONE = 1e-3
+"""How far the shares of a file may be from 1 in sum: rounding."""
+
+
+def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> RefineDesign:
+    """Loads what the settings name; the collection is indexed when it is first searched. Raises UsageError."""
+    for model in settings.model:
+        if registry.has("ranker", model.partition(":")[0]):
+            raise UsageError(
+                f"-m {model}: refine asks a model for keywords, and {model} writes none.",
+                f"--baseline {model.partition(':')[0]} holds refinement against it",
+            )
+    settings = replace(settings, prompt=settings.prompt or "refine")
+    dataset = Collection(load_dataset(settings.dataset, given_of(settings)))
+    attribute = named_attribute(dataset, settings.attribute, settings.mixed)
+    queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
+    wait, outage = seconds(settings.max_wait), seconds(settings.outage)
+    patience = Patience(
+        settings.timeout, settings.retries, wait, outage
+    )  # of a search server as of a model's
+    fields = [field.strip() for field in (settings.engine_fields or "").split(",") if field.strip()]
+    analyzer = ANALYZERS[settings.analyzer]
+    engine = engine_of(dataset, analyzer, settings.engine, settings.engine_url, fields, patience)
+    first_stage = FirstStage(engine, dataset, settings.query_text, settings.depth)
+    check_target(settings.target)
+    objective = objective_of(settings)
+    check_target(str(objective.arguments["target"]))
+    k = int(objective.cutoff or 0)
+    named = named_specs(settings.baseline, [*TARGET_KNOWN])
+    specs = ((name, with_target(spec, str(objective.arguments["target"]))) for name, spec in named.items())
+    baselines, warnings = made_baselines(specs, attribute, first_stage)
+    products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
+    usual = f"{SHOWN.format(k=k)}{products},{objective}"
+    aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
+    gates = tuple(
+        replace(gate, measure=str(aimed_at(parse_measure(gate.measure), settings.target)))
+        for gate in read_gates(settings.require, [*TARGET_KNOWN, *(one.name for one in baselines)], Judged)
+    )
+    shown = measures_of(settings.measures or usual, settings.target)
+    asked_for = measures_of(
+        ",".join((usual, *map(str, shown), *(gate.measure for gate in gates))), settings.target
+    )
+    reranker = reranker_of(settings, attribute, first_stage)
+    warnings += [f"--rerank {settings.rerank}: {said}" for said in (reranker.warnings if reranker else ())]
+    design = RefineDesign(
+        settings=settings,
+        subject=subject,
+        dataset=dataset,
+        attribute=attribute,
+        queries=queries,
+        measures=tuple(dict.fromkeys((*shown, *asked_for))),
+        shown=shown,
+        gates=gates,
+        prompt=load_prompt(str(settings.prompt), "refine"),
+        engine=engine,
+        patience=patience,
+        objective=objective,
+        aimed=aimed,
+        utility=utility,
+        reranker=reranker,
+        baselines=baselines,
+        warnings=tuple(warnings),
+    )
+    design.program  # noqa: B018  a prompt that lacks what is asked is said before anything else
+    if not design.topics:
+        raise UsageError(
+            f"--target {settings.target} needs judgements, and no topic has a relevant document of groups to aim at.",
+            "--target uniform, or a file of shares such as --target ./shares.json",
+        )
+    return design
+
+
+def reranker_of(
+    settings: RefineSettings, attribute: Attribute, first_stage: FirstStage
+) -> ScoringRanker | None:
+    """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
+    spec = settings.rerank
+    if spec in ("bm25", "none"):
+        return None
+    check_known("--rerank", spec, "none")
+    ranker = first_stage.ranker(spec, attribute)
+    if not isinstance(ranker, ScoringRanker):
+        raise UsageError(
+            f"--rerank {spec}: {spec} gives an order and no scores, by which the last page is ordered.",
+            f"--baseline {spec} holds refinement against it",
+        )
+    return ranker
+
+
+def objective_of(settings: RefineSettings) -> Measure:
+    """The measure that the loop improves, with the target aimed at. Raises UsageError for one that has none."""
+    objective = parse_measure(settings.objective, Judged)
+    directed = objective.definition.better in ("lower", "higher")
+    if "target" not in objective.definition.params or not directed or objective.cutoff is None:
+        raise UsageError(
+            f"--objective {objective}: it takes a measure with a target, a better direction and a cutoff.",
+            "KL@20, AWRF@20, or KL(direction=target-current)@20",
+        )
+    return aimed_at(objective, settings.target)
+
+
+def check_target(target: str) -> None:
+    """Raises UsageError for a file whose shares are not those of one page; names are checked where it is read."""
+    if target in TARGETS:
+        return
+    if not re.search(r"[./]", target):
+        raise UsageError(
+            f"--target {target} is unknown.{did_you_mean(target, TARGETS)}",
+            f"known: {', '.join(TARGETS)}, or a file as in ./shares.json",
+        )
+    if re.search(r"[,()]", target):
+        raise UsageError(
+            f"--target {target} has a comma or a bracket, which names of measures cannot hold.",
+            "another name of the file, such as ./shares.json",
+        )
+    total = sum(read_shares(target).values())
+    if abs(total - 1) > SUMS_TO_ONE:
+        raise UsageError(f"{target}: the shares sum to {total:g}, not to 1.", 'write { "group": share, … }')
+
+
+def aimed_at(measure: Measure, target: str) -> Measure:
+    """The measure with this target, where it has one and names none."""
+    named = dict(measure.params)
+    if target == EMPIRICAL or "target" not in measure.definition.params or "target" in named:
+        return measure
+    params = ",".join(f"{name}={value}" for name, value in sorted({**named, "target": target}.items()))
+    return parse_measure(
+        f"{measure.name}({params})" + ("" if measure.cutoff is None else f"@{measure.cutoff:g}")
+    )
+
+
+def measures_of(names: str, target: str) -> tuple[Measure, ...]:
+    """The measures of these names, each with the target where it names none."""
+    return tuple(dict.fromkeys(aimed_at(measure, target) for measure in parse_measures(names, Judged)))

@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from llmfair.audits.design import RELEVANT, read_relevant, relevant_lines
+from llmfair.audits.kind import results_of
 from llmfair.audits.lists import ListsAsked, asked_of_lists
 from llmfair.audits.refine.design import FAIR_QR, REFINED, Pages, RefineDesign
 from llmfair.audits.refine.results import RefineFacts, RefineResults
@@ -27,7 +28,7 @@ from llmfair.io.trec import groups_lines, qrels_lines, read_run, run_lines, scor
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.nouns import Attribute, Candidates, Ranking, of_each_kind
-from llmfair.rankers.fair_qr import Refined, Round, refined_text
+from llmfair.rankers.fair_qr import Refined, refined_text
 from llmfair.results import Count
 from llmfair.rundir import RunDir
 
@@ -108,22 +109,17 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
             n=len(doc_ids),
             doc_ids=doc_ids,
             final=refined.final if last else (),
-            replies=replies_of(one),
+            replies=[
+                TrailReply(
+                    reply.text,
+                    str(reply.read.reply_class),
+                    reply.read.parsed_by,
+                    reply.prompt_tokens,
+                    reply.completion_tokens,
+                )
+                for reply in one.replies
+            ],
         )
-
-
-def replies_of(one: Round) -> list[TrailReply]:
-    return [
-        TrailReply(
-            reply.text, str(reply.read.reply_class), reply.read.parsed_by, reply.prompt_tokens, reply.completion_tokens
-        )
-        for reply in one.replies
-    ]  # fmt: skip
-
-
-def trail_lines(lines: Sequence[TrailLine]) -> Iterator[str]:
-    for line in lines:
-        yield encode(asdict(line)).decode() + "\n"
 
 
 def read_trail(folder: Path, query_id: str | None = None) -> list[TrailLine]:
@@ -137,8 +133,9 @@ def read_trail(folder: Path, query_id: str | None = None) -> list[TrailLine]:
     return found
 
 
-def trail_text(lines: Sequence[TrailLine], objective: str) -> Iterator[str]:
+def trail_text(run: RunDir, query_id: str | None) -> Iterator[str]:
     """The story of each query: added words behind a plus, shares of the group in question, what was kept."""
+    lines, objective = read_trail(run.path, query_id), results_of(run).design.objective
     for query_id, of_query in groupby(lines, key=lambda line: line.query_id):
         rounds = list(of_query)
         first, last = rounds[0], rounds[-1]
@@ -211,7 +208,7 @@ def files_of(
     original = "".join(f"{one.query.query_id}\t{one.query.text}\n" for one in found)
     last = (f"{one.query.query_id}\t{refined_text(one.query, one.kept.added)}\n" for one in found)
     return {
-        TRAIL: "".join(trail_lines(trail)),
+        TRAIL: "".join(encode(asdict(line)).decode() + "\n" for line in trail),
         "queries/original.tsv": original,
         "queries/refined.tsv": "".join(last),
         **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
@@ -268,8 +265,9 @@ def _of_each_group(design: RefineDesign) -> Iterator[str]:
 # Read back
 
 
-def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Judged]]:
+def read_observations(run: RunDir) -> dict[str, list[Judged]]:
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
+    results: RefineResults = results_of(run)
     if not results.iterations:  # no query found a page
         return {condition: [] for condition in results.design.conditions}
     attribute = _attribute(asked_of_lists(run, run.read_manifest().settings), results.design)

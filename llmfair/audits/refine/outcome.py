@@ -13,12 +13,26 @@ from msgspec import structs
 
 from llmfair.audits.aggregates import ALL, Inference, row_of, summarise
 from llmfair.audits.aggregates import value_of as mean_of
+from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Outcome
+from llmfair.audits.documents import ChangeRow
+from llmfair.audits.kind import results_of
 from llmfair.audits.readable import as_readable
+from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import FAIR_QR, REFINED, TARGET_KNOWN, Ended, RefineDesign, ordering
-from llmfair.audits.refine.files import Reranked, TrailLine, files_of, rankings_of, trail_of
+from llmfair.audits.refine.files import (
+    Reranked,
+    TrailLine,
+    files_of,
+    rankings_of,
+    read_observations,
+    trail_of,
+)
 from llmfair.audits.refine.results import PaperTest, RefineFinding, RefineResults, ReplyCounts, RoundMeans
 from llmfair.audits.refine.settings import BASELINE
+from llmfair.audits.run_files import Announce
+from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, facts_of, measures_of
+from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Judged, Measure, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Candidates, Conclusion, Failure, Measurement
@@ -26,6 +40,8 @@ from llmfair.rankers.base import remarks
 from llmfair.rankers.fair_qr import Refined, Stop
 from llmfair.report.tables import Table, cell, p_text
 from llmfair.results import Family, ProbeCounts, Reach
+from llmfair.rundir import RunDir
+from llmfair.settings import ScoreSettings
 from llmfair.stats.paired import change_by_query, paired_t
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import STARRED
@@ -332,6 +348,36 @@ def _rounds(trail: Sequence[TrailLine], queries: Sequence[str], aimed: str) -> l
 def _mean(values: Sequence[float | None]) -> float | None:
     held = [value for value in values if value is not None]
     return fsum(held) / len(held) if held else None
+
+
+def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+    """A run folder from its files alone: the figures of its audit, unless others are asked for. Raises UsageError."""
+    results: RefineResults = results_of(run)
+    if settings.attribute not in (None, results.attribute):
+        raise UsageError(
+            f"{run.path} was refined by {results.attribute}, not by {settings.attribute}.",
+            f"llmfair refine -a {settings.attribute} asks about that",
+        )
+    design = results.design
+    announce(run.path / "rankings")
+    observations = read_observations(run)
+    goals = (design.objective, design.aimed, design.utility)
+    measures, shown = measures_of(settings, results, Judged, goals)
+    columns = measure_all(measures, observations)
+    inference = Inference(level=settings.level, seed=design.seed)
+    rows, findings, family = concluded(columns, summarise(columns, inference), goals, inference)
+    conditions = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
+    facts = facts_of(run, results, shown, conditions, columns, findings, family)
+    return RemeasuredRun(facts, rows, list(observations))
+
+
+def refine_changes(
+    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+) -> Iterator[ChangeRow]:
+    """Of the refined pages alone: the original query's are the same. The objective is the headline."""
+    for row in changes_by_query(base, other, chosen, REFINE.condition):
+        if row.condition == FAIR_QR:
+            yield structs.replace(row, headline=row.measure == base.results.design.objective)
 
 
 # fair-qr less every method that it is held against, in words and as a table.

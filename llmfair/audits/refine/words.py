@@ -8,9 +8,11 @@ from functools import partial
 from itertools import groupby
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from llmfair.asking.journal import completion_of
 from llmfair.audits.readable import UNPARSEABLE
+from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import FAIR_QR, REFINED
 from llmfair.audits.refine.files import TrailLine, read_trail
 from llmfair.audits.refine.outcome import SYMBOLS, changes_told, compared, contrasts_table, held_against
@@ -20,6 +22,8 @@ from llmfair.audits.verdict import ADVICE, Conclusions, conclusions_of
 from llmfair.io.files import query_figures
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
+from llmfair.rankers.fair_qr import read_keywords
+from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import (
@@ -36,8 +40,17 @@ from llmfair.report.plots.base import (
 )
 from llmfair.report.plots.ratios import Line, Value, curves
 from llmfair.report.section import Section
-from llmfair.report.tables import FEW_QUERIES, Table, conditions_table, count, in_words, percent, plural
-from llmfair.results import Figure, RunVerdict
+from llmfair.report.tables import (
+    FEW_QUERIES,
+    Table,
+    conclusion_text,
+    conditions_table,
+    count,
+    in_words,
+    percent,
+    plural,
+)
+from llmfair.results import Band, Figure, RunVerdict, Words
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -71,9 +84,25 @@ WORDS = (
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
 
 
-NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE = "no nearer", "not assessable", "inconclusive"
-AT_A_LOSS, NEARER = "nearer at a loss", "nearer"
-STATUSES = (NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, NEARER)
+NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, NEARER = REFINE.statuses
+
+
+def conclusion(finding: RefineFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
+    """A conclusion in the table of measured runs."""
+    if finding.conclusion == Conclusion.NOT_ASSESSABLE:
+        return conclusion_text(finding)
+    return status_of(finding)
+
+
+def status_of(finding: RefineFinding) -> str:
+    """The status of what can be assessed."""
+    return {True: AT_A_LOSS if finding.loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[finding.nearer]
+
+
+def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """How the reply was read."""
+    plain = settings.get("form") == "paper"
+    return str(read_keywords(completion_of(row), row["about"]["query"], plain).reply_class)
 
 
 def refine_verdict(found: Conclusions) -> RunVerdict:
@@ -88,9 +117,8 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
             next=_advice(str(reason), found),
         )
     assert isinstance(finding, RefineFinding)
-    nearer, loss = finding.nearer, finding.loss
     goals = (finding.measure, finding.aimed, finding.utility)
-    status = {True: AT_A_LOSS if loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[nearer]
+    status = status_of(finding)
     changes = {
         measure: figure
         for (measure, condition), figure in found.figures.items()
@@ -322,9 +350,9 @@ LEFT_OUT = {
 }
 
 
-def refine_table(results: RefineResults, title: str, called: str) -> Table:
+def refine_table(results: RefineResults) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
-    table = conditions_table(title, results, called, {}, "topics", "replies")
+    table = conditions_table(REFINE.title, results, REFINE.condition, {}, REFINE.unit, "replies")
     factors = results.design.factors or {}
     status = refine_verdict(conclusions_of(results, ())).status
     said = dict.fromkeys(results.design.conditions, "")
@@ -455,7 +483,7 @@ def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
     yield from round_plots(results)
 
 
-def group_plots(group: Group, number: int) -> Iterator[Plot]:
+def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
     """Of several audits side by side a panel each, as the paper has one for each attribute; and models in one."""
     by_attribute: dict[str, dict[str, Place]] = {}
     for name, runs in group.drawn.items():
@@ -619,11 +647,11 @@ SHOWN = 200
 """Letters of a reply."""
 
 
-def refine_section(results: RefineResults, folder: Path, title: str, called: str) -> Section:
+def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> Section:
     """The methods, why loops ended, the trail, and the figures."""
     design, trail = results.design, read_trail(folder)
     return Section(
-        table=refine_table(results, title, called),
+        table=refine_table(results),
         more=[
             *filter(None, [contrasts_table(results)]),
             _stops(results),

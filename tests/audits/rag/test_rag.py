@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.rag.outcome import bounded
+from llmfair.audits.rag.design import bounded
 from llmfair.metrics.names import parse_measures
 from tests.cli.command import Outcome, llmfair
 

@@ -235,7 +235,7 @@ def test_what_cannot_be_a_baseline_is_refused() -> None:
         if not folder.is_dir():
             collection("one", {"reef": "reef"})
         refuses(says, *QUICK, "--baseline", given, *(("-d", "one") if given == "deltr" else ()))
-    refuses("mmr is named twice", *QUICK, "--baseline", "mmr", "--baseline", "mmr:lambda=0.1")
+    refuses("mmr is there already", *QUICK, "--baseline", "mmr", "--baseline", "mmr:lambda=0.1")
     refuses("--rerank mmr: mmr gives an order and no scores", *QUICK, "--rerank", "mmr")
     refuses("no condition 'mmr'", *QUICK, "--require", "AWRF@20:mmr>=0.9")
 
