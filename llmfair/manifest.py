@@ -56,7 +56,8 @@ class Manifest(RunSettings):
     the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
     by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
     answered, where it is not the model's only one; `label`: what the user calls the run. `unused`: settings
-    that made no difference to who was asked. `sees`: the prompt, and what was shown of an item, in words.
+    that made no difference to who was asked. `sees`: the prompt, and what was shown of an item, in words. `made`: what
+    results and page were made of, and sizes and times of the files.
     """
 
     status: Status
@@ -76,6 +77,7 @@ class Manifest(RunSettings):
     stage_lines_skipped: Mapping[str, Sequence[int]] = field(default_factory=dict)
     models_reported: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
     cost: Cost | None = None
     prompt_tokens: Count = 0
     completion_tokens: Count = 0

@@ -32,7 +32,7 @@ needs_ray = pytest.mark.skipif(
     find_spec("ray") is None, reason="ray is not installed: pip install 'llmfair[ray]'"
 )
 ON_RAY = ("--engine", "ray", "--ray-address", "local")
-OWN = {".lock", ".seal", "manifest.json", "journal.jsonl"}
+OWN = {".lock", "manifest.json", "journal.jsonl"}
 """Files that say when and by which command a run was made."""
 
 

@@ -88,24 +88,6 @@ def test_the_paper_s_windows_cannot_fail_a_wide_gate(side: int, gate: str, low: 
     assert kept("results")["reach"]["ExpRatio"] == pytest.approx({"low": low, "high": high}, abs=0.002)
 
 
-def test_what_was_concluded_before_does_not_vanish_in_silence() -> None:
-    llmfair(*SMALL, "--measures", "P@20,KL@10", "--require", "P@20>=0.999", "--require", "P@20>=0")
-    run = only_run()
-    again = ran(*SMALL, "--measures", "P@20", "--require", "P@20>=0")
-    assert (
-        f"{run}/results.json and the CSV files held KL@10 before, which this command does not measure"
-        in again.err
-    )
-    assert f"llmfair score {run} --measures KL@10" in again.err
-    assert (
-        f"{run}/results.json said that --require P@20>=0.999 is not met, which this command does not ask"
-        in again.err
-    )
-    assert "--require P@20>=0 is" not in again.err
-    assert "KL@10" in ran("score", run, "--measures", "KL@10").out
-    assert "before" not in ran(*SMALL, "--measures", "P@20", "--require", "P@20>=0").err
-
-
 def test_a_gate_may_stand_in_the_configuration_file() -> None:
     Path("llmfair.toml").write_text('[listwise]\nrequire = ["P@20>=0.999"]\n')
     assert llmfair(*SMALL).code == 4

@@ -188,7 +188,7 @@ def audited(data: Any, **settings: Any) -> dict[str, bytes]:
     return {
         str(path): path.read_bytes().replace(b"hf:org/frame:test", b"frame").replace(b"irds:frame", b"frame")
         for path in Path("run").rglob("*")
-        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", ".lock", ".seal")
+        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", ".lock")
     }  # fmt: skip
 
 

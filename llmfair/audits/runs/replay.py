@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import KeptAnswers, not_begun_by
 from llmfair.asking.requests import Requests
-from llmfair.audits.design import Design, versions
+from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.runs.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
@@ -23,7 +25,7 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.io import files
-from llmfair.io.files import A_LINK, read
+from llmfair.io.files import A_LINK, read_json, typed
 from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
 from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
@@ -66,9 +68,15 @@ def check_run(run: RunDir) -> dict[str, Any]:
     asked = [NoBackend(known["identity"], reads_about=manifest.simulated)]
     asked += [NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()]
     found, answers = _Followed(), 0
-    for part, backend in zip(_parts(design, run), asked, strict=True):
-        problems += _begun_otherwise(part.journal, backend.identity)
-        answers += _follow_journal(found, part, backend, settings)
+    for (programs, path), backend in zip(_parts(design, run), asked, strict=True):
+        if path.is_file():
+            with files.opened(path) as file:
+                if wrong := not_begun_by(file.readline(files.LONGEST_LINE), backend.identity):
+                    problems.append(f"{path.name}:1: {wrong}")
+        with _answers(path) as journal:
+            look = journal.get if journal else lambda key: None
+            _follow(found, programs({**found.results}), backend, settings, look)
+            answers += len(journal) if journal else 0
     if found.missing:
         probes = found.missing + len(found.results) + len(found.failures)
         raise Incomplete(
@@ -80,33 +88,22 @@ def check_run(run: RunDir) -> dict[str, Any]:
         path = run.path / name
         if not path.is_file():
             problems.append(f"{name} is missing")
-        elif (text := _otherwise_than(path, contents)) is not None:
-            kept = _beginning(path, text).decode("utf-8", "surrogateescape")
-            if agree(kept, text):
+        elif (differing := _differing(path, contents)) is not None:
+            if agree(*differing):
                 rounded.append(name)
             else:
                 problems.append(f"{name} does not follow from the journal's answers")
     problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
     problems += _edited(run.path / MITIGATION)
-    notes = []
-    if rounded:
-        where = elsewhere(manifest.versions)
-        notes = [f"compared to {DIGITS} digits, as made {where}: {', '.join(rounded)}"]
+    notes = [f"compared to {DIGITS} digits: {', '.join(rounded)}"] if rounded else []
     return {"answers": answers, "problems": problems, "notes": notes}
-
-
-@dataclass(frozen=True)
-class _Remedies:
-    """results.json of `llmfair mitigate`, as far as it says what else is there."""
-
-    files: Mapping[str, str]
 
 
 def _edited(folder: Path) -> Iterator[str]:
     """What of the folder of `llmfair mitigate` is not as its results.json has it. Raises UsageError."""
     if folder.is_symlink() or not folder.is_dir():
         return
-    digests = read(folder / "results.json", _Remedies).files
+    digests = typed(read_json(folder / "results.json")["files"], dict[str, str], folder / "results.json")
     there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
     for name in sorted(there | digests.keys()):
         path = folder / name
@@ -114,55 +111,39 @@ def _edited(folder: Path) -> Iterator[str]:
             yield f"{folder.name}/{name} is not what llmfair mitigate wrote"
 
 
-def _begun_otherwise(journal: Path, identity: str) -> Iterator[str]:
-    """What is wrong with a journal's first line, by which the command that made it would refuse it."""
-    if journal.is_file():
-        with files.opened(journal) as file:
-            if wrong := not_begun_by(file.readline(files.LONGEST_LINE), identity):
-                yield f"{journal.name}:1: {wrong}"
+def _differing(path: Path, contents: Contents) -> tuple[str, str] | None:
+    """What a file holds, and other contents that it should hold; None where it holds these.
 
-
-def _follow_journal(found: _Followed, part: _Part, backend: Backend, settings: AuditSettings) -> int:
-    """Follows a stage by its journal, whose answers are counted; of where they stand nothing is kept after it."""
-    with _answers(part.journal) as journal:
-        look = _nothing if journal is None else journal.get
-        _follow(found, part.programs({**found.results}), backend, settings, look)
-        return 0 if journal is None else len(journal)
-
-
-def _otherwise_than(path: Path, contents: Contents) -> str | None:
-    """The text of these contents where a file holds another; None where it holds the same.
-
-    They are compared part by part: a large file and its text would take their room several times over.
+    They are compared part by part: a large file and its text would take their room several times over. Of a file that
+    is far longer there is as much as tells that it differs.
     """
-    texts = [contents] if isinstance(contents, str) else contents
-    parts = (text.encode("utf-8", "backslashreplace") for text in texts)
+    parts = (
+        text.encode("utf-8", "backslashreplace")
+        for text in ([contents] if isinstance(contents, str) else contents)
+    )
     with path.open("rb") as file:
         same = 0
         for part in parts:
             if file.read(len(part)) != part:
                 file.seek(0)
-                return b"".join([file.read(same), part, *parts]).decode()
+                text = b"".join([file.read(same), part, *parts])
+                break
             same += len(part)
-        if not file.read(1):
-            return None
+        else:
+            if not file.read(1):
+                return None
+            file.seek(0)
+            text = file.read(same)
         file.seek(0)
-        return file.read(same).decode()
-
-
-def _beginning(path: Path, text: str) -> bytes:
-    """What a file holds that should hold this text; of one that is far longer as much as tells that it does not."""
-    with path.open("rb") as file:
-        return file.read(2 * len(text.encode("utf-8", "backslashreplace")) + (1 << 20))
+        return file.read(2 * len(text) + (1 << 20)).decode("utf-8", "surrogateescape"), text.decode()
 
 
 def _called(run: RunDir) -> str:
     """What a run was called when its files were written; the folder may be a copy."""
     try:
-        named: str = results_of(run).run
+        return str(results_of(run).run)
     except UsageError:
         return run.path.name
-    return named
 
 
 def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
@@ -182,55 +163,38 @@ def _known(design: Design[Any]) -> tuple[int, int]:
     """The calls of one model's audit that its journals answer, and those that the cache alone does."""
     first = design.backend()
     there = (cache_folder() / FILE).is_file()  # looking must not make one
-    kept, shared, found = 0, 0, _Followed()
+    answers, found = Counter[str](), _Followed()
     backends = [first, *(stage.backend for stage in design.stages())]
-    for part, backend in zip(_parts(design, folder_of(design, first)[1]), backends, strict=True):
+    for (programs, path), backend in zip(_parts(design, folder_of(design, first)[1]), backends, strict=True):
         with (
-            nullcontext() if design.settings.fresh else _answers(part.journal) as journal,
+            nullcontext() if design.settings.fresh else _answers(path) as journal,
             shared_answers(design, backend) if there else nullcontext() as cache,
         ):
             if not journal and cache is None:
                 break
-            look = _Looked(journal.get if journal else _nothing, cache)
-            _follow(found, part.programs({**found.results}), backend, design.settings, look)
-        kept, shared = kept + look.kept, shared + look.shared
-    return kept, shared
+            look = partial(_either, journal, cache, answers)
+            _follow(found, programs({**found.results}), backend, design.settings, look)
+    return answers["kept"], answers["shared"]
 
 
-def _nothing(key: str) -> None:
-    """Knows no answer."""
+def _either(
+    journal: KeptAnswers | None, cache: Cache | None, answers: Counter[str], key: str
+) -> Completion | None:
+    """An answer of a journal, or else of the cache; `answers` counts which of them gave it."""
+    for source, name in ((journal, "kept"), (cache, "shared")):
+        if source is not None and (answer := source.get(key)) is not None:
+            answers[name] += 1
+            return answer
+    return None
 
 
-@dataclass
-class _Looked:
-    """Answers by request key, of a journal or else of the cache, and how many each gave."""
-
-    journal: Look
-    cache: Cache | None
-    kept: int = 0
-    shared: int = 0
-
-    def __call__(self, key: str) -> Completion | None:
-        if (kept := self.journal(key)) is not None:
-            self.kept += 1
-            return kept
-        known = None if self.cache is None else self.cache.get(key)
-        self.shared += known is not None
-        return known
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One stage of a run, the first among them: its programs, made from the results before it, and its journal."""
-
-    programs: Callable[[dict[str, Any]], Iterator[Program]]
-    journal: Path
-
-
-def _parts(design: Design[Any], run: RunDir) -> Iterator[_Part]:
-    yield _Part(lambda results: design.programs(), run.journal)
+def _parts(
+    design: Design[Any], run: RunDir
+) -> Iterator[tuple[Callable[[dict[str, Any]], Iterator[Program]], Path]]:
+    """Each stage of a run: its programs, made from the results before it, and its journal."""
+    yield lambda results: design.programs(), run.journal
     for stage in design.stages():
-        yield _Part(stage.programs, run.journal_of(stage.name))
+        yield stage.programs, run.journal_of(stage.name)
 
 
 @contextmanager
@@ -276,8 +240,6 @@ def _follow(
 
 
 DIGITS = 12
-COUNTS = ("python", "platform", "numpy", "scipy")
-"""What of the versions can change a last digit."""
 _FRACTION = re.compile(r"-?\d+(?:\.\d+)?[eE][+-]?\d+|-?\d+\.\d+")
 
 
@@ -290,13 +252,3 @@ def agree(first: str, second: str) -> bool:
     return all(
         starmap(lambda a, b: a == b or math.isclose(float(a), float(b), rel_tol=close, abs_tol=close), pairs)
     )
-
-
-def elsewhere(made_with: Mapping[str, str]) -> str:
-    """Where a file was made and where it is checked, in words."""
-    here = versions()
-    there = [(name, made_with[name]) for name in COUNTS if made_with.get(name, here[name]) != here[name]]
-    if not there:
-        return "on another processor"
-    told = "; ".join(f"{name} {before} there, {here[name]} here" for name, before in there)
-    return f"elsewhere ({told})"

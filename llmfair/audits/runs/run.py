@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,8 +21,16 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Prospects, Stage, require_prospects
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
-from llmfair.audits.runs.seal import inputs_of, is_complete, seal, unchanged
-from llmfair.audits.runs.session import charge, note_servers, refuse_fewer, session, superseded
+from llmfair.audits.runs.session import (
+    charge,
+    inputs_of,
+    is_complete,
+    note_made,
+    note_servers,
+    refuse_fewer,
+    session,
+    unchanged,
+)
 from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
 from llmfair.backends.base import Backend, members_of
 from llmfair.backends.batch import Batches
@@ -99,10 +107,8 @@ class Begun:
 
     def watched(self, watch: Watch, progress: Progress, on_disk: int) -> AbstractContextManager[None]:
         """Tells what is planned, and what of it is on disk."""
-        design = self.design
-        lost = superseded(self.folder, [str(one) for one in design.measures], design.settings.require)
-        planned = {**design.planned(), "on_disk": on_disk, "remarks": [*self.prospects.said, *lost]}
-        workers = limits_of(self.backend, design.settings).workers * len(members_of(self.backend))
+        planned = {**self.design.planned(), "on_disk": on_disk, "remarks": [*self.prospects.said]}
+        workers = limits_of(self.backend, self.design.settings).workers * len(members_of(self.backend))
         return watch(self.folder.path, planned, progress, workers)
 
     def judge(self, results: Results) -> None:
@@ -218,11 +224,15 @@ def perform(
     """
     begun, progress = begin(design), Progress()
     folder, error = begun.folder, None
-    inputs = inputs_of(design, begun.identity, begun.facts) if draw is not None and design.calls else ""
-    sealed, drawn = unchanged(folder, inputs) if inputs else (False, False)
-    kept = not design.settings.fresh and (sealed or (design.stops and is_complete(folder, begun.identity)))
+    inputs = (
+        inputs_of(folder, design, begun.identity, begun.facts) if draw is not None and design.calls else ""
+    )
+    same, drawn = unchanged(folder, inputs) if inputs else (False, False)
+    as_it_stands = not design.settings.fresh and (
+        same or (design.stops and is_complete(folder, begun.identity))
+    )
     try:
-        if kept:
+        if as_it_stands:
             with begun.watched(watch, progress, folder.read_manifest().answers_on_disk):
                 begun.judge(results_of(folder))
         else:
@@ -238,15 +248,10 @@ def perform(
         for journal, lines in torn.items()
         for line in lines
     ]
-    as_drawn = kept and (drawn or not sealed)
-    if (
-        draw is not None
-        and not as_drawn
-        and draw(folder, results)
-        and inputs
-        and manifest.status == "complete"
-    ):
-        seal(folder, inputs)
+    if draw is not None and not (as_it_stands and (drawn or not same)):
+        page = draw(folder, results)
+        if page and inputs and manifest.status == "complete":
+            note_made(folder, inputs)
     return Written(folder, results, error, skipped)
 
 
@@ -395,53 +400,41 @@ SHOWN_GROUPS = 3
 
 
 def seen(design: Design[Any]) -> str:
-    """The prompt and what is shown of an item, as far as there is a prompt, and which items are not compared."""
-    return "; ".join(filter(None, (_asked(design), _not_compared(design))))
-
-
-def _asked(design: Design[Any]) -> str:
-    """The prompt and what is shown of an item; "" where no model is asked, or by no prompt."""
-    prompt, settings = design.prompt, design.settings
-    if prompt is None or design.subject.ranks:
-        return ""
-    name = str(getattr(settings, "prompt", None) or prompt.id)
-    if name.endswith(".toml"):  # which two prompts can be called
-        name += f" {prompt.sha256[:8]}"
+    """The prompt and what is shown of an item, where a model is asked by one, and which items are not compared."""
+    prompt, settings, parts = design.prompt, design.settings, []
     # a kind whose prompts say themselves what they show of an item has no use for --input
-    return f"prompt {name}" if "input" in settings.idle() else f"prompt {name}, {_shown(design)}"
+    shows_items = "input" not in settings.idle()
+    asks = prompt is not None and not design.subject.ranks
+    compares = bool(design.attribute.protected) and design.two_groups
+    items: dict[str, Document] = {}
+    if compares or (asks and shows_items):
+        lists = (design.dataset.candidates(query).documents for query in design.queries)
+        items = {item.doc_id: item for documents in lists for item in documents}
+    if asks and prompt is not None:
+        name = str(getattr(settings, "prompt", None) or prompt.id)
+        if name.endswith(".toml"):  # which two prompts can be called
+            name += f" {prompt.sha256[:8]}"
+        parts.append(f"prompt {name}" + (f", {_shown(settings, items.values())}" if shows_items else ""))
+    others = [item for item in items.values() if compares and design.attribute.side(item) is None]
+    if others:
+        groups = Counter(" and ".join(item.groups.get(design.attribute.name, ())) for item in others)
+        named = [f"{group or 'of no known group'} {n:,}" for group, n in groups.most_common(SHOWN_GROUPS)]
+        named += ["…"] * (len(groups) > SHOWN_GROUPS)
+        ranked = "ranked, but " * registry.lookup("audit", design.task).ranks
+        parts.append(
+            f"{len(others):,} of {count(len(items), 'item')} {ranked}not compared ({', '.join(named)})"
+        )
+    return "; ".join(parts)
 
 
-def _not_compared(design: Design[Any]) -> str:
-    """How many items are of neither group, and of which others; "" where there are none, and where no groups are."""
-    if not design.attribute.protected or not design.two_groups:
-        return ""
-    lists = (design.dataset.candidates(query).documents for query in design.queries)
-    items = {item.doc_id: item for documents in lists for item in documents}
-    others = [item for item in items.values() if design.attribute.side(item) is None]
-    if not others:
-        return ""
-    groups = Counter(_group(design, item) for item in others).most_common()
-    named = [f"{group} {n:,}" for group, n in groups[:SHOWN_GROUPS]] + ["…"] * (len(groups) > SHOWN_GROUPS)
-    ranked = "ranked, but " * registry.lookup("audit", design.task).ranks
-    return f"{len(others):,} of {count(len(items), 'item')} {ranked}not compared ({', '.join(named)})"
-
-
-def _group(design: Design[Any], item: Document) -> str:
-    return " and ".join(item.groups.get(design.attribute.name, ())) or "of no known group"
-
-
-def _shown(design: Design[Any]) -> str:
-    settings = design.settings
-    lists = (design.dataset.candidates(query).documents for query in design.queries)
-    texts = {item.doc_id: bool(item.text.strip()) for items in lists for item in items}
-    known = sum(texts.values())
-    items = f"{count(known, 'item')} {'has' if known == 1 else 'have'} text"
+def _shown(settings: AuditSettings, items: Collection[Document]) -> str:
+    """What is shown of items."""
+    known = sum(bool(item.text.strip()) for item in items)
+    texts = f"{count(known, 'item')} {'has' if known == 1 else 'have'} text"
     if settings.input == "title":
-        return "titles only" + f" ({items}: --input text shows it)" * bool(known)
-    all_known = known == len(texts)
-    return f"titles and texts, {settings.words} words at most" + f" ({items}, of {len(texts):,})" * (
-        not all_known
-    )
+        return "titles only" + f" ({texts}: --input text shows it)" * bool(known)
+    some = f" ({texts}, of {len(items):,})" * (known < len(items))
+    return f"titles and texts, {settings.words} words at most{some}"
 
 
 S = TypeVar("S", bound=AuditSettings)

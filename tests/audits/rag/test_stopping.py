@@ -11,7 +11,7 @@ import pytest
 from tests.cli.command import llmfair, only_run, ran, refuses, table
 
 FLAGS = ("rag", "-q", "--no-report", "--no-cache", "--alpha", "1,8", "--attribution", "fake:reader")
-BYPRODUCTS = ("manifest.json", "journal.jsonl", "attribution.jsonl", ".seal", ".lock")
+BYPRODUCTS = ("manifest.json", "journal.jsonl", "attribution.jsonl", ".lock")
 
 
 def planned(*more: str) -> int:

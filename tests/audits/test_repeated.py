@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +15,9 @@ from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import perform
-from llmfair.audits.runs.seal import inputs_of
+from llmfair.audits.runs.session import inputs_of
 from llmfair.audits.subject import Subject
+from llmfair.rundir import RunDir
 from tests.cli.command import Outcome, llmfair, process, ran
 from tests.datasets.indexed_sources import NAME, made
 from tests.folders import balanced, write, write_folder
@@ -60,7 +59,7 @@ def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], re
     before = files()
     kept = repeated(*words, measured=False)
     assert files() == before and ("run/report.html" in before) == (report == "--report")
-    Path("run/.seal").unlink()
+    Path("run/results.json").touch()
     assert repeated(*words, measured=True) == kept
     assert [path for path in before if path not in files()] == []
 
@@ -70,7 +69,7 @@ def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], re
 def test_each_style_is_printed_of_what_is_kept(style: str) -> None:
     ran(*LISTS, "-o", "run")
     kept = repeated(*LISTS, "--format", style, measured=False)
-    Path("run/.seal").unlink()
+    Path("run/results.json").touch()
     assert repeated(*LISTS, "--format", style, measured=True) == kept
 
 
@@ -106,9 +105,7 @@ CHANGES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     ),
     "journal": (edited("run/journal.jsonl", '"attempts":1', '"attempts":2'), ()),
     "results": (edited("run/results.json", '"value"', '"valve"'), ()),
-    "manifest": (edited("run/manifest.json", '"warnings": [', '"warnings": [ '), ()),
     "rankings": (lambda: Path("run/rankings/neutral.run").unlink(), ()),
-    "seal": (lambda: Path("run/.seal").write_bytes(b"\xff"), ()),
 }
 
 
@@ -146,7 +143,7 @@ def test_a_page_drawn_by_hand_of_a_run_without_one_stays() -> None:
     before = files()
     repeated(*LISTS, "--no-report", measured=False)
     repeated(*LISTS, "--no-report", measured=False)
-    assert {**files(), "run/.seal": before["run/.seal"]} == before
+    assert {**files(), "run/manifest.json": before["run/manifest.json"]} == before
 
 
 @pytest.mark.parametrize("name", ["qrels.txt", "docs.jsonl"])
@@ -162,7 +159,7 @@ def test_other_data_are_another_run(name: str) -> None:
 @pytest.mark.whole
 def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*LISTS, "-o", "run")
-    monkeypatch.setattr("llmfair.audits.runs.seal._source", lambda package: f"{package}, edited")
+    monkeypatch.setattr("llmfair.audits.runs.session._newest", lambda package: 0)
     repeated(*LISTS, measured=True)
 
 
@@ -176,47 +173,10 @@ def test_another_process_keeps_what_was_found_in_a_fetched_collection(scope: str
     assert out == first.out and files() == before
 
 
-def test_what_has_other_words_in_each_process_is_not_sealed() -> None:
-    design = make_design(ListwiseSettings(dataset="data"))
-    assert inputs_of(design, {}, {"path": Path("x")}) == inputs_of(design, {}, {"path": "x"})
-    for strange in (object(), SimpleNamespace(), {1, 2}, Path):
-        with pytest.raises(TypeError, match="cannot be sealed: only what JSON knows"):
-            inputs_of(design, {}, {"strange": strange})
-
-
 @pytest.mark.whole
-@pytest.mark.parametrize("name", [".lock", ".seal"])
-def test_a_file_further_down_is_sealed_whatever_its_name(name: str) -> None:
-    ran(*LISTS, "-o", "run")
-    Path("run/rankings", name).touch()
-    repeated(*LISTS, measured=True)
-    repeated(*LISTS, measured=False)
-
-
-@pytest.mark.whole
-def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran(*LISTS, "-o", "run")
-
-    def unreadable(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("llmfair.audits.runs.seal.hashlib.file_digest", unreadable)
-    assert repeated(*LISTS, measured=True).code == 0
-
-
-@pytest.mark.whole
-def test_a_pipe_in_the_seal_s_place_is_not_waited_for() -> None:
-    ran(*LISTS, "-o", "run")
-    Path("run/.seal").unlink()
-    os.mkfifo("run/.seal")
-    repeated(*LISTS, measured=True)
-    repeated(*LISTS, measured=False)
-
-
-@pytest.mark.whole
-def test_an_incomplete_run_is_never_sealed() -> None:
+def test_an_incomplete_run_is_never_taken_as_it_stands() -> None:
     assert llmfair(*LISTS, "--max-calls", "3", "-o", "run").code == 3
-    assert not Path("run/.seal").exists()
+    assert "made" not in json.loads(Path("run/manifest.json").read_text())
     assert repeated(*LISTS, measured=True).code == 0
     repeated(*LISTS, measured=False)
 
@@ -230,15 +190,15 @@ def test_a_page_that_could_not_be_drawn_is_tried_again(monkeypatch: pytest.Monke
     assert Path("run/report.html").is_file()
 
 
-def test_documents_are_read_one_by_one_for_the_seal(data: Path) -> None:
+def test_documents_are_read_one_by_one_for_the_digest(data: Path) -> None:
     """All of them as one text would take their room three times over."""
     docs = data / "docs.jsonl"
     rows = [json.loads(line) for line in docs.read_text().splitlines()]
     write(docs, (json.dumps(row | {"text": "word " * 40_000}) for row in rows))
     design = make_design(ListwiseSettings(dataset="data"))
-    inputs = inputs_of(design, {}, {})
+    inputs = inputs_of(RunDir(Path("run")), design, {}, {})
     tracemalloc.start()
-    assert inputs_of(design, {}, {}) == inputs
+    assert inputs_of(RunDir(Path("run")), design, {}, {}) == inputs
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < docs.stat().st_size / 3
