@@ -32,7 +32,6 @@ from llmfair.audits.subject import Subject, backend_of, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.datasets.answers import AnswerDataset, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
-
 from llmfair.datasets.lamp import check_belongs, read_retrieval, read_useful
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
