@@ -7,22 +7,18 @@ import os
 import shutil
 import tracemalloc
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llmfair.api import open_run
 from llmfair.asking.journal import read_rows
 from llmfair.errors import UsageError, warn
 from tests.cli.command import COMMANDS, copied, kept, llmfair, ran, refuses
 
-HARMS: dict[str, Callable[[dict[str, Any], str], Any]] = {
-    "gone": lambda document, name: {key: value for key, value in document.items() if key != name},
-    "of another type": lambda document, name: {**document, name: 7.5},
-    "null": lambda document, name: {**document, name: None},
-}
 READERS = (
     ("runs", "show", "hurt"),
     ("runs", "show", "hurt", "--json"),
@@ -46,59 +42,66 @@ def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
     path.write_text(json.dumps(harm(json.loads(path.read_text()))))
 
 
-def told_in_a_sentence(file: str) -> None:
-    """No command ends unexpectedly; where one is refused, it is for this file."""
-    for command in READERS:
-        found = llmfair(*command)
-        assert found.code in (0, 1, 2) and "unexpected" not in found.err, (command, found.err)
-        assert found.code != 2 or f"hurt/{file}:" in found.err, (command, found.err)
+HARMS = [None, 7.5, "x", [], {}, "\ud800", float("nan"), float("inf"), 10**400]
+"""What stands in the place of a value."""
 
 
-@pytest.mark.parametrize("kind", ["listwise", "sequential"])
+def spoilt(document: Any, path: list[int], harm: Any, gone: bool) -> Any:
+    """The document with one value, found by going down by these numbers, replaced or left out."""
+    if not path or not isinstance(document, dict | list) or not document:
+        return harm
+    keys = [*document] if isinstance(document, dict) else [*range(len(document))]
+    key = keys[path[0] % len(keys)]
+    changed = document.copy()
+    if gone and len(path) == 1:
+        del changed[key]
+    else:
+        changed[key] = spoilt(document[key], path[1:], harm, gone)
+    return changed
+
+
+@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
 @pytest.mark.parametrize("file", ["manifest.json", "results.json"])
-@pytest.mark.parametrize("document", [[], None, {"schema": 1}, {"schema": 2, "task": "pairwise"}])
-def test_a_file_of_another_shape(kind: str, file: str, document: object) -> None:
-    hurt(kind, file, lambda _: document)
-    told_in_a_sentence(file)
-
-
-@pytest.mark.slow  # every field, by every command; tests.fuzz.runs draws from them
-@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
-@pytest.mark.parametrize("file", ["manifest.json", "results.json"])
-@pytest.mark.parametrize("harm", HARMS)
-def test_a_field_of_another_shape(kind: str, file: str, harm: str) -> None:
-    for name in json.loads(copied(kind, "run").joinpath(file).read_text()):
-        hurt(kind, file, lambda document, name=name: HARMS[harm](document, name))  # type: ignore[misc]
-        told_in_a_sentence(file)
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    "value", ["\ud800", float("nan"), float("inf"), 10**400], ids=["half a character", "nan", "inf", "large"]
+@given(
+    st.lists(st.integers(0, 99), max_size=3), st.sampled_from(HARMS), st.booleans(), st.sampled_from(READERS)
 )
-def test_a_value_that_json_has_no_form_for(value: object) -> None:
-    for file, harmed in (
-        ("results.json", lambda found: {**found, "rows": [{**row, "value": value} for row in found["rows"]]}),
-        ("results.json", lambda found: {**found, "design": {**found["design"], "queries": value}}),
-        ("manifest.json", lambda found: {**found, "planned_calls": value}),
-        ("manifest.json", lambda found: {**found, "cost": value}),
-    ):
-        hurt("listwise", file, harmed)
-        told_in_a_sentence(file)
+def test_a_damaged_document_is_told_in_a_sentence(
+    kind: str, file: str, path: list[int], harm: Any, gone: bool, command: tuple[str, ...]
+) -> None:
+    """No command ends unexpectedly; where one is refused, it is for this file."""
+    hurt(kind, file, lambda document: spoilt(document, path, harm, gone))
+    found = llmfair(*command)
+    assert found.code in (0, 1, 2) and "unexpected" not in found.err, found.err
+    assert found.code != 2 or f"hurt/{file}:" in found.err, found.err
 
 
-def test_a_row_that_stands_twice_is_named() -> None:
-    hurt("listwise", "results.json", lambda found: {**found, "rows": [*found["rows"], found["rows"][0]]})
-    refuses("hurt/results.json: ", "runs", "show", "hurt")
+def staged(found: dict[str, Any]) -> dict[str, Any]:
+    name = "../secret"
+    return {**found, "stages": {name: True}, "settings": {**found["settings"], "stages": {name: "x"}}}
 
 
-@pytest.mark.parametrize("name", ["../secret", "x" * 5_000, ""])
-def test_a_stage_lies_in_the_folder(name: str) -> None:
-    def staged(found: dict[str, Any]) -> dict[str, Any]:
-        return {**found, "stages": {name: True}, "settings": {**found["settings"], "stages": {name: "x"}}}
+def flagged(**flags: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda found: found | {"flags": found["flags"] | flags}
 
-    hurt("listwise", "manifest.json", staged)
-    told_in_a_sentence("manifest.json")
+
+@pytest.mark.parametrize(
+    ("file", "harm", "says"),
+    [
+        ("results.json", lambda found: {**found, "rows": [*found["rows"], found["rows"][0]]}, "is there twice in `rows`"),
+        ("results.json", lambda found: {**found, "chains": {}}, "Condition '{}' is missing in `chains`"),
+        ("results.json", lambda found: {**found, "task": "elsewhere"}, "elsewhere"),
+        ("manifest.json", lambda found: {**found, "task": "elsewhere"}, "elsewhere"),
+        ("manifest.json", staged, "`$.stages`"),
+        ("manifest.json", flagged(strateggy="windows"), "no flag `strateggy` is known here - at `$.flags`."),
+        ("manifest.json", flagged(limit="many"), "flags.limit is 'many', but takes a whole number from 1"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+def test_what_is_wrong_is_named(kind: str, file: str, harm: Callable[[Any], Any], says: str) -> None:
+    hurt(kind, file, harm)
+    found = llmfair("runs", "show" if file == "results.json" else "check", "hurt")
+    condition = kept("results", "whole")["design"]["conditions"][0]
+    assert found.code == 2 and f"hurt/{file}: " in found.err and says.format(condition) in found.err
 
 
 @pytest.mark.whole
@@ -141,15 +144,6 @@ def test_a_count_of_tokens_that_is_none_is_a_damaged_line(tokens: str) -> None:
     assert [found["prompt_tokens"] for found in read_rows(path, damaged)] == [7] and damaged == [2]
 
 
-def test_results_of_a_kind_that_is_not_installed_say_so() -> None:
-    for file in ("manifest.json", "results.json"):
-        hurt("pairwise", file, lambda document: {**document, "task": "elsewhere"})
-        found = (
-            llmfair("runs", "show", "hurt") if file == "results.json" else llmfair("runs", "check", "hurt")
-        )
-        assert found.code == 2 and f"hurt/{file}" in found.err and "elsewhere" in found.err
-
-
 PER_QUERY: dict[str, tuple[Callable[[str], str | None], str]] = {
     "gone": (lambda text: None, "hurt/per_query.csv: cannot be read"),
     "torn": (lambda text: text[: len(text) // 2].rpartition(",")[0], "hurt/per_query.csv:"),
@@ -180,24 +174,6 @@ def test_a_ranking_of_a_query_that_has_no_list() -> None:
     path = Path("hurt", "rankings", "female.run")
     path.write_text("nobody" + path.read_text())
     refuses(f"{path}: ranks the query nobodyfilm, which candidates.jsonl lacks.", "report", "hurt")
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"strateggy": "windows"}, "no flag `strateggy` is known here - at `$.flags`."),
-        ({"limit": "many"}, "flags.limit is 'many', but takes a whole number from 1"),
-        ({"input": "nothing"}, "flags.input is 'nothing', but takes one of title, text."),
-        ({"level": 7.0}, "flags.level is 7.0, but takes a number above 0 and below 1."),
-    ],
-)
-@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
-def test_a_flag_that_nobody_knows_or_takes(kind: str, flags: dict[str, Any], message: str) -> None:
-    hurt(kind, "manifest.json", lambda document: document | {"flags": document["flags"] | flags})
-    found = llmfair("runs", "check", "hurt")
-    assert found.code == 2 and "hurt/manifest.json: " in found.err and message in found.err
-    assert llmfair("report", "hurt").code == 0  # which says no command, and shows all else
 
 
 JOURNAL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -259,33 +235,6 @@ def test_what_is_no_file_is_named(file: str, what: str) -> None:
     found = llmfair(*COMMANDS["listwise"], "-o", "kept")
     assert "unexpected" not in found.err
     assert found.code == 0 or f"kept/{file}" in found.err
-
-
-@pytest.mark.slow  # every field, by every command; tests.fuzz.runs draws from them
-@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
-def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
-    document = kept("results", copied(kind, "run"))
-    condition = document["design"]["conditions"][0]
-
-    def renamed(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {"odd" if name == condition else name: one for name, one in value.items()}
-        return value
-
-    def odd(document: dict[str, Any], name: str) -> dict[str, Any]:
-        return document | {name: renamed(document[name])}
-
-    for name in document:
-        hurt(kind, "results.json", partial(odd, name=name))
-        told_in_a_sentence("results.json")
-    for conditions in (["odd"], [*document["design"]["conditions"], "odd"]):
-        path, new = Path("hurt", "results.json"), document["design"] | {"conditions": conditions}
-        path.write_text(json.dumps(document | {"design": new}))
-        found = llmfair("runs", "show", "hurt")
-        assert found.code == 2
-        assert "hurt/results.json: Condition 'odd' is missing in `chains`." in found.err
-    hurt(kind, "results.json", lambda document: {**document, "rows": []})
-    told_in_a_sentence("results.json")
 
 
 @pytest.mark.parametrize(
