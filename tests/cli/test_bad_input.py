@@ -68,44 +68,25 @@ LINES: list[tuple[str, str]] = [
     ("listwise -m fake:biasd", "Did you mean 'biased'?"),
     ("listwise -m fake:biased,noize=1", "Did you mean 'noise'?"),
     ("listwise -m fake:biased,noise=x", "is not a number"),
-    (f"{SMALL_LINE} -m openai:x --base-url nowhere", "is not the address of a server"),
-    (f"{SMALL_LINE} --prompt listwize", "no prompt 'listwize'. Did you mean 'listwise'?"),
     ("listwise --measures P@99999999999999999999", "P: cutoff cannot be '99999999999999999999'."),
     ("listwise --measures ExpRatio@99999999999999999999", "ExpRatio: the cutoff cannot be '99999999999999999999'."),
     (f"listwise -d {'x' * 300}", "File name too long."),
-    ("listwise --queries @/dev/zero", "no regular file, but a pipe or a device"),
     ("listwise --config /dev/zero", "no configuration file /dev/zero."),
-    ("listwise --windw 5", "--windw"),
-    (f"{SMALL_LINE} --measures AP,nDCQ@20", "no measure 'nDCQ'. Did you mean 'nDCG'?"),
-    (f"{SMALL_LINE} --measures AdjustedOdds", "AdjustedOdds is a measure of pairs"),
-    (f"{SMALL_LINE} {NOWHERE} --measures AdjustedOdds", "AdjustedOdds is a measure of pairs"),
     (f"{SMALL_LINE} --conditions femal", "gender has no prompt 'femal'. Did you mean 'female'?"),
     (f"{SMALL_LINE} -a gendr", "Did you mean 'gender'?"),
     (f"{SMALL_LINE} --queries phisics", "Did you mean 'physics'?"),
-    (f"{SMALL_LINE} --on-bad-answer retrie", "--on-bad-answer 'retrie'"),
     (f"{SMALL_LINE} -m fake:oracle -m fake:random -o x", "several runs"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=b", "not JSON"),
-    (f"{SMALL_LINE} {NOWHERE} --extra a=1e999", "not JSON"),
-    (f"{SMALL_LINE} {NOWHERE} --extra a={'[' * 600}{']' * 600}", "not JSON"),
     (f"{SMALL_LINE} {NOWHERE} --extra foo", "a value of --extra is not k=v."),
     (f"{SMALL_LINE} {NOWHERE} --template-arg x", "a value of --template-arg is not k=v."),
     ("listwise --queries x -d sample", "no query 'x' in dataset 'sample'."),
-    ("listwise --queries official -d sample", "no query 'official' in dataset 'sample'."),
     ("listwise -m fake:oracle -m fake:biased -o x --dry-run", "--output names one folder, but several runs"),
     ("rag --retriever x", "no ranker 'x'."),
     ("refine --objective x -m fake:refiner", "no measure 'x'."),
     (f"{SMALL_LINE} -m fake:biased,noise=nan", "noise"),
-    (f"{SMALL_LINE} -m fake:biased,listwise=inf", "listwise"),
-    (f"{SMALL_LINE} -m fake:biased,malformed=7", "malformed"),
     (f"{SMALL_LINE} -m fake:biased,latency=-1", "latency"),
     (f"{SMALL_LINE} --require ExpRatio", "--require 'ExpRatio' has no bound."),
-    (f"{SMALL_LINE} --require ExpRatio=0.8", "'0.8' is not a range."),
-    (f"{SMALL_LINE} --require ExpRatio:femal=0.8..1.25", "no condition 'femal'. Did you mean 'female'?"),
-    (f"{SMALL_LINE} --dry-run --require ExpRatio", "--require 'ExpRatio' has no bound."),
-    ("pairwise --measures P@20", "P is a measure of lists"),
-    ("pairwise --measures AdjustedOods", "Did you mean 'AdjustedOdds'?"),
     ("pairwise --require ExpRatio>=0.8", "ExpRatio is a measure of lists"),
-    ("pairwise --require AdjustedOdds:female>=1", "no condition 'female'"),
     ("pairwise -m bm25", "bm25 ranks lists; it answers no questions"),
     ("pairwise -n 1 -m fake:biased -m bm25", "bm25 ranks lists; it answers no questions"),
     ("pairwise --answers margin --constrain", "not those of --constrain"),
@@ -117,45 +98,27 @@ LINES: list[tuple[str, str]] = [
     ("pairwise --sequential --noise-share 0.5", "--noise-share does nothing with --sequential"),
     ("pairwise --sequential --on-bad-answer fail", "leaves gaps"),
     ("pairwise --max-pairs 10", "--max-pairs does nothing without --sequential"),
-    ("pairwise --on-bad-answer mend", "mend"),
-    ("study windows --settings 10/5,5/7", "'5/7' in --settings"),
     ("study windows --settings wide", "'wide' in --settings"),
     ("study windows --window 5", "--window names one setting"),
-    ("study windows --step 10", "--step names one setting"),
     ("study windows -m fake:oracle -m fake:random", "a study has one model"),
     ("study windows -m bm25", "bm25 has no windows"),
     ("study windows -m fake:nope", "no simulated model 'fake:nope'"),
     ("plan listwise --price-in 1", "--price-in and --price-out go together."),
-    ("plan listwise -d nope", "no dataset 'nope'"),
-    ("plan listwise -m gpt-4", "'gpt-4' is not a model."),
     ("plan pairwise --ratio 4", "no answers show odds of 4 when a share of 0.5 is consistent."),
-    ("plan pairwise --price-in 1", "--price-in and --price-out go together."),
-    ("plan pairwise -m gpt-4", "'gpt-4' is not a model."),
-    ("plan pairwise -d nope", "no dataset 'nope'"),
     ("calibrate listwise --initial given --orders 1", "calibrate draws random initial orders, but --initial is given."),
     ("calibrate listwise --junit x", "calibrate writes no files, but --junit names a file."),
     ("calibrate listwise --output x", "calibrate writes no files, but --output names a folder."),
-    ("calibrate listwise -d smaple", "no dataset 'smaple'. Did you mean 'sample'?"),
     ("calibrate pairwise --sequential", "calibrate simulates audits that ask all their questions"),
-    ("calibrate pairwise --output x", "calibrate writes no files, but --output names a folder."),
-    ("plan pairwise --ratio 0.8 --consistent 0.1", "no answers show odds of 0.8"),
     ("plan pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false positive at --level 0.9."),
-    ("plan pairwise -m bm25", "bm25 ranks lists; it answers no questions"),
-    ("calibrate pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false positive at --level 0.9."),
     ("listwise --batch -m openai:any", "each needs the answer of the one before"),
     ("listwise --batch -m openai:any --strategy setwise", "cannot ask setwise: each needs the answer of the one before"),
     ("listwise --strategy setwise:c=99", "setwise: c cannot be '99'."),
     ("listwise --strategy windows:c=3", "strategy windows has no parameters"),
     ("pairwise --batch", "fake:biased cannot do --batch"),
     ("listwise --sequential", "but those of a ranking need each other's answers"),
-    ("listwise --design partition --sequential --repeats 2", "--repeats does nothing with --sequential"),
-    ("listwise --design partition --sequential --on-bad-answer fail", "leaves gaps"),
     ("calibrate listwise --design partition --sequential", "but --sequential stops early"),
     ("listwise --design partition --batch --sequential -m openai:any", "--batch asks all at once"),
-    ("pairwise --batch --sequential -m openai:any", "--batch asks all at once"),
     ("pairwise --batch -m openai:any --max-cost=1 --price-in=1 --price-out=1", "a batch is paid as a whole"),
-    ("runs show nothing", "no run 'nothing'"),
-    ("datasets show nothing", "no dataset 'nothing'"),
 ]  # fmt: skip
 CASES: list[tuple[str, Case, int, str]] = [
     ("missing key", lambda: (*SMALL, "-m", "openai:gpt-4o"), 1, "api.openai.com needs a key."),
@@ -208,12 +171,10 @@ def refused(arguments: tuple[str | Path, ...], code: int, message: str) -> None:
     ("content", "score", "others"),
     [
         (None, "such file", "no run 'x.run' in runs."),
-        (b"", "", "no run 'x.run' in runs."),
-        (b"hello\n", "", "no run 'x.run' in runs."),
         (bytes(range(256)) * 9, "", "no run 'x.run' in runs."),
         ("folder", "x.run is not a run folder: it has no manifest.json.", "x.run"),
     ],
-    ids=["missing", "empty", "text", "binary", "folder"],
+    ids=["missing", "binary", "folder"],
 )
 def test_what_is_no_run_is_called_so(
     command: str, content: bytes | str | None, score: str, others: str
@@ -252,16 +213,6 @@ def test_a_corrupt_line_in_the_middle_is_named_and_asked_again() -> None:
         assert found.code == 0 and "journal.jsonl:4: not readable, skipped" in found.err
         assert len(server.requests) == before + 1
         ran("runs", "check", only_run())
-
-
-def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr("llmfair.audits.listwise.design.make_design", broken)
-    found = refuses("unexpected RuntimeError: a bug", *SMALL, code=1)
-    assert "-v" in found.err and "Traceback" not in found.err
-    assert "Traceback" in llmfair(*SMALL, "-v").err
 
 
 def test_v_shows_where_even_before_the_flags_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
