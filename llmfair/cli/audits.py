@@ -20,7 +20,6 @@ from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
-    from llmfair.audits.documents import Comparison
     from llmfair.audits.junit import Suite
     from llmfair.audits.runs.run import Spending, Watch
     from llmfair.audits.subject import Subject
@@ -105,7 +104,9 @@ def _audit_all(
     suites: list[Suite],
 ) -> LlmfairError | None:
     """Several runs, then side by side; one that fails stops no other. Returns the gravest error."""
+    from llmfair.audits.comparing import compare
     from llmfair.audits.runs.run import Spending
+    from llmfair.report.compare import compare_table
 
     for one, subject in asked:  # nothing is spent while another model's name is wrong
         if not (kind.ranks and subject.ranks):
@@ -126,7 +127,10 @@ def _audit_all(
         if error is not None:
             error.message = f"{name}: {error.message}"
             errors.append(error)
-    compared = _compare(complete, style)
+    compared = compare(complete) if len(complete) > 1 else None
+    if compared is not None and style == "table":
+        print()
+        terminal.print_table(compare_table(compared))
     if style == "json":
         terminal.print_json({"schema": 1, "runs": runs, "comparison": compared})
     gravest = max(errors, key=lambda error: error.exit_code, default=None)
@@ -134,20 +138,6 @@ def _audit_all(
         if error is not gravest:
             terminal.say_message(error)
     return gravest
-
-
-def _compare(runs: Sequence[RunDir], style: str) -> Comparison | None:
-    """Runs side by side, the first as the base; None where there are not two."""
-    from llmfair.audits.comparing import compare
-    from llmfair.report.compare import compare_table
-
-    if len(runs) < 2:
-        return None
-    compared = compare(runs)
-    if style == "table":
-        print()
-        terminal.print_table(compare_table(compared))
-    return compared
 
 
 def _audit(

@@ -67,36 +67,36 @@ def with_help(command: Any) -> Any:
 
 def _show(ctx: typer.Context, value: bool, whole: bool) -> None:
     if value and not ctx.resilient_parsing:
-        draw("\n".join(_lines(ctx.command, ctx, _width(), whole)))
+        width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+        draw("\n".join(_lines(ctx.command, ctx, width, whole)))
         raise typer.Exit
-
-
-def _show_short(ctx: typer.Context, value: bool) -> None:
-    _show(ctx, value, whole=False)
-
-
-def _show_all(ctx: typer.Context, value: bool) -> None:
-    _show(ctx, value, whole=True)
 
 
 def _helps(
     help_all: Annotated[
         bool,
-        typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit."),
+        typer.Option(
+            "--help-all",
+            is_eager=True,
+            callback=lambda ctx, value: _show(ctx, value, True),
+            help="Show every flag and exit.",
+        ),
     ] = False,
     help: Annotated[
         bool,
-        typer.Option("--help", "-h", is_eager=True, callback=_show_short, help="Show this message and exit."),
+        typer.Option(
+            "--help",
+            "-h",
+            is_eager=True,
+            callback=lambda ctx, value: _show(ctx, value, False),
+            help="Show this message and exit.",
+        ),
     ] = False,
 ) -> None:
     """Declares the flags that every command has."""
 
 
-def _width() -> int:
-    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-
-
-def _lines(command: Any, ctx: Any, width: int, whole: bool = False) -> Iterator[str]:
+def _lines(command: Any, ctx: Any, width: int, whole: bool) -> Iterator[str]:
     group = getattr(command, "commands", None)
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     words = [item.metavar or item.name.upper() for item in arguments]

@@ -21,7 +21,6 @@ from llmfair.settings import FinetuneSettings, MitigateSettings
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
-    from llmfair.mitigation.mitigate import Mitigated
 
 
 Run = Annotated[
@@ -46,11 +45,14 @@ def mitigate(
     from llmfair.cli.audits import write_report
     from llmfair.mitigation.mitigate import mitigate as held
     from llmfair.mitigation.mitigate import plan_mitigation
+    from llmfair.mitigation.words import headed_table, plan_table
+    from llmfair.report.tables import tidy_tsv
     from llmfair.rundir import RunDir, find_run
 
     folder = find_run(run, runs_dir)
     if settings.dry_run:
-        _show_plan(plan_mitigation(folder, settings), style)
+        planned = plan_mitigation(folder, settings)
+        terminal.show("json" if style == "json" else "table", planned, lambda: plan_table(planned))
         return
     seen: dict[str, Any] = {}
     try:
@@ -61,7 +63,11 @@ def mitigate(
         said = f"Stopped at {seen['remedy']}. The same command continues."
         raise typer.Exit(terminal.interrupted(said)) from None
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
-    _show_mitigated(done, report, style)
+    results, below = done.results, [report or done.folder]
+    document = {**plain(results), **(terminal.failure(done.error) if done.error else {})}
+    terminal.show(
+        style, document, lambda: headed_table(results), lambda: tidy_tsv(results.rows), report, below
+    )
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
 
@@ -81,24 +87,6 @@ def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
         return watch
 
     return watch_of
-
-
-def _show_mitigated(done: Mitigated, report: Path | None, style: str) -> None:
-    from llmfair.mitigation.words import headed_table
-    from llmfair.report.tables import tidy_tsv
-
-    found, failure = done.results, terminal.failure(done.error) if done.error else {}
-    document, below = {**plain(done.results), **failure}, [report or done.folder]
-    terminal.show(style, document, lambda: headed_table(found), lambda: tidy_tsv(found.rows), report, below)
-
-
-def _show_plan(planned: Any, style: str) -> None:
-    from llmfair.mitigation.words import plan_table
-
-    if style == "json":
-        terminal.print_json(planned)
-    else:
-        terminal.print_table(plan_table(planned))
 
 
 def add_mitigate(app: typer.Typer) -> None:
