@@ -486,29 +486,10 @@ OPENAI_HOST = "api.openai.com"
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 _BASE_URL = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*)(:(?P<port>\d{1,5}))?(/[^\s?#]*)?",
+    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*)(:(?P<port>\d{1,5}))?(/[^\s?#@]*)?",
     re.IGNORECASE,
 )
-_ADDRESS = "for example http://127.0.0.1:8000/v1"
-_NOT_TAKEN = (
-    (re.compile(r".*@.*", re.S), "holds credentials", "leave them out and set {key}"),
-    (  # keys are passed that way, too
-        re.compile(r"[^?#]*[?#].*", re.S),
-        "holds a query, which no request would carry",
-        "leave out all from the ? on; Azure OpenAI takes requests without one at https://NAME.openai.azure.com/openai/v1",
-    ),
-    (
-        re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|[\w.-]+(?=:\d)|\[[\da-fA-F:.]+\])(:\d+)?(/\S*)?"),
-        "lacks http:// or https://",
-        _ADDRESS,
-    ),
-    (
-        re.compile(r".*/((chat/)?completions|responses|messages|rerank|embeddings)/?"),
-        "ends in the path of a request, which llmfair adds",
-        "give what stands before it, " + _ADDRESS,
-    ),
-)
-"""Forms of an address that are not taken, what is wrong with each, and the way out."""
+_REQUEST = re.compile(r".*/((chat/)?completions|responses|messages|rerank|embeddings)/?")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -517,16 +498,18 @@ def server_of(base_url: str, source: str, key_variable: str = KEY_VARIABLE) -> s
 
     Raises UsageError that names the URL's `source` and never repeats the URL, which may hold credentials.
     """
-    for form, fault, hint in _NOT_TAKEN:
-        if form.fullmatch(base_url):
-            raise UsageError(f"{source} {fault}.", hint.format(key=key_variable))
     match = _BASE_URL.fullmatch(base_url)
     if (
         match is None
+        or _REQUEST.fullmatch(base_url)
         or (port := int(match["port"] or _PORTS[match["scheme"].lower()])) > 65535
         or not _names_a_host(match["host"])
     ):
-        raise UsageError(f"{source} is not the address of a server.", _ADDRESS)
+        raise UsageError(
+            f"{source} is not the address of a server.",
+            "http:// or https://, a host, and what stands before the path of a request, such as "
+            f"http://127.0.0.1:8000/v1; no query, and no key or login, which belongs into {key_variable}",
+        )
     host = match["host"].lower()
     return host if host == OPENAI_HOST else f"{host}:{port}"
 

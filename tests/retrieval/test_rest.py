@@ -267,7 +267,7 @@ def test_addresses_and_logins_that_cannot_work_are_refused(
     server = start()
     for url, says in (
         (None, "needs the address of its server"),
-        (f"http://me:{KEY}@127.0.0.1:9", "holds credentials"),
+        (f"http://me:{KEY}@127.0.0.1:9", "is not the address of a server"),
         ("ftp://x", "is not the address of a server"),
         ("http://127.0.0.1:1", "connection refused by 127.0.0.1:1"),
     ):
