@@ -7,8 +7,8 @@ imports torch before it is needed: which checkpoint is meant has to be known bef
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,7 +78,8 @@ def find_checkpoint(name: str) -> Checkpoint:
     revision is fetched when it is named. Raises MissingExtra, UsageError for what is no model, BackendError
     for what cannot be fetched. Nothing is loaded, so torch is not needed.
     """
-    require("transformers")
+    if find_spec("transformers") is None:
+        raise MissingExtra("models in this process need transformers.", INSTALL)
     folder = Path(name).expanduser()
     if folder.is_dir():
         return Checkpoint(name, read_config(folder, name), folder_fingerprint(folder), str(folder.resolve()))
@@ -114,28 +115,19 @@ def already_read(cache: Any) -> dict[str, Any]:
 
 def require_local(*beside: str) -> None:
     """Raises MissingExtra unless models can be run in this process, and these further packages are there."""
-    require("torch", "transformers", *beside)
-
-
-def require(*packages: str) -> None:
-    """Raises MissingExtra unless these packages are there."""
-    if missing := [package for package in packages if find_spec(package) is None]:
+    if missing := [package for package in ("torch", "transformers", *beside) if find_spec(package) is None]:
         raise MissingExtra(f"models in this process need {' and '.join(missing)}.", INSTALL)
 
 
 def read_config(folder: Path, name: str) -> dict[str, Any]:
     """A model's `config.json`. Raises UsageError."""
-    try:
-        found = json.loads(files.text(folder / "config.json", files.MOST_RECORDED))
-    except FileNotFoundError:
+    path = folder / "config.json"
+    if not path.is_file():
         raise UsageError(
             f"{name} holds no model: it has no config.json.", "name a folder that save_pretrained wrote"
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{name}/config.json cannot be read: {error}.", "fetch the model again") from None
-    if not isinstance(found, dict):
-        raise UsageError(f"{name}/config.json is not an object.", "fetch the model again")
-    return found
+        )
+    config: dict[str, Any] = files.read_document(path, dict[str, Any], "fetch the model again")
+    return config
 
 
 def folder_fingerprint(folder: Path) -> str:
@@ -230,20 +222,12 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
         f"{repository} is not on this machine, and the Hub cannot be reached.",
         f"fetch it where there is a network (hf download {repository}), or name a folder",
     )
-
-    try:
+    with suppress(errors.LocalEntryNotFoundError, errors.HFValidationError):
         return Path(hf_hub_download(repository, "config.json", revision=revision, local_files_only=True))
-    except errors.HFValidationError:
-        raise UsageError(
-            f"'{repository}' is neither a folder nor a repository.",
-            "name a folder, or a repository as ORG/NAME",
-        ) from None
-    except errors.LocalEntryNotFoundError:
-        pass
     try:
         # A download tries five times more in 25 s; whether the Hub is there at all, one question tells.
         get_hf_file_metadata(hf_hub_url(repository, "config.json", revision=revision))
-    except errors.HfHubHTTPError:
+    except (errors.HfHubHTTPError, errors.HFValidationError):
         pass  # it is, and says below what it has against the download
     except Exception:  # each of the library's HTTP clients has its own for a network that is not there
         raise away from None
@@ -254,13 +238,17 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
             f"the Hub gives {repository} only to those who accepted its terms.",
             f"accept them at https://huggingface.co/{repository} and set HF_TOKEN",
         ) from None
-    except errors.RepositoryNotFoundError:
-        raise UsageError(f"the Hub has no repository {repository}.", "check its name") from None
-    except errors.RevisionNotFoundError:
-        raise UsageError(f"{repository} has no revision {revision}.", "name a branch or a commit") from None
     except errors.LocalEntryNotFoundError:
         raise away from None
-    except errors.EntryNotFoundError:
-        raise UsageError(f"{repository} holds no model: it has no config.json.", "check its name") from None
+    except (
+        errors.HFValidationError,
+        errors.RepositoryNotFoundError,
+        errors.RevisionNotFoundError,
+        errors.EntryNotFoundError,
+    ):
+        at = f" at {revision}" if revision else ""
+        raise UsageError(
+            f"the Hub has no model {repository}{at}.", "name a folder, or a repository as ORG/NAME"
+        ) from None
     except (errors.HfHubHTTPError, OSError) as error:
         raise BackendError(f"{repository} cannot be fetched: {line_of(error)}.", "try again later") from None

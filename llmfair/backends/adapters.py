@@ -80,17 +80,14 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
 def read_manifest(folder: Path) -> Mapping[str, Any] | None:
     """What was written down when an adapter was trained; None for a folder without it. Raises UsageError."""
     path = folder / MANIFEST
-    try:
-        found = json.loads(files.text(path, files.MOST_RECORDED))
-    except FileNotFoundError:
+    if not path.is_file():
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.keys() >= CHECKED:
+    manifest: dict[str, Any] = files.read_document(path, dict[str, Any], "train the adapter again")
+    if manifest.get("schema") != SCHEMA or not manifest.keys() >= CHECKED:
         raise UsageError(
             f"{path} is not an adapter's manifest of schema {SCHEMA}.", "train the adapter again"
         )
-    return found
+    return manifest
 
 
 def _checked_manifest(folder: Path, digest: str) -> Mapping[str, Any] | None:

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -106,7 +107,8 @@ def scores_of(found: Any, documents: Sequence[str], spec: str) -> list[tuple[int
             return list(rows_of(items))
         except (TypeError, ValueError):
             pass
-    raise UsageError(f"{spec} returned {_described(found)} for {len(documents)} documents.", FORMS)
+    size = f" of {len(found)}" if hasattr(found, "__len__") else ""
+    raise UsageError(f"{spec} returned a {type(found).__name__}{size} for {len(documents)} documents.", FORMS)
 
 
 def _ranks(order: Sequence[str], documents: Sequence[str]) -> list[tuple[int, float | None]]:
@@ -131,15 +133,6 @@ def _field(row: Any, names: Sequence[str]) -> Any:
         if value is not None:
             return value.item() if hasattr(value, "item") else value
     return None
-
-
-def _described(found: Any) -> str:
-    kind = type(found).__name__
-    if not hasattr(found, "__len__"):
-        return f"a {kind}"
-    items = list(found) if isinstance(found, list | tuple) else []
-    wrong = next((item for item in items if not _number(item)), items)
-    return f"{kind} of {len(found)}" + (f" with a {type(wrong).__name__} in it" if wrong is not items else "")
 
 
 METHODS = ("rerank", "rank")
@@ -261,28 +254,20 @@ def pyterrier(name: str, options: BackendOptions) -> Function:
     return Function(Transformed(transformer), f"pyterrier:{name}")
 
 
+@dataclass
 class Transformed:
     """A transformer that ranks a query's documents."""
 
-    def __init__(self, transformer: Any) -> None:
-        self.transformer = transformer
+    transformer: Any
 
     def rank(self, query: str, documents: Sequence[str]) -> list[dict[str, Any]]:
         """Rows of index and score; a document that the transformer leaves out has none."""
         import pandas
 
-        frame = pandas.DataFrame(
-            {
-                "qid": "1",
-                "query": query,
-                "docno": [str(place) for place in range(len(documents))],
-                "text": list(documents),
-                "score": 0.0,
-                "rank": range(len(documents)),
-            }
-        )
-        found = self.transformer.transform(frame)
+        places = range(len(documents))
+        columns = {"qid": "1", "query": query, "docno": list(map(str, places)), "text": list(documents)}
+        ranked = self.transformer.transform(pandas.DataFrame({**columns, "score": 0.0, "rank": places}))
         return [
             {"index": int(docno), "score": float(score)}
-            for docno, score in zip(found["docno"], found["score"], strict=True)
+            for docno, score in zip(ranked["docno"], ranked["score"], strict=True)
         ]

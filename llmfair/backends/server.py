@@ -107,7 +107,7 @@ class Server(ABC):
         for _ in range(2):
             body = self.body(request)
             started = time.perf_counter()
-            reply = await self._post(body)
+            reply = await self._ask("POST", self.path, body)
             seconds = time.perf_counter() - started
             self.allowance = allowance(reply.headers)
             if not self.adapts(reply.status, reply.body):
@@ -202,9 +202,6 @@ class Server(ABC):
                 f"{self.server} does not list the model {self.name}: it lists {has}.",
                 "every server of --base-url has to have it under this name",
             )
-
-    async def _post(self, body: bytes) -> Reply:
-        return await self._ask("POST", self.path, body)
 
     async def _ask(
         self, method: str, path: str, body: bytes | None = None, seconds: float | None = None

@@ -543,7 +543,7 @@ def test_what_is_no_model_is_a_usage_error(mistral: Path, tmp_path: Path) -> Non
         ("./nowhere", "there is no folder ./nowhere"),
         (str(tmp_path), "holds no model: it has no config.json"),
         ("a/b/c", "there is no folder a/b/c"),
-        ("not a name", "neither a folder nor a repository"),
+        ("not a name", "the Hub has no model not a name"),
     ):
         with pytest.raises(UsageError, match=message):
             hf(name, BackendOptions())
@@ -555,7 +555,7 @@ def test_what_is_no_model_is_a_usage_error(mistral: Path, tmp_path: Path) -> Non
         with pytest.raises(UsageError, match=message):
             hf(str(mistral), BackendOptions(backend_args=given))
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="config.json: not JSON"):
         hf(str(tmp_path), BackendOptions())
 
 
