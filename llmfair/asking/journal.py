@@ -137,10 +137,10 @@ class FailureLine:
 def not_begun_by(line: bytes, identity: str) -> str:
     """What is wrong with the first line of a journal that should hold answers of this model; or ""."""
     try:
-        found = decode(line)["identity"]
+        other = decode(line)["identity"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return "this is not the first line of a journal"
-    return "" if found == identity else f"holds answers of '{found}', not of '{identity}'"
+    return "" if other == identity else f"holds answers of '{other}', not of '{identity}'"
 
 
 def row_of(line: bytes) -> dict[str, Any] | None:
@@ -160,12 +160,20 @@ def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str
     Lines that are neither are left out, and their numbers added to `damaged`.
     """
     with files.opened(path) as file:
-        for number, line in enumerate(islice(files.pieces(file), 1, None), start=2):
+        for number, _, line in islice(_lines(file), 1, None):
             row = row_of(line)
             if row is not None:
                 yield row
             elif damaged is not None:
                 damaged.append(number)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """The number, the place and the text of each line, its end included."""
+    offset = 0
+    for number, line in enumerate(files.pieces(file), start=1):
+        yield number, offset, line
+        offset += len(line)
 
 
 def completion_of(row: Mapping[str, Any]) -> Completion:
@@ -187,10 +195,7 @@ class Places:
     """The place of each answer in its file. Of two answers to one request the first counts."""
 
     def __init__(self) -> None:
-        self._digests, self._offsets = (
-            array("Q"),
-            array("Q"),
-        )  # by digest; of equal ones the first stands first
+        self._digests, self._offsets = array("Q"), array("Q")  # by digest; of equal ones the first is first
         self._latest: dict[int, list[int]] = {}
         self._count = 0
 
@@ -240,13 +245,11 @@ class KeptAnswers:
     """The first answer to each request of a journal that is not written to meanwhile."""
 
     def __init__(self, path: Path) -> None:
-        self._places, offset = Places(), 0
-        self._file = files.opened(path)
-        for number, line in enumerate(files.pieces(self._file)):
-            row = row_of(line) if number else None
+        self._places, self._file = Places(), files.opened(path)
+        for _, offset, line in islice(_lines(self._file), 1, None):
+            row = row_of(line)
             if row is not None and "key" in row:
                 self._places.add(row["key"], offset)
-            offset += len(line)
 
     def close(self) -> None:
         self._file.close()
@@ -336,13 +339,8 @@ class Journal:
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
-        row = {
-            "failure": failure.failure,
-            "message": failure.message,
-            "probe": failure.probe_id,
-            "at": datetime.now(UTC),
-        }
-        self._write(encode(row))
+        row = {"failure": failure.failure, "message": failure.message, "probe": failure.probe_id}
+        self._write(encode({**row, "at": datetime.now(UTC)}))
         self._sync_now_and_then()
 
     def close(self) -> None:
@@ -410,24 +408,21 @@ class Journal:
         return Unwritable(f"cannot write {self.path}: {error.strerror}.", hint)
 
     def _load(self, identity: str) -> None:
+        line = b""
         with self.path.open("rb") as file:
-            lines = files.pieces(file)
-            header = next(lines)
-            if wrong := not_begun_by(header, identity):
-                raise RunConflict(
-                    f"{self.path}:1: {wrong}.",
-                    "choose another --output folder, or --fresh to set this journal aside",
-                )
-            offset = len(header)
-            for number, line in enumerate(lines, start=2):
-                row = row_of(line)
-                if row is None:
+            for number, offset, line in _lines(file):
+                row = row_of(line) if number > 1 else None
+                if number == 1 and (wrong := not_begun_by(line, identity)):
+                    raise RunConflict(
+                        f"{self.path}:1: {wrong}.",
+                        "choose another --output folder, or --fresh to set this journal aside",
+                    )
+                if number > 1 and row is None:
                     self.skipped.append(number)
-                elif "key" in row and row["key"] not in self._places:
+                elif row is not None and "key" in row and row["key"] not in self._places:
                     self._count(row)
                     self._places.add(row["key"], offset)
-                offset += len(line)
-        if not _ends_with_newline(self.path):
+        if not line.endswith(b"\n"):  # a torn write
             self._write(b"")
 
 
@@ -442,10 +437,3 @@ def _opened(path: Path) -> int:
     except OSError as error:
         why = str(error.strerror)
     raise RunConflict(f"{path}: cannot be opened: {why}.", "choose another --output folder, or remove it")
-
-
-def _ends_with_newline(path: Path) -> bool:
-    """Whether the file's last byte ends a line; a torn write does not."""
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"

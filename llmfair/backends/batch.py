@@ -30,6 +30,7 @@ T = TypeVar("T")
 _ID = re.compile(r"[\w.:=+~@-]{1,2000}", re.ASCII)  # which stands in addresses, and on a terminal
 _KEY = re.compile(rb'"custom_id"\s*:\s*"([\w-]+)"', re.ASCII)
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+ENDPOINT = "/v1/chat/completions"
 MOST_LINES = 50_000
 MOST_BYTES = 200 * 10**6
 ENDED = {"completed", "failed", "expired", "cancelled"}
@@ -97,7 +98,7 @@ class Batches:
 
     def line(self, request: Request) -> bytes:
         """A request as a line of a file; its answer comes back under the request's key."""
-        head = f'{{"custom_id":"{request.key}","method":"POST","url":"/v1/chat/completions","body":'
+        head = f'{{"custom_id":"{request.key}","method":"POST","url":"{ENDPOINT}","body":'
         return head.encode() + self.backend.body(request) + b"}\n"
 
     @staticmethod
@@ -126,13 +127,10 @@ class Batches:
 
     def upload(self, path: Path) -> str:
         """The id of the server's copy of a file of lines."""
-
-        def send(attempt: int) -> str:
-            return self._told(
-                self._client.upload(self.backend.address("files"), path, {"purpose": "batch"}), _id
-            )
-
-        return self._patiently(send)
+        url = self.backend.address("files")
+        return self._patiently(
+            lambda attempt: self._told(self._client.upload(url, path, {"purpose": "batch"}), _id)
+        )
 
     def create(self, input_file_id: str, perhaps_made: bool = False) -> Batch:
         """The one batch over an uploaded file.
@@ -140,11 +138,7 @@ class Batches:
         Its creation has no second attempt without a look: where an earlier one may have reached the server, here
         or before a crash (`perhaps_made`), the batch is first looked for among all.
         """
-        body = {
-            "input_file_id": input_file_id,
-            "endpoint": "/v1/chat/completions",
-            "completion_window": "24h",
-        }
+        body = {"input_file_id": input_file_id, "endpoint": ENDPOINT, "completion_window": "24h"}
 
         def make(attempt: int) -> Batch:
             made = self._find(input_file_id) if perhaps_made or attempt else None
@@ -155,13 +149,14 @@ class Batches:
     def state(self, batch_id: str) -> Batch:
         """The batch as it is now."""
 
-        def look(attempt: int) -> Batch:
-            batch = self._ask("GET", f"batches/{batch_id}", self._read_batch, batch_id=batch_id)
-            if batch.id != batch_id:
-                raise Transient(f"{self.backend.server} tells of another batch than {batch_id}")
+        def read(told: Mapping[str, Any]) -> Batch:
+            if (batch := self._read_batch(told)).id != batch_id:
+                raise Transient(f"{self.name} tells of another batch than {batch_id}")
             return batch
 
-        return self._patiently(look)
+        return self._patiently(
+            lambda attempt: self._ask("GET", f"batches/{batch_id}", read, batch_id=batch_id)
+        )
 
     def answers(self, batch: Batch, lines: int) -> Lines:
         """The lines that came back of so many, by key, from both files in whatever order; `read` reads one.
@@ -187,35 +182,27 @@ class Batches:
             if not isinstance(response, dict):
                 code = error.get("code") if isinstance(error, dict) else None
                 why = self.backend.hidden(f"{code or 'no reason given'}")
-                raise Transient(f"{self.backend.server} did not answer it ({why})")
+                raise Transient(f"{self.name} did not answer it ({why})")
             status, reply = response.get("status_code") or 200, encode(response.get("body"))
             if self.backend.adapts(status, reply):
-                raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
+                raise Transient(f"{self.name} knows the limit on tokens under its other name")
             return self.backend.read(Reply(status, {}, reply), request)
         except UNPARSEABLE:
-            raise Transient(
-                f"{self.backend.server} answers it with something else ({nature_of(line)})"
-            ) from None
+            raise Transient(f"{self.name} answers it with something else ({nature_of(line)})") from None
 
     def refusal(self, batch: Batch) -> Rejected:
         """Why a batch failed as a whole: the error of its first line."""
         hint = "once the cause is mended, the same command submits it again"
         if not batch.errors:
-            return Rejected(f"{self.backend.server} refuses {batch.id} and says nothing of why.", hint)
-        line, first = min(
-            ((at if type(at := error.get("line")) is int else 0, error) for error in batch.errors),
-            key=lambda found: found[0],
-        )
+            return Rejected(f"{self.name} refuses {batch.id} and says nothing of why.", hint)
+        first = min(batch.errors, key=lambda error: error["line"] if type(error.get("line")) is int else 0)
         if first.get("code") == "token_limit_exceeded":
             hint = (
                 "let other batches end, or submit less at a time with --max-calls; the same command continues"
             )
-        where = f" at line {line}" if line else ""
+        where = f" at line {first['line']}" if type(first.get("line")) is int else ""
         quote = self.backend.quote(refusal_of(400, encode(first)).words)
-        return Rejected(
-            f"{self.backend.server} refuses {batch.id}{where}{quote}.",
-            hint,
-        )
+        return Rejected(f"{self.name} refuses {batch.id}{where}{quote}.", hint)
 
     def _lines(self, file_id: str, batch_id: str, lines: int) -> Lines:
         """The lines of a file by key; what is no file of lines at all must not pass for one without answers.
@@ -283,7 +270,7 @@ class Batches:
         if status not in ENDED | RUNNING:
             said = self.backend.hidden(str(status))[:40]
             named = f"the status {said!r}, which batches do not have" if status else "no status"
-            raise Transient(f"{self.backend.server} gives {_id(told)} {named}")
+            raise Transient(f"{self.name} gives {_id(told)} {named}")
         counts, errors = told.get("request_counts"), told.get("errors")
         rows = errors.get("data") if isinstance(errors, dict) else None
         return Batch(
@@ -327,18 +314,17 @@ class Batches:
             ) from None
 
     def _failure(self, reply: Reply, batch_id: str) -> LlmfairError | RateLimited | Transient:
-        server, status = self.backend.server, reply.status
-        if status in (404, 405) and batch_id:
+        if reply.status not in (404, 405):
+            return self.backend.failure(refusal_of(reply.status, reply.body), reply.headers)
+        if batch_id:
             return BackendError(
-                f"{server} no longer has {batch_id} or its answers.",
+                f"{self.name} no longer has {batch_id} or its answers.",
                 "remove it from batches.json, and the same command submits its questions again",
             )
-        if status in (404, 405):
-            return BackendError(
-                f"{server} has no Batch API (it answers {status}).",
-                "leave --batch out, or check --base-url, which often ends in /v1",
-            )
-        return self.backend.failure(refusal_of(status, reply.body), reply.headers)
+        return BackendError(
+            f"{self.name} has no Batch API (it answers {reply.status}).",
+            "leave --batch out, or check --base-url, which often ends in /v1",
+        )
 
 
 class Lines(Mapping[str, bytes]):

@@ -555,7 +555,7 @@ def test_what_is_no_model_is_a_usage_error(mistral: Path, tmp_path: Path) -> Non
         with pytest.raises(UsageError, match=message):
             hf(str(mistral), BackendOptions(backend_args=given))
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(UsageError, match="config.json: not JSON"):
+    with pytest.raises(UsageError, match=r"config\.json: not JSON"):
         hf(str(tmp_path), BackendOptions())
 
 
