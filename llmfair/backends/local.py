@@ -64,12 +64,9 @@ class ChatTemplate:
                 f"{self.name} has no chat template, so it is not a model one can talk to.",
                 "choose its instruction-tuned version, often named Instruct or Chat",
             )
-        if system == "fold":
-            self.folded = True
-        elif not self._takes_system():
-            if system == "separate":
-                raise UsageError(f"the chat template of {self.name} takes no system message.", FOLD_HINT)
-            self.folded = True
+        self.folded = system == "fold" or not self._takes_system()
+        if self.folded and system == "separate":
+            raise UsageError(f"the chat template of {self.name} takes no system message.", FOLD_HINT)
         # What a tokenizer puts before any text; models trained with it do badly without.
         bos = tokenizer.bos_token_id
         self._start = [bos] if bos is not None and list(tokenizer("a").input_ids)[:1] == [bos] else []
@@ -127,12 +124,10 @@ class ChatTemplate:
         """
         text = self.text(messages)
         (prompt,) = self._encode([text])
-        said, found = self._parting(text[self._last_token(text) :], tuple(answers.items()))
-        return [*prompt, *said], dict(found)
-
-    def _last_token(self, text: str) -> int:
-        """Where the last control token of a rendered prompt begins: what follows is cut into tokens by itself."""
-        return max([0, *(text.rfind(token) for token in self._control)])
+        # What follows the last control token is cut into tokens by itself.
+        tail = text[max([0, *(text.rfind(token) for token in self._control)]) :]
+        common, tokens = self._parting(tail, tuple(answers.items()))
+        return [*prompt, *common], dict(tokens)
 
     @lru_cache(maxsize=64)  # noqa: B019  # the tail is the same for all prompts of most templates
     def _parting(
@@ -143,12 +138,15 @@ class ChatTemplate:
         before, *encoded = self.tokenizer(texts, add_special_tokens=False).input_ids
         place = next((i for i, ids in enumerate(zip(*encoded, strict=False)) if len(set(ids)) > 1), None)
         # The answers may not change how the prompt itself is cut into tokens.
-        if place is None or any(ids[: len(before)] != before for ids in encoded):
-            raise self._inseparable(answers)
-        found = tuple((label, ids[place]) for (label, _), ids in zip(answers, encoded, strict=True))
-        if len({token for _, token in found}) < len(found):
-            raise self._inseparable(answers)
-        return tuple(encoded[0][len(before) : place]), found
+        tokens = [] if place is None else [ids[place] for ids in encoded]
+        if len({*tokens}) < len(answers) or any(ids[: len(before)] != before for ids in encoded):
+            shown = ", ".join(f"'{answer}'" for _, answer in answers)
+            raise UsageError(
+                f"{self.name} does not cut the answers {shown} into tokens that tell them apart.",
+                "read the answers' text with --answers text",
+            )
+        labels = (label for label, _ in answers)
+        return tuple(encoded[0][len(before) : place]), tuple(zip(labels, tokens, strict=True))
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Texts of rendered prompts as token ids. Raises UsageError for two BOS."""
@@ -168,13 +166,6 @@ class ChatTemplate:
             return _PROBE in self.text((Message("system", _PROBE), Message("user", "a")))
         except Rejected:
             return False
-
-    def _inseparable(self, answers: Sequence[tuple[str, str]]) -> UsageError:
-        shown = ", ".join(f"'{answer}'" for _, answer in answers)
-        return UsageError(
-            f"{self.name} does not cut the answers {shown} into tokens that tell them apart.",
-            "read the answers' text with --answers text",
-        )
 
 
 def label_answers(expects: Expects) -> dict[str, str]:
@@ -213,19 +204,13 @@ def permutation_grammar(n: int, best: int | None = None) -> str:
             f"--constrain takes windows of 2 to {MOST_ITEMS} items, not {n}.",
             f"choose --window {MOST_ITEMS} or less",
         )
-    first = " | ".join(f'"[{item + 1}]" rest::set_bit({item})' for item in range(n))
-    return (
-        "\n".join(["start: p0::0x0", f"p0::_ : {first}", f"rest::_ : {' | '.join(_rest(n, best or n))}"])
-        + "\n"
-    )
-
-
-def _rest(n: int, best: int) -> Iterator[str]:
+    best = best or n
     whole = f"is_ones([0:{n}])" if best == n else f"bit_count_eq([0:{n}], {best})"
     more = "bit_clear({0})" if best == n else f"and(bit_clear({{0}}), bit_count_lt([0:{n}], {best}))"
-    yield f'"" %if {whole}'
-    for item in range(n):
-        yield f'" > [{item + 1}]" rest::set_bit({item}) %if {more.format(item)}'
+    first = " | ".join(f'"[{item + 1}]" rest::set_bit({item})' for item in range(n))
+    rest = (f'" > [{item + 1}]" rest::set_bit({item}) %if {more.format(item)}' for item in range(n))
+    rules = " | ".join([f'"" %if {whole}', *rest])
+    return f"start: p0::0x0\np0::_ : {first}\nrest::_ : {rules}\n"
 
 
 # What stands between a local model's logits and the token it says: a grammar, and a seeded draw. Both work row by
@@ -321,21 +306,15 @@ class Drawing:
         if not self._generators:
             self._generators = [torch.Generator(scores.device).manual_seed(seed) for seed in self._seeds]
         scores = scores.float() / self._temperature
-        if self._top_p is not None and self._top_p < 1:
-            scores = self._cut(scores, self._top_p)
+        if self._top_p is not None and self._top_p < 1:  # the one that reaches it is included
+            ordered, places = scores.sort(descending=True, dim=-1)
+            shares = ordered.softmax(-1)
+            dropped = shares.cumsum(-1) - shares >= self._top_p
+            scores = scores.masked_fill(torch.zeros_like(dropped).scatter(-1, places, dropped), -torch.inf)
         noise = torch.empty_like(scores)
         for row, generator in zip(noise, self._generators, strict=True):
             row.exponential_(generator=generator)
         return scores - noise.log()
-
-    def _cut(self, scores: torch.Tensor, top_p: float) -> torch.Tensor:
-        """The likeliest tokens whose probabilities come to `top_p`, the one that reaches it included."""
-        import torch
-
-        ordered, places = scores.sort(descending=True, dim=-1)
-        shares = ordered.softmax(-1)
-        dropped = shares.cumsum(-1) - shares >= top_p
-        return scores.masked_fill(torch.zeros_like(dropped).scatter(-1, places, dropped), -torch.inf)
 
 
 FEWEST_ROWS, FEWEST_SHARED = 4, 16
@@ -402,7 +381,10 @@ class LocalModel:
 
         shared = self._shared(prompts)
         ids, mask = self._pad([prompt[shared:] for prompt in prompts])
-        past = self._once(prompts[0][:shared], len(prompts)) if shared else None
+        past = None
+        if shared:
+            past = self._read(prompts[0][:shared]).past_key_values
+            past.batch_repeat_interleave(len(prompts))
         mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=-1)
         with torch.inference_mode(), self._last_hidden() as kept:
             own = self.model(
@@ -447,12 +429,6 @@ class LocalModel:
         from transformers import DynamicCache
 
         return type(self._read([0]).past_key_values) is DynamicCache
-
-    def _once(self, ids: Sequence[int], rows: int) -> Any:
-        """Keys and values of a prefix, read once, for so many rows."""
-        past = self._read(ids).past_key_values
-        past.batch_repeat_interleave(rows)
-        return past
 
     def _read(self, ids: Sequence[int]) -> Any:
         import torch
@@ -515,7 +491,7 @@ class LocalModel:
         processors: list[Any] = []
         if any(draft.grammar for draft in drafts):
             grammars = [draft.grammar for draft in drafts]
-            processors.append(Constraint(self._grammar_tokens, grammars, start))
+            processors.append(Constraint(self._grammars, grammars, start))
         if temperature > 0:
             processors.append(Drawing([draft.seed for draft in drafts], temperature, top_p))
         config = GenerationConfig(
@@ -533,12 +509,11 @@ class LocalModel:
                 logits_processor=LogitsProcessorList(processors),
                 stopping_criteria=StoppingCriteriaList([self._give_up]),
             )
-        return [self._continuation(row.tolist()) for row in found[:, start:]]
-
-    def _continuation(self, ids: list[int]) -> Continuation:
-        end = next((place for place, token in enumerate(ids) if token in self._ends), None)
-        ids = ids[:end]
-        return Continuation(ids, self.decode(ids), end is not None)
+        continuations = []
+        for ids in found[:, start:].tolist():
+            end = next((place for place, token in enumerate(ids) if token in self._ends), None)
+            continuations.append(Continuation(ids[:end], self.decode(ids[:end]), end is not None))
+        return continuations
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
@@ -562,7 +537,7 @@ class LocalModel:
         return int(own if own is not None else min(self._ends, default=0))
 
     @cached_property
-    def _grammar_tokens(self) -> GrammarTokens:
+    def _grammars(self) -> GrammarTokens:
         return GrammarTokens(self.tokenizer, self._head.weight.shape[0], sorted(self._ends))
 
     # Both

@@ -105,7 +105,11 @@ def engine_arguments(checkpoint: Checkpoint, dtype: str, given: Mapping[str, Any
         "use_tqdm_on_load": False,
     }
     if current_platform.is_cpu():
-        ours |= {"enforce_eager": True, "kv_cache_memory_bytes": cpu_cache_bytes(), "block_size": 32}
+        import psutil
+
+        # By default vLLM wants nearly all the memory there is for keys and values.
+        cache = min(CPU_CACHE_BYTES, int(psutil.virtual_memory().available) // 4)
+        ours |= {"enforce_eager": True, "kv_cache_memory_bytes": cache, "block_size": 32}
         # A seeded request whose prompt is cut in two ends the engine: "CPU Generator does not use offset".
         ours |= {"enable_chunked_prefill": False}
     # Logits of 16 bits make the labels of a balanced model equal, and a tie goes to the lower token id.
@@ -167,13 +171,6 @@ async def in_thread(start: Callable[[], T]) -> T:
             if child.name.startswith("EngineCore"):
                 child.kill()
         raise
-
-
-def cpu_cache_bytes() -> int:
-    """Memory for keys and values on a CPU; by default vLLM wants nearly all there is."""
-    import psutil
-
-    return min(CPU_CACHE_BYTES, int(psutil.virtual_memory().available) // 4)
 
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM's MaxLoRARanks
@@ -299,8 +296,11 @@ class VLLM:
         found = await self._generate(ids, parameters, self._lora)
         seconds = time.perf_counter() - started
         (answer,) = found.outputs
-        if answer.finish_reason in _BROKEN_OFF:
-            raise self._failure(request)
+        if answer.finish_reason in _BROKEN_OFF:  # another attempt, but only one
+            if request.key in self._broken_off:
+                raise Rejected("vLLM broke the answer off twice.", LOG_HINT)
+            self._broken_off.add(request.key)
+            raise Transient("vLLM broke the answer off")
         if labels:
             # One token is the whole answer to a question for margins, and its limit is no end that came too soon.
             text, finish = self._template.tokenizer.decode(answer.token_ids).strip(), Finish.STOP
@@ -342,13 +342,6 @@ class VLLM:
             raise Rejected(f"vLLM refuses the request: {line_of(error)}.") from None
         assert found is not None, "the engine ends a request with its output"
         return found
-
-    def _failure(self, request: Request) -> Transient | Rejected:
-        """What an answer that the engine broke off comes to: another attempt, but only one."""
-        if request.key in self._broken_off:
-            return Rejected("vLLM broke the answer off twice.", LOG_HINT)
-        self._broken_off.add(request.key)
-        return Transient("vLLM broke the answer off")
 
     def _start(self) -> tuple[AsyncLLM, Any]:
         """The engine and the tokenizer; takes from seconds to minutes."""
@@ -470,13 +463,14 @@ def lora_rank(adapter: Adapter) -> int:
 def require_servable(adapter: Adapter) -> None:
     """Raises UsageError for an adapter that vLLM would refuse, or load in part."""
     settings = adapter.settings
+    start = str(settings.get("init_lora_weights")).lower()
     reasons = [key for key in _UNSERVED if settings.get(key)]
-    if (kind := settings.get("peft_type", "LORA")) != "LORA":
-        reasons.append(f"peft_type {kind}")
-    if settings.get("bias", "none") != "none":
-        reasons.append("bias")
-    start = settings.get("init_lora_weights")
-    if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
+    reasons += [
+        f"{key}={settings[key]}"
+        for key, plain in (("peft_type", "LORA"), ("bias", "none"))
+        if settings.get(key, plain) != plain
+    ]
+    if start.startswith(_CHANGES_BASE):
         reasons.append(f"init_lora_weights={start}")
     lora_rank(adapter)
     if reasons:

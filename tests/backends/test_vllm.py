@@ -116,7 +116,7 @@ def test_settings_of_the_engine_are_read_as_json_and_ours_are_not_the_users() ->
         ({"lora_bias": True}, "lora_bias"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights=pissa_niter_4"),
-        ({"peft_type": "IA3"}, "peft_type IA3"),
+        ({"peft_type": "IA3"}, "peft_type=IA3"),
         ({"r": 513}, "rank 513"),
     ],
 )
