@@ -237,13 +237,6 @@ def test_the_other_name_of_the_limit_is_learnt_from_a_batch() -> None:
         assert ended is None and len(results) == 3 and len(server.batches) == 2
 
 
-def test_a_line_that_a_filter_blocks_is_a_refused_answer() -> None:
-    blocked = Reply(status=400, body={"code": "data_inspection_failed", "message": "may be inappropriate"})
-    with BatchServer(lambda body, attempt: blocked) as server:
-        results, ended = Run(server.base_url).ask(*each("abc"))
-        assert ended is None and len(results) == 3 and len(server.batches) == 1
-
-
 def test_a_full_queue_of_tokens_says_how_to_submit_less() -> None:
     error = {"code": "token_limit_exceeded", "line": None, "message": "Enqueued token limit reached"}
     with BatchServer(refuse=lambda lines: error) as server:
@@ -260,7 +253,8 @@ def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: 
     with BatchServer(refuse=lambda lines: next(refusals)) as server:
         run = Run(server.base_url)
         results, ended = run.ask(*programs)
-        assert isinstance(ended, Rejected) and not results
+        assert isinstance(ended, Rejected) and not results and "at line 1: not now" in ended.message
+        assert not Path("run/batch-1.jsonl").exists()
         assert "batch_2 runs on at" in run.told[-1]
         results, ended = run.ask(*programs)
         assert ended is None and len(results) == 4
@@ -311,12 +305,6 @@ def test_a_redirect_takes_no_question_to_another_origin(monkeypatch: pytest.Monk
             _, ended = Run(server.base_url, f"run{status}", retries=0).ask(program("a", [chat("a")]))
             assert isinstance(ended, BackendError) and f"answers {status}" in ended.message
         assert not other.authorized and not other.files
-
-
-def test_a_batch_without_a_status_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with BatchServer(spoil={"look": [as_json({"id": "batch_1", "status": None})] * 9}) as server:
-        _, ended = Run(server.base_url, max_wait=0.0, retries=1).ask(program("a", [chat("a")]))
-        assert isinstance(ended, Unavailable) and "gives batch_1 no status" in ended.message
 
 
 def test_lines_that_cannot_be_read_are_questions_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

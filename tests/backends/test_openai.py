@@ -21,7 +21,6 @@ from openai.types.chat import ChatCompletion
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import encode_body, finish_of, is_alias, read_completion
-from llmfair.backends.faults import refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError, warn
 from llmfair.io.net import proxy_for, server_of
@@ -148,34 +147,6 @@ def of_sdk(base_url: str) -> object:
                 return error
 
     return asyncio.run(run())
-
-
-@pytest.mark.parametrize(("status", "stops"), [(401, True), (403, True), (404, True), (400, False)])
-def test_which_errors_stop_the_run(status: int, stops: bool) -> None:
-    error = ask_once(refused(status))
-    assert isinstance(error, BackendError)
-    assert error.stops_run is stops
-
-
-@pytest.mark.parametrize(
-    ("reply", "words"),
-    [
-        (refused(401), "OPENAI_API_KEY"),
-        (refused(404), "--base-url"),
-        (refused(400, code="unsupported_value", param="temperature"), "--temperature"),
-        (refused(400, code="unsupported_parameter", param="seed"), "--model-seed"),
-        (refused(400, code="unsupported_parameter", param="logprobs"), "--answers"),
-        (refused(400, code="context_length_exceeded", message="9000 tokens"), "q1/neutral"),
-        (refused(400, code="context_length_exceeded", message="9000 tokens"), "9000 tokens"),
-        (refused(400, message="System role not supported"), "--system fold"),
-        (Reply(status=422, body={"error": "bad shape"}), "bad shape"),
-        (Reply(status=422, body={"message": "bad shape", "object": "error"}), "bad shape"),
-    ],
-)
-def test_errors_say_the_way_out(reply: Reply, words: str) -> None:
-    error = ask_once(reply)
-    assert isinstance(error, LlmfairError)
-    assert words in f"{error.message} {error.hint}"
 
 
 def test_a_partly_masked_key_is_not_repeated() -> None:
@@ -442,11 +413,6 @@ def test_any_answer_has_an_end(text: str | None, reason: str | None) -> None:
     document = {"choices": [{"message": {"content": text}, "finish_reason": reason}]}
     answer = read_completion(document, Permutation(3))
     assert (answer.finish is Finish.STOP) <= bool(answer.text.strip())
-
-
-@given(st.binary() | st.text().map(lambda text: json.dumps({"error": text}).encode()))
-def test_any_refusal_is_read_to_fields(reply: bytes) -> None:
-    assert refusal_of(500, reply).status == 500
 
 
 # Requests

@@ -17,7 +17,7 @@ import pytest
 from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
-from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well
+from tests.cli.command import Outcome, kept, llmfair, ran, refuses, well
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Respond, Server, rank
 
@@ -165,19 +165,6 @@ def test_bad_answers_asked_again_go_into_the_next_batch() -> None:
         assert_as_one_by_one(server, "a/run", "--on-bad-answer", "retry:2")
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_LINES", 20), ("MOST_BYTES", 15_000)])
-def test_the_limits_of_a_file_split_it(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"llmfair.backends.batch.{limit}", value)
-    with BatchServer() as server:
-        assert batch(server).code == 0
-        sizes = [len(made.lines) for made in server.batches]
-        assert len(sizes) > 2 and sum(sizes) == CHATS and set(server.submitted.values()) == {1}
-        uploads = [server.files[made.input_file_id] for made in server.batches]
-        measured = sizes if limit == "MOST_LINES" else [len(upload) for upload in uploads]
-        assert max(measured) <= value and min(measured[:-1]) > 0.8 * value
-        assert_as_one_by_one(server, "a/run")
-
-
 def test_max_calls_counts_lines() -> None:
     with BatchServer() as server:
         first = batch(server, "a/run", "--max-calls", "40", "--json")
@@ -187,14 +174,6 @@ def test_max_calls_counts_lines() -> None:
         assert batch(server).code == 0
         assert [len(made.lines) for made in server.batches] == [40, CHATS - 40]
         assert_as_one_by_one(server, "a/run")
-
-
-def test_a_batch_that_fails_says_why_and_is_submitted_again() -> None:
-    error = {"code": "invalid_json_line", "line": 7, "message": "this line is no JSON", "param": None}
-    with BatchServer(refuse=lambda lines: None if len(server.batches) > 1 else error) as server:
-        refusal(batch(server), "at line 7: this line is no JSON", code=1)
-        assert sent()[0]["status"] == "failed" and not list(Path("a/run").glob("batch-*"))
-        assert batch(server).code == 0 and set(server.submitted.values()) == {1}
 
 
 def test_the_cache_answers_what_it_can() -> None:
