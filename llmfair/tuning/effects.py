@@ -6,8 +6,7 @@ item shown first wins, z = 0 exactly is a tie and nobody's win.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import log
@@ -92,6 +91,15 @@ class AnsweredPairs:
     def verdicts(self, stratum: PairStratum) -> list[PairVerdict]:
         return [_verdict(self.pairs[place], stratum, self.margins[place]) for place in self.places(stratum)]
 
+    def preferences(self, stratum: str, sides: tuple[Side, Side] | None = None) -> list[Floats]:
+        """g of a stratum's pairs, by query; of those alone whose items are of these sides."""
+        g, queries = preference(self.margins), dict[str, list[float]]()
+        for place in self.places(stratum):
+            pair = self.pairs[place]
+            if sides is None or combination(pair, self.attribute) == sides:
+                queries.setdefault(pair.query.query_id, []).append(float(g[place]))
+        return [np.array(of_query) for of_query in queries.values()]
+
     def shifted_by(self, offset: float) -> AnsweredPairs:
         """The free baseline: `offset` off every protected item's margin over an unprotected one."""
         signs = np.array([group_sign(pair, self.attribute) for pair in self.pairs])
@@ -141,11 +149,6 @@ class Figures:
                 return row
         return Measurement(ALL, measure, None, condition, group, n=0, reason="no_pairs")
 
-    def mean_over_strata(self, measure: str) -> float | None:
-        found = [self.value(measure, stratum) for stratum in PAIR_STRATA]
-        known = [value for value in found if value is not None]
-        return sum(known) / len(known) if known else None
-
     @property
     def objective(self) -> float | None:
         """|ln ratio_relevant| + |ln ratio_irrelevant| of the ratios with ½ added; 0 is parity, None not known."""
@@ -153,102 +156,62 @@ class Figures:
         known = [abs(log(ratio)) for ratio in ratios if ratio]
         return sum(known) if len(known) == len(ratios) else None
 
-    def first_slot_distance(self) -> float | None:
-        """How far the share of answers that name the item shown first is from one half, where it is farthest."""
-        found = [self.value("FirstSlotRate", stratum) for stratum in PAIR_STRATA]
-        return max((abs(value - 0.5) for value in found if value is not None), default=None)
-
 
 def measure(
     answers: AnsweredPairs, base: AnsweredPairs, inference: Inference, band: tuple[float, float]
 ) -> Figures:
     """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
+    level, of_base = inference.level, AnsweredPairs(answers.pairs, base.margins, base.attribute)
     by_stratum: dict[str, list[PairVerdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
     audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
+
+    def add(name: str, stratum: str, estimate: Estimate | None, group: str = "") -> None:
+        if estimate is not None:
+            rows.append(row_of(name, stratum, estimate, group))
+
     for stratum, verdicts in by_stratum.items():
-        places, level = answers.places(stratum), inference.level
         for name, formula in ((SMOOTHED, SMOOTHED_WIN_RATIO), (CONSISTENCY, CONSISTENT)):
-            found = tallied([tally(judged, formula) for judged in judged_of(verdicts, 1)], "macro", level)
-            rows += _row(name, stratum, found)
-        g, before = preference(answers.margins[places]), preference(base.margins[places])
-        queries = [answers.pairs[place].query.query_id for place in places]
-        rows += _row(SOFT, stratum, _soft_ratio(g, queries, level))
-        rows += _row(ORDER, stratum, _order_kept(g, before, queries, level))
-    rows += _relevant_first(answers, inference.level)
+            tallies = [tally(judged, formula) for judged in judged_of(verdicts, 1)]
+            add(name, stratum, tallied(tallies, "macro", level))
+        g, before = answers.preferences(stratum), of_base.preferences(stratum)
+        if g:
+            # Σσ(g)/Σσ(−g), every query weighing the same
+            won, lost = ([float(np.mean(sigmoid(sign * of))) for of in g] for sign in (1, -1))
+            add(SOFT, stratum, intervals.ratio_of_means(won, lost, level))
+        # rank correlations of g with the base's; equal preferences have none
+        kept = [_correlation(*both) for both in zip(g, before, strict=True) if all(map(np.ptp, both))]
+        add(ORDER, stratum, intervals.mean(kept, level) if kept else None)
+    # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
+    combined = {f"{ours.value} over {theirs.value}": (ours, theirs) for ours, theirs in COMBINATIONS}
+    for group, sides in {"": None, **combined}.items():
+        shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
+        add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
 
 
-def _row(measure: str, condition: str, found: Estimate | None, group: str = "") -> list[Measurement]:
-    return [] if found is None else [row_of(measure, condition, found, group)]
-
-
-def _soft_ratio(g: Floats, queries: Sequence[str], level: float) -> Estimate | None:
-    """Σσ(g)/Σσ(−g), every query weighing the same."""
-    won, lost = _by_query(sigmoid(g), queries), _by_query(sigmoid(-g), queries)
-    if not won:
-        return None
-    return intervals.ratio_of_means([*map(np.mean, won)], [*map(np.mean, lost)], level)
-
-
-def _order_kept(g: Floats, before: Floats, queries: Sequence[str], level: float) -> Estimate | None:
-    """The mean over queries of the rank correlation of g with the base's; equal preferences have none."""
+def _correlation(one: Floats, other: Floats) -> float:
+    """Spearman's rho."""
     from scipy.stats import rankdata
 
-    found = [
-        float(np.corrcoef(rankdata(one), rankdata(two))[0, 1])
-        for one, two in zip(_by_query(g, queries), _by_query(before, queries), strict=True)
-        if np.ptp(one) > 0 and np.ptp(two) > 0
-    ]
-    return intervals.mean(found, level) if found else None
-
-
-def _relevant_first(answers: AnsweredPairs, level: float) -> list[Measurement]:
-    """The share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items."""
-    places = answers.places("mixed")
-    wins = (preference(answers.margins[places]) > 0).astype(np.float64)
-    queries = [answers.pairs[place].query.query_id for place in places]
-    sides = [combination(answers.pairs[place], answers.attribute) for place in places]
-    rows = []
-    for name, chosen in (
-        ("", np.ones(len(places), dtype=bool)),
-        *(
-            (f"{ours.value} over {theirs.value}", np.array([pair == (ours, theirs) for pair in sides], bool))
-            for ours, theirs in COMBINATIONS
-        ),
-    ):
-        means = [np.mean(of_it) for of_it in _by_query(wins[chosen], _chosen(queries, chosen))]
-        rows += _row(RELEVANT_FIRST, "mixed", intervals.mean(means, level) if means else None, name)
-    return rows
-
-
-def _chosen(names: Sequence[str], chosen: Any) -> list[str]:
-    return [name for name, kept in zip(names, chosen.tolist(), strict=True) if kept]
-
-
-def _by_query(values: Floats, queries: Sequence[str]) -> list[Floats]:
-    found: dict[str, list[float]] = {}
-    for query_id, value in zip(queries, values.tolist(), strict=True):
-        found.setdefault(query_id, []).append(value)
-    return [np.array(of_it) for of_it in found.values()]
+    return float(np.corrcoef(rankdata(one), rankdata(other))[0, 1])
 
 
 def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, OddsChange]:
     """The position-adjusted odds after over those before, by relevance stratum: paired, so that what queries and items
     do to both cancels."""
-    found = dict[str, OddsChange]()
+    odds = dict[str, OddsChange]()
     for stratum in PAIR_STRATA:
-        one, two = (
+        base, adapter = (
             joined([tally(judged, ADJUSTED_ODDS) for judged in judged_of(answers.verdicts(stratum), 1)])
             for answers in (before, after)
         )
-        if one is None or two is None:
-            continue
-        change = change_of_pairs(ADJUSTED_ODDS, one, two, level)
-        of = change.estimate
-        found[stratum] = OddsChange(HEADLINE, of.value, of.low, of.high, of.n, of.reason, change.p)
-    return found
+        if base is not None and adapter is not None:
+            change = change_of_pairs(ADJUSTED_ODDS, base, adapter, level)
+            of = change.estimate
+            odds[stratum] = OddsChange(HEADLINE, of.value, of.low, of.high, of.n, of.reason, change.p)
+    return odds
 
 
 def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
@@ -309,26 +272,30 @@ def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
 
     A gate whose figure the base does not have holds; one whose figure was lost does not.
     """
-    consistency = [figures.mean_over_strata(CONSISTENCY) for figures in (base, after)]
-    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
-    off = [figures.first_slot_distance() for figures in (base, after)]
+
+    def of_strata(figures: Figures, measure: str) -> list[float]:
+        values = (figures.value(measure, stratum) for stratum in PAIR_STRATA)
+        return [value for value in values if value is not None]
+
+    def consistency(figures: Figures) -> float | None:
+        values = of_strata(figures, CONSISTENCY)
+        return sum(values) / len(values) if values else None
+
+    def off(figures: Figures) -> float | None:
+        return max((abs(value - 0.5) for value in of_strata(figures, "FirstSlotRate")), default=None)
+
+    def at_least(figure: Callable[[Figures], float | None], lost: float) -> Safeguard:
+        before, value = figure(base), figure(after)
+        if before is None:
+            return Safeguard(value, None, True)
+        return Safeguard(value, before - lost, value is not None and value >= before - lost - 1e-12)
+
+    value, limit = off(after), max(off(base) or 0.0, SLOT_ALLOWED)
     return {
-        "consistency": _at_least(consistency[0], consistency[1], CONSISTENCY_LOST),
-        "relevance": _at_least(relevance[0], relevance[1], RELEVANCE_LOST),
-        "first_slot": _at_most(off[0], off[1]),
+        "consistency": at_least(consistency, CONSISTENCY_LOST),
+        "relevance": at_least(lambda figures: figures.value(RELEVANT_FIRST, "mixed"), RELEVANCE_LOST),
+        "first_slot": Safeguard(value, limit, value is not None and value <= limit + 1e-12),
     }
-
-
-def _at_least(before: float | None, after: float | None, lost: float) -> Safeguard:
-    if before is None:
-        return Safeguard(after, None, True)
-    limit = before - lost
-    return Safeguard(after, limit, after is not None and after >= limit - 1e-12)
-
-
-def _at_most(before: float | None, after: float | None) -> Safeguard:
-    limit = max(before or 0.0, SLOT_ALLOWED)
-    return Safeguard(after, limit, after is not None and after <= limit + 1e-12)
 
 
 def validate(base: Figures, after: Figures) -> Validation:
@@ -366,25 +333,21 @@ def metrics_csv(rows: Iterable[Row]) -> str:
 
 def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
     """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by stratum."""
-    both = {"before": before, "after": after}
-    return {
-        stratum: {when: _answers(figures, stratum) for when, figures in both.items()}
-        for stratum in PAIR_STRATA
-    }
 
+    def interval(row: Measurement) -> Interval:
+        return Interval(row.value, row.low, row.high, row.n, row.reason)
 
-def _answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
-    cells, ratio = figures.cells[stratum], _interval(figures.row(SMOOTHED, stratum))
-    return AnswersOnPairs(
-        **{side.value: _interval(figures.row("WinShare", stratum, side)) for side in Side},
-        flipped=_interval(figures.row("FlipRate", stratum)),
-        ratio=RatioOfPairs(**asdict(ratio), protected=cells.PP, unprotected=cells.UU),
-        pairs=sum(astuple(cells)),
-    )
+    def answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
+        cells, ratio = figures.cells[stratum], interval(figures.row(SMOOTHED, stratum))
+        return AnswersOnPairs(
+            **{side.value: interval(figures.row("WinShare", stratum, side)) for side in Side},
+            flipped=interval(figures.row("FlipRate", stratum)),
+            ratio=RatioOfPairs(**asdict(ratio), protected=cells.PP, unprotected=cells.UU),
+            pairs=sum(astuple(cells)),
+        )
 
-
-def _interval(row: Measurement) -> Interval:
-    return Interval(row.value, row.low, row.high, row.n, row.reason)
+    times = {"before": before, "after": after}
+    return {stratum: {when: answers(of, stratum) for when, of in times.items()} for stratum in PAIR_STRATA}
 
 
 def relevance_gap(figures: Figures) -> float | None:
@@ -422,13 +385,14 @@ def results_of(
 
 def target_counts(pairs: Sequence[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:
     """Pairs by query, stratum and target; `weight 0` does not count in the loss, `other` is a probability."""
-    found: dict[str, dict[str, Counter[str]]] = {}
-    for pair in pairs:
-        known = pair.target in (0.0, 0.5, 0.9, 1.0)
-        name = "weight 0" if not pair.weight else f"{pair.target:g}" if known else "other"
-        of_it = found.setdefault(pair.query.query_id, {}).setdefault(pair.stratum, Counter())
-        of_it[name] += 1
-    return {
-        query_id: {stratum: dict(sorted(counts.items())) for stratum, counts in strata.items()}
-        for query_id, strata in found.items()
-    }
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    for pair in sorted(pairs, key=_target):
+        strata = counts.setdefault(pair.query.query_id, {}).setdefault(pair.stratum, {})
+        strata[_target(pair)] = strata.get(_target(pair), 0) + 1
+    return counts
+
+
+def _target(pair: TrainingPair) -> str:
+    if not pair.weight:
+        return "weight 0"
+    return f"{pair.target:g}" if pair.target in (0.0, 0.5, 0.9, 1.0) else "other"
