@@ -21,7 +21,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     from llmfair.report.compare import SCORE
     from llmfair.report.exhibits import Exhibits
     from llmfair.report.matrix import many_page
-    from llmfair.report.page import run_page, study_page, unfinished
+    from llmfair.report.page import run_page, study_general, unfinished
     from llmfair.tuning.words import ADAPTER_PAGE
 
     general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}
@@ -35,7 +35,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
         return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
     exhibits = Exhibits(measures=measures)
     if source.study is not None:
-        return study_page(source.study, source.results, exhibits)
+        return study_general(source.study).page(source, exhibits)
     return general[source.results.task].page(source, exhibits)
 
 

@@ -335,11 +335,7 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
         results, exhibits, section, "Mitigation", f"{results.model} on {results.dataset}, {results.attribute}",
         asdict(results.words), (), missing_lines(results),
     )  # fmt: skip
-    if results.tried:
-        page = replace(page, tables=[*page.tables, _changes_table(results)])
-    if results.verdict is None:
-        return page
-    return replace(page, outcome=[("", results.verdict)], following=results.verdict.next)
+    return replace(page, tables=[*page.tables, *([_changes_table(results)] if results.tried else [])])
 
 
 def _changes_table(results: MitigationResults) -> Table:

@@ -246,7 +246,12 @@ def score_table(results: ScoreResults) -> Table:
             conclusion = kind_of(run.task).concluded(finding, row, results.level, results.band, run.words)
         shown = (cell(row, results.band) for row in figures.values())
         rows.append((name, *((f"{queries:,}",) * uneven), *shown, conclusion))
-    notes = [*score_warnings(results), *few_queries(min(ranked))]
+    few = [
+        f"{name}: " * uneven + text
+        for (*_, name), queries in zip(named, ranked, strict=True)
+        for text in few_queries(queries)
+    ]
+    notes = [*score_warnings(results), *dict.fromkeys(few)]
     for task in dict.fromkeys(run.task for run in results.runs):
         notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
     notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
@@ -379,8 +384,7 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
         queries_table(source.run.path, "run", lambda row: names.get((row.run, row.condition)), results,
                       results.measures, exhibits),
     )  # fmt: skip
-    following = "" if results.verdict is None else results.verdict.next
-    return replace(page, outcome=score_outcome(results), following=following)
+    return replace(page, outcome=score_outcome(results))
 
 
 def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:

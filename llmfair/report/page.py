@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
 from pathlib import Path
@@ -16,10 +15,10 @@ from llmfair import registry
 from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, SCHEMA, QueryFigure, plain, query_figures, read, read_json
+from llmfair.io.files import AGAIN, SCHEMA, QueryFigure, plain, query_figures, read_json
 from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.metrics.base import plain_name
-from llmfair.report.exhibits import Declared, Evidence, Exhibits
+from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import Furthest
 from llmfair.report.method import Method, method_of
@@ -70,8 +69,15 @@ def queries_table(
     )
     if not columns:
         return None
-    by = ratio_of([plain_name(measure) for measure in measures], _plainly(exhibits.measures))
-    keys = sorted(found, key=lambda key: -_distance(found[key].get((by, "")) if by else None))
+    plainly = {plain_name(name): says for name, says in reversed([*exhibits.measures.items()])}
+    by = ratio_of([plain_name(measure) for measure in measures], plainly)
+
+    def distance(key: tuple[str, str]) -> float:
+        """|ln ratio|; what is undefined comes last."""
+        value = found[key].get((by, "")) if by else None
+        return -inf if value is None else inf if value <= 0 else abs(log(value))
+
+    keys = sorted(found, key=distance, reverse=True)
     rows = tuple(
         (
             exhibits.queries.get(query_id, query_id),
@@ -85,16 +91,6 @@ def queries_table(
     header = ("query", "id", condition, *headings(columns, results))
     title = f"By query and {condition}" + ", furthest from parity first" * (by is not None)
     return filled(Table(title, header, rows[:MOST], tuple(left_out)))
-
-
-def _plainly(declared: Declared) -> Declared:
-    """Declarations by plain name."""
-    return {plain_name(name): says for name, says in reversed([*declared.items()])}
-
-
-def _distance(value: float | None) -> float:
-    """|ln ratio|; what is undefined comes last."""
-    return -inf if value is None else inf if value <= 0 else abs(log(value))
 
 
 # What a report is made of: a run folder, a study, measured runs, read back.
@@ -164,7 +160,7 @@ def unfinished(source: Source) -> str:
     """What a run without results lacks, in a sentence."""
     if source.manifest is None:
         status = "running" if source.run.is_locked() else "interrupted"
-        return f"{source.name} has no results yet ({status}; {_trained(source.run.path)})"
+        return f"{source.name} has no results yet ({status})"
     summary, planned = source.run.summary(), source.manifest.planned_calls
     answers = f"{summary['answers']:,}" + (f" of {planned:,}" if planned else "") + " answers are on disk"
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
@@ -193,38 +189,6 @@ def missing_of(status: str, results: Completeness, titles: Mapping[str, str]) ->
     if status != "complete" and not said:
         said.append("the last command on this run did not come to its end; figures are of the one before")
     return [*said, "the command that began the run completes it"] if said else []
-
-
-@dataclass(frozen=True)
-class _TrainingSettings:
-    max_prompts: int
-
-
-@dataclass(frozen=True)
-class _Training:
-    """split.json, as far as a report reads it."""
-
-    settings: _TrainingSettings
-
-
-def _trained(folder: Path) -> str:
-    """How far the training of an adapter folder is. Raises UsageError."""
-    settings = read(
-        folder / TRAINING, _Training, "the command that began the training writes it anew"
-    ).settings
-    if not (folder / "pairs.jsonl").is_file():
-        return "the base has not answered all pairs, nothing is trained"
-    done = max(_prompts(folder / "training.jsonl"), default=0)
-    return f"{done:,} of up to {settings.max_prompts:,} prompts are trained on, nothing is measured"
-
-
-def _prompts(path: Path) -> Iterator[int]:
-    """Prompts after each step of a training; a last line that was cut off is none."""
-    for line in path.read_text("utf-8", "replace").splitlines() if path.is_file() else ():
-        try:
-            yield int(json.loads(line)["prompts"])
-        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
-            continue
 
 
 Row = Mapping[str, Any]
@@ -309,18 +273,28 @@ def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhib
     )
 
 
-def study_page(study: Study, found: StudyResults, exhibits: Exhibits) -> Page:
-    """The page of a study of several audits."""
-    plots = list(study.plots(found, exhibits.measures)) if found.rows else []
-    title = f"{found.model} on {found.dataset}, {found.attribute}" if found.rows else "no results yet"
-    page = plain_page(
-        found, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
-        {} if found.words is None or not found.rows else asdict(found.words), found.missing,
-        warnings_of([found.model] * bool(found.rows)),
-    )  # fmt: skip
-    if found.verdict is None:
-        return page
-    return replace(page, outcome=[("", found.verdict)], following=found.verdict.next)
+def study_general(study: Study) -> General:
+    """What reports know of a study of several audits."""
+
+    def page(source: Source, exhibits: Exhibits) -> Page:
+        results: StudyResults = source.results
+        plots = list(study.plots(results, exhibits.measures)) if results.rows else []
+        title = (
+            f"{results.model} on {results.dataset}, {results.attribute}" if results.rows else "no results yet"
+        )
+        return plain_page(
+            results, exhibits, Section(study.table(results), plots, words=study.words), study.title, title,
+            {} if results.words is None or not results.rows else asdict(results.words), results.missing,
+            warnings_of([results.model] * bool(results.rows)),
+        )  # fmt: skip
+
+    return General(
+        words=study.words,
+        page=page,
+        table=lambda source: study.table(source.results),
+        missing=lambda source: source.results.missing,
+        outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
+    )
 
 
 def plain_page(
@@ -335,11 +309,13 @@ def plain_page(
     queries: Table | None = None,
 ) -> Page:
     """A page of figures alone: no one run folder stands behind it."""
+    verdict: RunVerdict | None = results.verdict
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
         queries=queries, evidence=(), method=method_of(results, None, exhibits, section.words),
-        rows=plain(results.rows),
+        rows=plain(results.rows), outcome=[] if verdict is None else [("", verdict)],
+        following="" if verdict is None else verdict.next,
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import log
 from pathlib import Path
 
@@ -418,14 +417,11 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
     results: FinetuneResults = source.results
     section = Section(finetune_table(results), [*_plots(results)], [*_verdicts(results)], words=WORDS)
-    page = plain_page(
+    return plain_page(
         results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         [*adapter_warnings(results)],
     )  # fmt: skip
-    if results.verdict is None:
-        return page
-    return replace(page, outcome=[("", results.verdict)], following=results.verdict.next)
 
 
 def adapter_warnings(results: FinetuneResults) -> Iterator[str]:

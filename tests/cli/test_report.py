@@ -144,29 +144,18 @@ def test_a_run_that_was_killed_says_how_many_answers_it_has(task: str) -> None:
 
 
 @undrawn
-def test_a_training_that_is_not_finished_says_how_far_it_is() -> None:
+def test_a_training_that_is_not_finished_has_no_results_yet() -> None:
     training = Path("adapters/half")
     training.mkdir(parents=True)
     (training / "split.json").write_text(
         json.dumps({"schema": 1, "settings": {"max_prompts": 40_000}, "split": {}})
     )
-    begun = "half has no results yet (interrupted; the base has not answered all pairs, nothing is trained)"
-    refuses(f"Error: {begun}.", "report", training)
-    (training / "pairs.jsonl").write_text("")
-    steps = [
-        {"step": 1, "prompts": 256},
-        {"step": 2, "prompts": 512},
-        {"step": 2, "prompts": 512, "gates": {}},
-    ]
-    lines = [json.dumps(step) for step in steps]
-    (training / "training.jsonl").write_text("\n".join([*lines, '{"step": 3, "pro']))
-    trained = "512 of up to 40,000 prompts are trained on, nothing is measured"
+    refuses("Error: half has no results yet (interrupted).", "report", training)
     with RunDir(training).locked():
-        assert f"half has no results yet (running; {trained})" in llmfair("report", training).err
+        assert "half has no results yet (running)" in llmfair("report", training).err
     ran(*SMALL, "--no-report", "-o", "whole")
     found = llmfair("report", training, "whole")
-    assert found.code == 0 and f"Not complete: half has no results yet (interrupted; {trained})" in found.err
-    assert f"half has no results yet (interrupted; {trained})" in "".join(read(Path("report.html")).text)
+    assert found.code == 0 and "Not complete: half has no results yet (interrupted)" in found.err
 
 
 @undrawn
