@@ -13,30 +13,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError
-from llmfair.io.files import encode
+from llmfair.io.files import encode, field_of
 from llmfair.io.net import RateLimited, Transient
 from llmfair.nouns import Document, Fill
 from llmfair.registry import register
 from llmfair.retrieval.analysis import Analyzer
 from llmfair.retrieval.engine import Engine, EngineOptions, Hit, Patience
-from llmfair.retrieval.replies import (
-    LONGEST_ID,
-    Bulk,
-    Counted,
-    Described,
-    Found,
-    MadeOf,
-    One,
-    Root,
-    fields_of,
-    hits_of,
-    read,
-)
 from llmfair.retrieval.search_server import PASSING, SearchServer
 from llmfair.retrieval.tantivy import K1, SPARE, B, content
 
@@ -44,9 +32,141 @@ FIELD = "text"
 WINDOW = 10_000
 """Documents that one search can find: `index.max_result_window`, unless somebody changed it."""
 BATCH, BATCH_BYTES = 1_000, 5_000_000
+LONGEST_ID = 512
+"""Bytes of a document's id, in Elasticsearch as in OpenSearch."""
 _NAME = re.compile(r"[^A-Z\\/*?\"<>| ,#:_.+-][^A-Z\\/*?\"<>| ,#:]*")
 EXISTS = 409
 MOST_SHOWN = 20
+
+# What is read of answers
+
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Word = Annotated[str, Meta(max_length=100, pattern=r"^[ -~]+$")]
+"""What is written down of a server or an index."""
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
+
+
+class Version(Struct):
+    number: Word
+    distribution: Word = "elasticsearch"
+
+
+class Root(Struct):
+    """Of the server itself."""
+
+    version: Version
+
+
+class Shape(Struct):
+    uuid: Word | UnsetType = UNSET
+    number_of_shards: Annotated[str, Meta(pattern=r"^[0-9]{1,6}$")] | Count = 1
+
+
+class Settings(Struct):
+    index: Shape = msgspec.field(default_factory=Shape)
+
+
+class MadeOf(Struct):
+    """What llmfair wrote of an index that it filled; `documents`, when it was whole."""
+
+    source: Word
+    tokenizer: Word
+    documents: Count | UnsetType = UNSET
+
+
+class Remarks(Struct):
+    llmfair: MadeOf | None = None
+
+
+class Property(Struct):
+    """A field, those below it, and those that hold the same in another form."""
+
+    type: str | UnsetType = UNSET
+    properties: dict[str, Property] = {}
+    fields: dict[str, Property] = {}
+
+
+class Mappings(Property, rename={"meta": "_meta"}):
+    meta: Remarks = msgspec.field(default_factory=Remarks)
+
+    def types(self) -> dict[str, str]:
+        """The types of all fields by their full names."""
+        types: dict[str, str] = {}
+        left: list[tuple[str, Property]] = [("", self)]
+        for prefix, of in left:
+            for name, below in (*of.properties.items(), *of.fields.items()):
+                if below.type is not UNSET:
+                    types[prefix + name] = below.type
+                left.append((f"{prefix}{name}.", below))
+        return types
+
+
+class Described(Struct):
+    """Of an index."""
+
+    settings: Settings = msgspec.field(default_factory=Settings)
+    mappings: Mappings = msgspec.field(default_factory=Mappings)
+
+
+class Counted(Struct):
+    count: Count
+
+
+class Refused(Struct, rename={"doc_id": "_id"}):
+    status: Count
+    doc_id: str = ""
+    error: Any = None
+
+
+class Sent(Struct):
+    create: Refused
+
+
+class Bulk(Struct):
+    """Of documents that were sent together."""
+
+    errors: bool = False
+    items: list[Sent] = []
+
+
+class Shards(Struct):
+    failed: Count = 0
+
+
+class Scored(Struct, rename={"doc_id": "_id", "score": "_score"}):
+    doc_id: Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
+    score: Finite | None = None
+
+
+class Hits(Struct):
+    hits: list[Scored]
+
+
+class Searched(Struct, rename={"shards": "_shards"}):
+    """Of a search."""
+
+    hits: Hits
+    timed_out: bool = False
+    shards: Shards = msgspec.field(default_factory=Shards)
+
+
+T = TypeVar("T")
+
+
+def read(server: SearchServer, answer: Any, of: type[T]) -> T:
+    """An answer as this type; what is beside it is passed over. Raises UsageError."""
+    try:
+        return msgspec.convert(answer, of)
+    except (ValueError, RecursionError) as error:
+        field, what = field_of(error)
+        raise odd(server, f"{field}: {what}" if field else what) from None
+
+
+def odd(server: SearchServer, what: str) -> UsageError:
+    """Of an answer of another form than search servers give."""
+    return UsageError(
+        f"an answer of {server.name} is odd: {what}.", "check --engine-url: search servers answer otherwise"
+    )
 
 
 class SearchEngines:
@@ -70,13 +190,12 @@ class SearchEngines:
         identity = f"{self.name}={version} index={index} uuid={shape.uuid or ''} documents={documents}"
         fields, analyzer = options.fields, None
         if fields:
-            _check_fields(where, fields, fields_of(server.name, described.mappings))
+            _check_fields(where, fields, described.mappings.types())
             identity += f" fields={','.join(fields)}"
         else:
             made_of = described.mappings.meta.llmfair
             if made_of is None:
-                there = fields_of(server.name, described.mappings)
-                texts = [name for name, kind in there.items() if kind == "text"]
+                texts = [name for name, kind in described.mappings.types().items() if kind == "text"]
                 raise UsageError(
                     f"{where} was not filled by llmfair: which of its fields are searched?",
                     f"--engine-fields {','.join(texts[:MOST_SHOWN]) or 'title,text'}",
@@ -146,7 +265,7 @@ class SearchEngines:
         answer = server.ask("GET", "/")
         if "version" not in (answer or {}):
             raise UsageError(f"{server.name} does not say which search server it is.", "check --engine-url")
-        version = read(server.name, answer, Root).version
+        version = read(server, answer, Root).version
         if (kind := version.distribution) != self.name:
             raise UsageError(f"{server.name} is {kind}, and not {self.name}.", f"--engine {kind}:{index}")
         return server, version.number
@@ -218,12 +337,15 @@ class RestEngine:
             raise UsageError(f"the index was removed from {self._server.name}.", "fill it again")
         return [Hit(hit.doc_id, hit.score or 0.0) for hit in hits]
 
-    def _found(self, size: int, answer: Any) -> Sequence[One]:
+    def _found(self, size: int, answer: Any) -> Sequence[Scored]:
         """Raises Transient for what was found in a part of the index only."""
-        found = read(self._server.name, answer, Found)
+        found = read(self._server, answer, Searched)
         if found.timed_out or found.shards.failed:
             raise Transient(f"{self._server.name} searched a part of the index only")
-        return hits_of(self._server.name, found, size)
+        hits = found.hits.hits
+        if len(hits) > size or len({hit.doc_id for hit in hits}) < len(hits):
+            raise odd(self._server, f"it has more than {size:,} hits, or one twice")
+        return hits
 
 
 class Missing(UsageError, KeyError):
@@ -267,14 +389,14 @@ def _described(server: SearchServer, index: str) -> Described | None:
         raise UsageError(
             f"'{index}' on {server.name} is several indexes, which count words apart.", "name one of them"
         )
-    return read(server.name, next(iter(answer.values()), None), Described)
+    return read(server, next(iter(answer.values()), None), Described)
 
 
 def _counted(server: SearchServer, index: str) -> int:
     answer = server.ask("GET", f"/{index}/_count")
     if answer is None:
         raise UsageError(f"the index was removed from {server.name}.", "fill it again")
-    return read(server.name, answer, Counted).count
+    return read(server, answer, Counted).count
 
 
 def _count(server: SearchServer, index: str) -> int:
@@ -301,14 +423,14 @@ def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list
 
 def _taken(server: SearchServer, where: str, answer: Any) -> None:
     """Raises RateLimited where some documents have to be sent again, LlmfairError where one is refused."""
-    bulk = read(server.name, answer, Bulk)
+    bulk = read(server, answer, Bulk)
     for item in bulk.items if bulk.errors else ():
         found = item.create
         if found.status == 429 or found.status in PASSING:
             raise RateLimited(None)
         if found.status >= 400 and found.status != EXISTS:
             raise LlmfairError(
-                f"{where} does not take document '{found.doc_id[:LONGEST_ID]}'{server.failure(found.error)}.",
+                f"{where} does not take document '{found.doc_id[:LONGEST_ID]}'{server.quote(found.error)}.",
                 "check the index and what the key may do; the same command continues",
             )
 

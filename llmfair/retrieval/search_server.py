@@ -10,9 +10,7 @@ import os
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import llmfair
 from llmfair.errors import MissingKey, Rejected, UsageError
@@ -86,15 +84,16 @@ class SearchServer:
             limited.cause = f"{self.name} limits the rate (429)"
             raise limited
         try:
-            answer = self._hidden(decode(reply))
+            decoded = self._hidden(decode(reply))
         except (ValueError, RecursionError):
-            answer = None
-        says = f"{self.name} answers {status}{self._quote(answer)}"
+            decoded = None
+        answer = decoded if isinstance(decoded, dict) else None
+        says = f"{self.name} answers {status}{self.quote(answer and answer.get('error'))}"
         if status in PASSING:
             raise Transient(says, retry_after(headers, time.time()))
         if 300 <= status < 400:
             raise UsageError(
-                f"{self.name} redirects to {_host_of(headers)}, which is not followed: the key would go there, too.",
+                f"{self.name} redirects, which is not followed: the key would go there, too.",
                 "--engine-url with the address itself",
             )
         if status == 401:  # not quoted: it may repeat parts of the key
@@ -102,7 +101,7 @@ class SearchServer:
             raise MissingKey(f"{self.name} {word}.", f"set {API_KEY}, or {USER} and {PASSWORD}")
         if status == 403:
             raise MissingKey(f"{says}.", f"check what the key in {API_KEY} or the login of {USER} may do")
-        if not isinstance(answer, dict):
+        if answer is None:
             kind = headers.get("content-type", "no type").partition(";")[0][:LONGEST_WORD]
             raise UsageError(
                 f"{self.name} answers {status} with what is no JSON ({kind}), as no search server does.",
@@ -122,14 +121,10 @@ class SearchServer:
             return [self._hidden(one) for one in answer]
         return self._hide(answer) if isinstance(answer, str) else answer
 
-    def failure(self, error: Any) -> str:
+    def quote(self, error: Any) -> str:
         """The server's words about what went wrong, as a clause after a colon; nothing where it has none."""
-        return self._quote({"error": error})
-
-    def _quote(self, answer: Any) -> str:
-        error = answer.get("error") if isinstance(answer, dict) else None
         if isinstance(error, dict):
-            causes = error.get("root_cause") or ()
+            causes = error.get("root_cause")
             first = causes[0] if isinstance(causes, list) and causes else error
             error = (first if isinstance(first, dict) else error).get("reason")
         words = self._hide_quoted(" ".join(str(error or "").split()))
@@ -154,12 +149,3 @@ def _login() -> tuple[dict[str, str], list[str]]:
         return {}, []
     both = b64encode(f"{user}:{password}".encode()).decode()
     return {"authorization": f"Basic {both}"}, [password, both]
-
-
-def _host_of(headers: Mapping[str, str]) -> str:
-    """Where a redirect leads, without what an address may hold beside."""
-    with suppress(ValueError):
-        parts = urlsplit(headers.get("location", ""))
-        if parts.hostname:
-            return f"{parts.scheme}://{parts.hostname}"
-    return "another address"

@@ -225,7 +225,7 @@ def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_senten
     (terms,) = index.glob("*.term")
     content = terms.read_bytes()
     terms.write_bytes(content[:-1])
-    refuses("english is damaged", "runs", "check", "run")
+    refuses("english cannot be read: it is damaged", "runs", "check", "run")
     terms.write_bytes(content)
     ran("runs", "check", "run")
     shutil.rmtree(index)

@@ -198,7 +198,7 @@ from llmfair.nouns import Document
 from llmfair.retrieval import build
 from llmfair.retrieval.bm25 import Bm25Index
 if "killed" in sys.argv:
-    build.told = lambda file: os._exit(9)
+    build.files.note = lambda *of: os._exit(9)
 documents = [Document(str(n), "title", f"word{n % 7} other words") for n in range(2000)]
 print(Bm25Index(Path("indexes"), documents).scores("word3", ["3", "4"]))
 """
