@@ -188,27 +188,22 @@ def test_pairs_weigh_as_asked() -> None:
     assert found["macro"] != pytest.approx(found["pooled"], rel=0.01)
 
 
-def test_answers_that_follow_the_position_are_not_assessed() -> None:
-    results = calibrate_pairwise(MAKE(runs=10, injected="0", position=6.0, conditions="relevant"))
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"position": 6.0}, "position_driven"),
+        ({"limit": 4}, "too_few_queries"),
+        ({"malformed": 0.9999, "pairs": 2}, "no_valid_answer"),
+    ],
+)
+def test_what_says_nothing_is_counted(given: dict[str, Any], reason: str) -> None:
+    results = calibrate_pairwise(MAKE(runs=4, injected="0", conditions="relevant", **given))
     (row,) = results["injected"]
-    assert row["not_assessable"] == 1 and row["undefined"] == {"position_driven": 10}
-
-
-def test_few_queries_have_neither_test_nor_interval() -> None:
-    results = calibrate_pairwise(MAKE(runs=3, injected="0", limit=4, conditions="irrelevant"))
-    (row,) = results["injected"]
-    assert row["covered"] is row["rejected"] is None
-    assert (row["covered_n"], row["rejected_n"], row["not_assessable"]) == (0, 0, 1)
-    assert row["undefined"] == {"too_few_queries": 3}
-    assert results["smallest"]["irrelevant"] == {"power": 0.8, "tested": False, "odds": [None, None]}
-
-
-def test_nothing_readable_is_counted() -> None:
-    (row,) = calibrate_pairwise(MAKE(runs=4, injected="0", malformed=0.9999, pairs=2, conditions="relevant"))[
-        "injected"
-    ]
-    assert row["odds"] is row["log_odds"] is row["consistent_share"] is None
-    assert row["undefined"] == {"no_valid_answer": 4} and row["not_assessable"] == 1
+    assert row["not_assessable"] == 1 and row["undefined"] == {reason: 4}
+    if reason != "position_driven":
+        assert row["covered"] is row["rejected"] is None
+        assert (row["covered_n"], row["rejected_n"]) == (0, 0)
+        assert results["smallest"]["relevant"] == {"power": 0.8, "tested": False, "odds": [None, None]}
 
 
 @pytest.mark.slow

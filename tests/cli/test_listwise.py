@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -72,18 +71,6 @@ def _ir_measures(folder: Path, run: str) -> dict[str, float]:
     ranking = list(ir_measures.read_trec_run(str(folder / "rankings" / run)))  # type: ignore[no-untyped-call]
     measures = [ir_measures.parse_measure(name) for name in ("P@20", "nDCG@20")]
     return {str(name): value for name, value in ir_measures.calc_aggregate(measures, qrels, ranking).items()}
-
-
-def test_scores_fall_strictly() -> None:
-    ran(*SMALL)
-    for line, later in _pairs((only_run() / "rankings" / "neutral.run").read_text().splitlines()):
-        if line[0] == later[0]:
-            assert int(later[3]) == int(line[3]) + 1 and int(later[4]) == int(line[4]) - 1
-
-
-def _pairs(lines: list[str]) -> list[tuple[list[str], list[str]]]:
-    split = [line.split() for line in lines]
-    return list(pairwise(split))
 
 
 def test_per_query_values_aggregate_to_the_headline() -> None:
@@ -171,30 +158,10 @@ def test_a_budget_of_calls_is_one_for_all_models_of_a_command() -> None:
             assert told in stopped.err
 
 
-def test_a_budget_of_money_is_one_for_all_models_of_a_command() -> None:
-    models = ("-m", "fake:biased", "-m", "fake:oracle", "--price-in", "1", "--price-out", "1")
-    ran(*SMALL, *models, "--runs-dir", "whole")
-    first, second = last("cost", "fake-biased", "whole"), last("cost", "fake-oracle", "whole")
-    most = first[0] + second[0] / 2
-    stopped = llmfair(*SMALL, *models, "--max-cost", f"{most}")
-    assert stopped.code == 3 and "of the command's budget" in stopped.err.lower()
-    assert last("cost", "fake-biased") == first and 0 < last("cost", "fake-oracle")[0] < second[0]
-    assert sum(last("cost", "fake")) <= most
-
-
 def last(what: str, model: str, runs: str = "runs") -> list[float]:
     """What the last command of each run of these models asked or spent."""
     manifests = [json.loads(path.read_text()) for path in Path(runs).glob(f"*{model}*/manifest.json")]
     return [manifest["invocations"][-1][what] for manifest in manifests]
-
-
-def test_a_run_stopped_before_its_answers_were_replayed_says_how_many_it_has() -> None:
-    """Every chain has begun; then one after another goes on, and those that the budget does not reach are not seen."""
-    for workers, most in (("12", "20"), ("1", "3")):
-        stopped = llmfair(*SMALL, "-j", workers, "--max-calls", most)
-    answers = len((only_run() / "journal.jsonl").read_text().splitlines()) - 1
-    assert stopped.code == 3 and f"Stopped at {answers} of 36 answers." in stopped.err
-    assert answers == 23
 
 
 def test_what_is_stopped_has_as_many_answers_as_lists_say() -> None:
@@ -315,14 +282,6 @@ def test_a_preset_gives_way_to_flags_and_not_to_the_file(monkeypatch: pytest.Mon
     Path("llmfair.toml").write_text('preset = "paper"\n[listwise]\nwindow = 10\n')
     own = llmfair("listwise", "--dry-run", "--json").json
     assert (own["window"], own["step"]) == (10, 1)
-
-
-def test_the_file_also_says_where_runs_are_and_that_json_is_wanted() -> None:
-    Path("llmfair.toml").write_text('runs_dir = "elsewhere"\n')
-    ran(*SMALL)
-    assert only_run(Path("elsewhere")).name in llmfair("runs", "list").out
-    Path("llmfair.toml").write_text("json = true\n[listwise]\nlimit = 0\n")
-    assert llmfair("listwise").json["error"]["class"] == "UsageError"
 
 
 @pytest.mark.parametrize("variable", ["LLMFAIR_JSON", "LLMFAIR_FORMAT"])

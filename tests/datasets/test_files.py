@@ -179,4 +179,4 @@ def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -
     assert [condition.name for condition in design.conditions] == ["neutral", "repeat"]
     with pytest.raises(UsageError, match="has no prompt 'female'") as caught:
         make_design(ListwiseSettings.make(dataset=str(folder), conditions="female"))
-    assert caught.value.hint == "known: neutral; `words` in attributes.toml give it those that name a group"
+    assert caught.value.hint == "--conditions takes neutral"

@@ -230,10 +230,11 @@ class Listwise(Kind):
         return told + super().told_apart(settings, [name for name in differ if name not in windows])
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
-        from llmfair.audits.listwise.words import ranking_note, relevance_note
+        from llmfair.audits.listwise.words import OF_RANKINGS, relevance_note
 
         relevance = {name: run.relevance.get(condition) for run, condition, name in rows}
-        return [*ranking_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
+        of_rankings = [OF_RANKINGS] * any(run.findings for run, *_ in rows)
+        return [*of_rankings, *relevance_note(relevance)]
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None

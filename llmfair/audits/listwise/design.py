@@ -622,7 +622,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         },
         warnings=(
             *_unmatched(first_stage or ranker, candidates),
-            *(() if ranker is None else _doubts(ranker, candidates)),
+            *(() if ranker is None else _warnings(ranker, candidates)),
         ),
     )
     for measure in design.measures:
@@ -735,7 +735,7 @@ def _unmatched(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[s
         )
 
 
-def _doubts(ranker: Ranker, lists: Sequence[Candidates]) -> Iterator[str]:
+def _warnings(ranker: Ranker, lists: Sequence[Candidates]) -> Iterator[str]:
     """What makes the lists of a ranker doubtful: items without the text that it reads, groups that it cannot place."""
     name = ranker.identity.partition(" ")[0]
     texts = {item.doc_id: bool(item.text.strip()) for listed in lists for item in listed.documents}

@@ -100,23 +100,15 @@ class Against:
     def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
         """One query with the rankings of it. Without a candidate list, what was ranked is the list."""
         doc_ids, missing = self.lists.get(query_id), tuple[str, ...]()
-        judged = self.judgements.qrels.get(query_id, {})
+        relevance = self.judgements.qrels.get(query_id, {})
         if doc_ids is None:
             # by id: in the order of the ranking, measures that ask for the candidates' order would flatter it
             doc_ids = sorted({doc_id for ranking in rankings for doc_id in ranking.doc_ids})
-            missing = tuple(sorted(judged.keys() - {*doc_ids}))
-        documents = self.judgements.documents
-        return Judged(
-            Candidates(
-                Query(query_id, ""),
-                tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids),
-                judged,
-            ),
-            tuple(rankings),
-            self.sides,
-            groups=self.groups,
-            missing=missing,
-        )
+            missing = tuple(sorted(relevance.keys() - {*doc_ids}))
+        known = self.judgements.documents
+        documents = tuple(known.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
+        candidates = Candidates(Query(query_id, ""), documents, relevance)
+        return Judged(candidates, tuple(rankings), self.sides, groups=self.groups, missing=missing)
 
 
 @dataclass(frozen=True)
@@ -134,11 +126,6 @@ class Rankings:
     initial: str = "random"
     found: ListwiseResults | None = None
     incomplete: IncompleteRun | None = None
-
-
-def judgements_of(settings: ScoreSettings) -> Against:
-    """The judgements that the settings name."""
-    return Against(*judged_by(settings))
 
 
 def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
@@ -174,43 +161,24 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         ),
     )
     if not paths:
-        way_out = "score measures the rankings of a listwise audit"
-        if results.status != "complete":
-            way_out = (
-                "no list has all its answers; the command that began the run continues it (llmfair runs show)"
-            )
-        raise UsageError(f"{path} has no rankings.", way_out)
-    known = declared(settings)
-    own = asked.attribute
+        raise UsageError(
+            f"{path} has no rankings.",
+            "the command that began the run continues it (llmfair runs show)"
+            if results.status != "complete"
+            else "score measures the rankings of a listwise audit",
+        )
+    known, own = declared(settings), asked.attribute
     like = known.get(own.name)
     if like is None or like != replace(own, backgrounds=like.backgrounds):
         known[own.name] = own  # declared by the dataset, in a way of its own
     judgements = of_files(path / "qrels.txt", path / "groups.tsv", known, undeclared=True)
-    lists = _lists(path / "candidates.jsonl")
+    lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
     attribute = attribute_of(judgements, settings.attribute or own.name, asked.mixed)
-    columns = {**named(run, results), "attribute": attribute.name}
     scores = own_scores(path)
     files = {file.stem: scored(read_file(file, announce), scores) for file in paths}
-    _check_whole(path, results, files)
-    against = Against(judgements, attribute, lists, *read_relevant(path / RELEVANT))
-    rankings = Rankings(
-        columns,
-        _conditions(files),
-        against,
-        seed=results.design.seed,
-        found=results,
-        incomplete=incomplete(manifest, results),
-    )
-    if results.design.prompt_sha256 is None:
-        return rankings  # it forgets the order it is given
-    return replace(rankings, initial=str(manifest.settings.get("initial")))
-
-
-def _check_whole(path: Path, results: ListwiseResults, files: Mapping[str, RunFile]) -> None:
-    """Raises UsageError where a run has fewer rankings than it says: figures would be of other queries or orders."""
-    for condition, chains in results.chains.items():
+    for condition, chains in results.chains.items():  # figures would be of other queries or orders
         there = [file for stem, file in files.items() if ONE_OF_SEVERAL.sub("", stem) == condition]
         rankings = sum(len(file.rankings) for file in there)
         if rankings < chains.ranked:
@@ -219,21 +187,26 @@ def _check_whole(path: Path, results: ListwiseResults, files: Mapping[str, RunFi
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
-
-
-def _lists(path: Path) -> dict[str, list[str]]:
-    """The lists that were asked about. Raises UsageError."""
-    return {row.query_id: list(row.doc_ids) for row in read_lines(path, CandidatesLine)}
+    ordered = results.design.prompt_sha256 is not None  # a ranker forgets the order it is given
+    return Rankings(
+        {**named(run, results), "attribute": attribute.name},
+        _conditions(files),
+        Against(judgements, attribute, lists, *read_relevant(path / RELEVANT)),
+        seed=results.design.seed,
+        initial=str(manifest.settings.get("initial")) if ordered else "random",
+        found=results,
+        incomplete=incomplete(manifest, results),
+    )
 
 
 def _conditions(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
     """Named as in metrics.csv: a condition's orders and repeats together, then each by itself if there are several."""
-    found: dict[str, dict[str, RunFile]] = {}
+    together: dict[str, dict[str, RunFile]] = {}
     for stem, file in files.items():
         condition = ONE_OF_SEVERAL.sub("", stem)
-        found.setdefault(condition, {})[stem if stem != condition else f"{condition}.o0.r0"] = file
-    conditions = {condition: list(of_condition.values()) for condition, of_condition in found.items()}
-    for of_condition in found.values():
+        together.setdefault(condition, {})[stem if stem != condition else f"{condition}.o0.r0"] = file
+    conditions = {condition: list(of_condition.values()) for condition, of_condition in together.items()}
+    for of_condition in together.values():
         if len(of_condition) > 1:
             conditions |= {name: [file] for name, file in of_condition.items()}
     return conditions
@@ -246,7 +219,7 @@ def score_files(
     paths: Sequence[Path], settings: ScoreSettings, announce: Announce
 ) -> Iterator[RemeasuredRun]:
     """TREC run files, one after the other, so that of many large ones one is in memory. Raises UsageError."""
-    against = judgements_of(settings)
+    against = Against(*judged_by(settings))
     for path in paths:
         yield _measured(of_file(path, against, announce), settings)
 
@@ -256,10 +229,10 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     rankings = of_folder(run, settings, announce)
     measured = _measured(rankings, settings)
     conditions = [condition for condition in measured.conditions if not ONE_OF_SEVERAL.search(condition)]
-    measured, found = replace(measured, conditions=conditions), rankings.found
-    if found is None or found.attribute != measured.facts.attribute:
+    measured, audited = replace(measured, conditions=conditions), rankings.found
+    if audited is None or audited.attribute != measured.facts.attribute:
         return measured
-    return replace(measured, reach=found.reach, windows=windows_of(found.design))
+    return replace(measured, reach=audited.reach, windows=windows_of(audited.design))
 
 
 def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
@@ -295,7 +268,9 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         if not ONE_OF_SEVERAL.search(condition) and condition != REPEAT:  # they repeat what others claim
             useful = {condition: mean_gain(held.gains, "a random order")}
             findings |= findings_of([*found, exposures], {}, useful, inference, asked)
-            relevance[condition] = _relevance(exposures, inference)
+            by = [value.by for value in exposures.values.values() if isinstance(value, Quotient)]
+            alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
+            relevance[condition] = None if alone is None else alone.value
             answers = answered.get(condition)
             if condition in findings and answers and target.found is not None:
                 findings[condition] = assessed(findings[condition], answers)
@@ -315,13 +290,6 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         incomplete=target.incomplete,
     )
     return RemeasuredRun(facts, rows, list(conditions), limits=limits)
-
-
-def _relevance(exposures: Column, inference: Inference) -> float | None:
-    """The exposure ratio that relevance alone gives the sides: what preference odds go beyond."""
-    ratios = [value.by for value in exposures.values.values() if isinstance(value, Quotient)]
-    estimate = aggregate("ratio-of-means", ratios, replace(inference, ci="linear-t"))
-    return None if estimate is None else estimate.value
 
 
 @dataclass(frozen=True)
@@ -372,23 +340,16 @@ def _columns(
                 limits.setdefault(measure, []).append(limit)
     columns = [Column(measure, condition, group, of_it) for (measure, group), of_it in values.items()]
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
+        order = "control" in unheld[0].arguments
+        needs = "the initial orders" if order else "the answers of a model"
+        instead = f"write {OF_RANKINGS} here" if unheld[0].name == HEADLINE else "leave it out here"
         raise UsageError(
-            f"{unheld[0]} needs {_missing(unheld[0])}, which a run does not hold.",
-            f"llmfair listwise measures it; {_instead(unheld[0])}",
+            f"{unheld[0]} needs {needs}, which a run does not hold.",
+            f"llmfair listwise measures it; {'leave control=order out here' if order else instead}",
         )
     return _Measured(
         columns, Column(excess, condition, "", exposures), gains, lengths, missing, longest, limits
     )
-
-
-def _missing(measure: Measure) -> str:
-    return "the initial orders" if "control" in measure.arguments else "the answers of a model"
-
-
-def _instead(measure: Measure) -> str:
-    if "control" in measure.arguments:
-        return "leave control=order out here"
-    return f"write {OF_RANKINGS} here" if measure.name == HEADLINE else "leave it out here"
 
 
 def _facts(files: Sequence[RunFile], against: Against) -> ScoreFacts:

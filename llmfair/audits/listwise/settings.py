@@ -181,38 +181,39 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         return {"order_not_random": {"initial": "random"}, **partition}
 
     def check(self) -> None:
-        super().check()
-        if self.design == "partition":
-            self._check_partition()
-        if self.sequential:
-            self._check_sequential()
-        if not self.strategy:
-            raise UsageError("--strategy names none.", "for example --strategy windows")
-        if len({*self.strategy}) < len(self.strategy):
-            raise UsageError("--strategy names one twice.", "each once, with other parameters")
         from llmfair.rankers.strategies import strategy_of
 
+        super().check()
+        wrong = "one twice" * (len({*self.strategy}) < len(self.strategy)) if self.strategy else "none"
+        if wrong:
+            raise UsageError(f"--strategy names {wrong}.", "for example --strategy windows")
         strategies = {spec: strategy_of(spec, vars(self)) for spec in self.strategy}
-        if self.design == "ranking" and self.step > self.window:
+        if self.design == "partition":  # which has nothing that only rankings have
+            for name, only in (("strategy", ("windows",)), ("initial", "random"), ("depth", None)):
+                if getattr(self, name) != only:
+                    raise UsageError(
+                        f"--design partition makes no ranking, so it has no {self.as_flags([name])}.",
+                        f"leave --{name} or --design out",
+                    )
+        elif self.step > self.window:
             raise UsageError(
                 f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
                 "choose a step of at most the window",
             )
+        if self.sequential:
+            self._check_sequential()
         for spec, strategy in strategies.items() if self.batch and self.design == "ranking" else ():
             if strategy.plan(self.window + 1).rounds > 1:
                 raise UsageError(
                     f"--batch cannot ask {spec}: each needs the answer of the one before.",
-                    "leave it out, or add --design partition, whose windows need no other's answer; pointwise asks all "
-                    "at once, too",
+                    "leave it out, or add --design partition or --strategy pointwise, which ask all at once",
                 )
-        if self.initial in ONE_ORDER and self.orders != 1:
+        one = self.initial in ONE_ORDER
+        if (one and self.orders != 1) or (self.initial == "mirrored" and self.orders % 2):
             raise UsageError(
-                f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
-            )
-        if self.initial == "mirrored" and self.orders % 2:
-            raise UsageError(
-                f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
-                "choose an even number, for example --orders 4",
+                f"--initial {self.initial} {'is one order' if one else 'pairs the orders'}, but --orders is "
+                f"{self.orders}.",
+                f"add --orders {1 if one else 4}",
             )
 
     def _check_sequential(self) -> None:
@@ -225,15 +226,6 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         if self.repeats != 1:
             raise UsageError("--repeats does nothing with --sequential.", "ask for more --orders instead")
         check_stopping(self, self.on_bad_answer)
-
-    def _check_partition(self) -> None:
-        """Raises UsageError for what only rankings have."""
-        for name, only in (("strategy", ("windows",)), ("initial", "random"), ("depth", None)):
-            if getattr(self, name) != only:
-                raise UsageError(
-                    f"--design partition makes no ranking, so it has no {self.as_flags([name])}.",
-                    f"leave --{name} or --design out",
-                )
 
 
 @dataclass(frozen=True, kw_only=True)

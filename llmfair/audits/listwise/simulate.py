@@ -29,17 +29,6 @@ from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import Compared, Strategy, encounters_of, scored_encounter
 from llmfair.stats.power import Windows, first_shown, kind_exposures, random_lists, rank_injected
 
-# A strategy's own program, answered by an injected ranker: whatever it asks, without a chat. Where questions hang on
-# answers nothing is simpler than to ask them. Items are numbers 0 … n−1; a ranker of known weights answers at once,
-# its noise fresh in every question or an item's own.
-
-
-# First encounters of simulated audits: who is ahead when two items meet, of rankers with an injected preference. A
-# ranker puts an item ahead by its log-weight, its slot, and Gumbel noise: fresh in every window, or the item's own in
-# the windows that are answered alike. Two equally relevant items of both groups differ in none but the preference, so
-# what else a window holds does not matter, nor does what earlier windows carried on; one draw serves any preference.
-
-
 Floats = NDArray[np.float64]
 
 CERTAIN = 50.0
@@ -67,11 +56,6 @@ class Kinds:
         """The number of documents of each kind on this side; shape (kinds,)."""
         return np.array(self.counts, np.float64) * [found is side for found in self.sides]
 
-    @property
-    def sided(self) -> Floats:
-        """The number of documents of each kind that has a side; shape (kinds,)."""
-        return self.on(Side.PROTECTED) + self.on(Side.UNPROTECTED)
-
     def log_weights(self, betas: Sequence[float], relevance: float) -> Floats:
         """Of rankers with these log pair odds for the protected, and so much for a grade: (rankers, 1, kinds)."""
         grades = np.clip(relevance * np.array(self.grades), -CERTAIN, CERTAIN)
@@ -88,7 +72,8 @@ class Kinds:
     def to_relevance(self) -> Floats:
         """Exposures of kinds times this are M1, M0, each side with the mean exposure of its grades; (kinds, 2)."""
         same_grade = np.equal.outer(self.grades, self.grades)
-        share_of_grade = self.sided / np.maximum(same_grade @ self.sided, 1)
+        sided = self.on(Side.PROTECTED) + self.on(Side.UNPROTECTED)
+        share_of_grade = sided / np.maximum(same_grade @ sided, 1)
         weights: Floats = share_of_grade[:, None] * (same_grade @ self.to_sides)
         return weights
 
@@ -191,6 +176,12 @@ class Items:
         return bool(protected & unprotected)
 
 
+# First encounters of simulated audits: who is ahead when two items meet, of rankers with an injected preference. A
+# ranker puts an item ahead by its log-weight, its slot, and Gumbel noise: fresh in every window, or the item's own in
+# the windows that are answered alike. Two equally relevant items of both groups differ in none but the preference, so
+# what else a window holds does not matter, nor does what earlier windows carried on; one draw serves any preference.
+
+
 @dataclass(frozen=True)
 class Noise:
     """How the injected rankers answer: the share of windows that get the item's own noise, log odds of the slots."""
@@ -275,6 +266,11 @@ def _places(windows: Windows, n: int) -> tuple[Places, Places, Floats, Places]:
     return first, second, slot_of, window_of
 
 
+# A strategy's own program, answered by an injected ranker: whatever it asks, without a chat. Where questions hang on
+# answers nothing is simpler than to ask them. Items are numbers 0 … n−1; a ranker of known weights answers at once,
+# its noise fresh in every question or an item's own.
+
+
 Weigh = Callable[[Sequence[int], bool], Sequence[float]]
 """The weights by which shown items are ordered; and whether they were scored alone."""
 SIDES = {1: Side.PROTECTED, -1: Side.UNPROTECTED, 0: None}
@@ -295,8 +291,8 @@ class Answering:
     def __call__(
         self, shown: Sequence[Document], start: int, pass_number: int = 1
     ) -> Steps[Sequence[Document]]:
-        (found,) = yield from self.together([(shown, start)])
-        return found
+        (ordered,) = yield from self.together([(shown, start)])
+        return ordered
 
     def together(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
@@ -307,9 +303,9 @@ class Answering:
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
         yield from ()
-        found = self.weigh([int(document.doc_id) for document in documents], True)
-        self.scored |= zip((document.doc_id for document in documents), found, strict=True)
-        return found
+        scores = self.weigh([int(document.doc_id) for document in documents], True)
+        self.scored |= zip((document.doc_id for document in documents), scores, strict=True)
+        return scores
 
     @property
     def encounters(self) -> tuple[Encounter, ...]:
@@ -322,11 +318,10 @@ class Answering:
         if len(shown) == 2:
             order = [*shown] if weights[0] >= weights[1] else [shown[1], shown[0]]
         else:
-            best_first = sorted(range(len(shown)), key=lambda place: -weights[place])
-            if best is not None:
-                named = best_first[:best]
-                best_first = named + [place for place in range(len(shown)) if place not in named]
-            order = [shown[place] for place in best_first]
+            places = sorted(range(len(shown)), key=lambda place: -weights[place])
+            if best is not None:  # the others stay as they were shown
+                places = places[:best] + sorted(places[best:])
+            order = [shown[place] for place in places]
         if self.keeps:
             ids = [document.doc_id for document in order]
             seen = [document.doc_id for document in shown]

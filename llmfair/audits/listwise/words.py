@@ -110,6 +110,10 @@ WORDS = (
 )
 
 
+OF_RANKINGS = (
+    "preference odds of a ranking: over all equally relevant pairs of a list; of a run folder they are its final "
+    "lists', not its answers'"
+)
 TELLING = 0.01
 """From this distance from parity on, what relevance alone gives the sides is told."""
 SHOWN_LEFT_OUT = 3
@@ -300,15 +304,6 @@ def _gap_note(results: ListwiseResults, cells: Cells) -> str | None:
     return f"{text}, p {p_text(row.p_adjusted)} (sign flip, {queries}, Holm over {results.family.size})"
 
 
-def ranking_note(concluded: bool) -> list[str]:
-    """What preference odds of measured runs are of, where anything is concluded of them."""
-    text = (
-        "preference odds of a ranking: over all equally relevant pairs of a list; of a run folder they are its final "
-        "lists', not its answers'"
-    )
-    return [text] * concluded
-
-
 def _noise_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
     noises = ((name, finding.run_noise) for name, finding in results.findings.items() if finding.run_noise)
@@ -378,11 +373,10 @@ def _ratio_note(results: ListwiseResults) -> str | None:
         }
         how.append(named[interval])
     setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
-    few = "; too few runs to take out what the initial orders explain: the plain ratio"
-    return (
-        f"{ratio}: {', '.join([*how, setting if design.prompt_sha256 is not None else 'whole lists'])}"
-        + few * (CONTROLLED in ratio and not results.controlled)
-    )
+    parts = [", ".join(how), setting if design.prompt_sha256 is not None else "whole lists"]
+    if CONTROLLED in ratio and not results.controlled:
+        parts.append("too few runs to take out what the initial orders explain: the plain ratio")
+    return f"{ratio}: {'; '.join(filter(None, parts))}"
 
 
 def before_text(planned: Mapping[str, Any]) -> str:

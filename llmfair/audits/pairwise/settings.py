@@ -119,22 +119,18 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "renormalised.",
                 "leave one of them out",
             )
-        self._check_sequential()
-        if self.sequential:
-            check_stopping(self, self.on_bad_answer)
-
-    def _check_sequential(self) -> None:
-        """Refuses what would be ignored: a sequential audit asks every pair once, until all is said."""
-        usual = {item.name: default_of(item) for item in fields(self)}
-        for name in ("pairs", "repeats") if self.sequential else ("max_pairs",):
-            if getattr(self, name) != usual[name]:
-                flag, beside = name.replace("_", "-"), "with" if self.sequential else "without"
+        # a sequential audit asks every pair once, until all is said
+        beside = "with" if self.sequential else "without"
+        for item in fields(self):
+            idle = ("pairs", "repeats", "noise_share") if self.sequential else ("max_pairs",)
+            if item.name in idle and getattr(self, item.name) not in (default_of(item), 0):
+                flag = item.name.replace("_", "-")
                 raise UsageError(
                     f"--{flag} does nothing {beside} --sequential.",
                     "--max-pairs is its limit" if self.sequential else "add --sequential, or give --pairs",
                 )
-        if self.sequential and self.noise_share not in (0, usual["noise_share"]):
-            raise UsageError("--noise-share does nothing with --sequential.", "leave it out")
+        if self.sequential:
+            check_stopping(self, self.on_bad_answer)
 
     @property
     def margins(self) -> bool:

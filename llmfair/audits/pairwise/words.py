@@ -272,8 +272,8 @@ def _mass_note(stratum: str, results: PairwiseResults) -> str | None:
     if mass is None:
         return None
     text = f"{stratum}: both labels together hold {mass * 100:.0f} % of the first token's probability"
-    doubt = ": this model does not answer in this form; compare with --answers text"
-    return text + doubt * (mass < LITTLE_MASS)
+    warning = ": this model does not answer in this form; compare with --answers text"
+    return text + warning * (mass < LITTLE_MASS)
 
 
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
@@ -430,20 +430,21 @@ def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
     lines = []
     if any(found.error is not None for found in findable.values()):
         lines.append(
-            f"smallest odds below 1 found with {100 * first.target:g} % power, and so are their inverse above it "
-            f"(p < {1 - first.level:.3g}, icc {first.icc:g}, a share of {first.consistent:g} of the pairs consistent)"
+            f"with {100 * first.target:g} % power, p < {1 - first.level:.3g}, icc {first.icc:g}, a share of "
+            f"{first.consistent:g} of the pairs consistent; of odds above 1 their inverse is found alike"
         )
+    texts: dict[str, list[str]] = {}
     for stratum, found in findable.items():
         if found.reason:
-            lines.append(f"{stratum}: {NOTHING[found.reason]}")
+            texts.setdefault(NOTHING[found.reason], []).append(stratum)
         elif found.pairs_needed is None and found.all_pairs is not None:
             finds = "no odds" if found.smallest_with_all is None else f"{found.smallest_with_all:.3f}"
-            every = _number(found.all_pairs)
-            lines.append(f"{stratum}: more pairs alone are not enough: all {every} a query find {finds}")
+            text = f"more pairs alone are not enough: all {_number(found.all_pairs)} a query find {finds}"
+            texts.setdefault(text, []).append(stratum)
         if found.items_recur and found.error is not None:
-            lines.append(
-                f"{stratum}: items stand in pairs of several queries, so intervals will be wider than planned"
-            )
+            text = "items stand in pairs of several queries, so intervals will be wider than planned"
+            texts.setdefault(text, []).append(stratum)
+    lines += [f"{', '.join(strata)}: {text}" for text, strata in texts.items()]
     queries = max(found.queries for found in findable.values())
     return [*lines, *(few_queries(queries) if queries >= FEWEST_TESTED else [])]
 
