@@ -7,19 +7,19 @@ asked about other lists, or in another form, are refused; other settings in whic
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isclose, log
 from pathlib import Path
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from llmfair.asking.journal import read_rows
+from llmfair.audits.commands import continuing
 from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
@@ -34,7 +34,7 @@ from llmfair.report.tables import count, in_words, p_text
 from llmfair.results import Figure, Reach, Results, RunVerdict, absent_row
 from llmfair.rundir import RunDir
 from llmfair.settings import default_of
-from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
 from llmfair.stats.paired import Change, change_by_query
 from llmfair.stats.significance import holm
 
@@ -42,17 +42,6 @@ USELESS = (
     "chance_answers", "no_better_than_input", "no_better_than_random", "no_better_than_chance", "not_judged",
 )  # fmt: skip
 """Why nothing says that a ranker does its job: its odds are odds, but nearness to parity is noise, or may be."""
-
-
-class Interval(Protocol):
-    """A figure with its interval."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +119,8 @@ def row_of(
     condition: str,
     measure: Measure,
     headlines: Collection[Measure],
-    before: Interval | None = None,
-    after: Interval | None = None,
+    before: Figure | Estimate | None = None,
+    after: Figure | Estimate | None = None,
 ) -> ChangeRow:
     """The row of a measure; with both runs' own figures, where they are known."""
     declared = measure.definition
@@ -142,7 +131,7 @@ def row_of(
     return row if before is None or after is None else with_figures(row, before, after)
 
 
-def with_figures(row: ChangeRow, before: Interval, after: Interval) -> ChangeRow:
+def with_figures(row: ChangeRow, before: Figure | Estimate, after: Figure | Estimate) -> ChangeRow:
     """The row with both runs' own figures, of those that speak of the sides with their intervals."""
     row = replace(row, base=before.value, other=after.value)
     if row.better != "parity":
@@ -153,16 +142,9 @@ def with_figures(row: ChangeRow, before: Interval, after: Interval) -> ChangeRow
 
 
 def changed(row: ChangeRow, change: Change) -> ChangeRow:
-    found = change.estimate
-    return replace(
-        row,
-        change=found.value,
-        low=found.low,
-        high=found.high,
-        n=found.n,
-        p=change.p,
-        reason=found.reason,
-    )
+    """The row with the change."""
+    of = change.estimate
+    return replace(row, change=of.value, low=of.low, high=of.high, n=of.n, p=change.p, reason=of.reason)
 
 
 def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: ComparedRun) -> ChangeRow:
@@ -192,9 +174,9 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
 
 def because(row: ChangeRow, reasons: Mapping[str, str | None]) -> ChangeRow:
     """The row with the first of the runs' reasons, and which runs have it."""
-    told = {name: reason for name, reason in reasons.items() if reason}
-    reason = next(iter(told.values()), None)
-    return replace(row, reason=reason, reason_of=tuple(name for name in told if told[name] == reason))
+    reason = next(filter(None, reasons.values()), None)
+    of = tuple(name for name, its in reasons.items() if its and its == reason)
+    return replace(row, reason=reason, reason_of=of)
 
 
 def _lacking(row: ChangeRow, key: tuple[str, str], base: ComparedRun, other: ComparedRun) -> ChangeRow:
@@ -258,7 +240,6 @@ REFUSED = {
 """Settings that must agree whatever the kind of audit, what it means where they do not, and the way out."""
 ALIKE = 0.01
 """Ends of attainable ranges that differ by less are the same: they are simulated."""
-BUDGETS = ("--max-calls", "--max-cost")
 
 
 def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
@@ -304,21 +285,10 @@ def _opened(run: RunDir) -> ComparedRun:
     if results.task not in known:
         raise UsageError(f"{run.path} is a run of {results.task}.", f"{' and '.join(known)} runs compare")
     if results.status != "complete":
-        program, *words = manifest.invocations[-1].command
-        typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
-        began = f"llmfair {shlex.join(_unlimited(words))}   " if typed else "the call that began it"
-        raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
+        raise UsageError(
+            f"{run.path} is incomplete.", f"{continuing(run) or 'the call that began it'}    completes it"
+        )
     return ComparedRun("", run, manifest, results, known[results.task].aside)
-
-
-def _unlimited(words: Sequence[str]) -> Iterator[str]:
-    """A command without what would end it early again, ask nothing, or set aside the answers that are there."""
-    rest = iter(words)
-    for word in rest:
-        if word in BUDGETS:
-            next(rest, None)
-        elif word.partition("=")[0] not in (*BUDGETS, "--dry-run", "--fresh"):
-            yield word
 
 
 def _named(runs: Sequence[ComparedRun], kind: Kind) -> list[ComparedRun]:
@@ -327,17 +297,18 @@ def _named(runs: Sequence[ComparedRun], kind: Kind) -> list[ComparedRun]:
     labelled = [one.results.named_model for one in runs]
     folders = [one.run.path.resolve().name for one in runs]
     paths = [str(one.run.path) for one in runs]
-    asked = [_and_how(one, model, kind) for one, model in zip(runs, models, strict=True)]
+    usual = kind.settings().of_result()
+    asked = [  # by which strategy, where it is not the usual one
+        " ".join(
+            [
+                model,
+                *(str(run.settings[name]) for name in kind.asked_by if name in {*run.settings} - {*usual}),
+            ]
+        )
+        for run, model in zip(runs, models, strict=True)
+    ]
     names = next((names for names in (models, labelled, asked, folders) if len({*names}) == len(runs)), paths)
     return [dataclasses.replace(one, name=name) for one, name in zip(runs, names, strict=True)]
-
-
-def _and_how(run: ComparedRun, model: str, kind: Kind) -> str:
-    """A model with the strategy by which it was asked, where it is not the usual one."""
-    named = [
-        name for name in kind.asked_by if name in run.settings and name not in kind.settings().of_result()
-    ]
-    return " ".join([model, *(str(run.settings[name]) for name in named)])
 
 
 def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
@@ -357,17 +328,13 @@ def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kin
     if _same_answers(base, other):
         reason = SAME_ANSWERS
     elif bounding := parse_measure(row.measure).definition.reach:
+        prompted = all(run.manifest.prompt is not None for run in (base, other))
         if _bounded(bounding[0], base, other):
             reason = OTHER_REACH
-        elif _asked_otherwise(base, other, kind):
+        # how far a preference moves the exposures hangs on the way in which a model is asked
+        elif prompted and any(base.setting(name) != other.setting(name) for name in kind.asked_by):
             reason = OTHER_DESIGN
     return replace(row, low=None, high=None, p=None, reason=reason, reason_of=()) if reason else row
-
-
-def _asked_otherwise(base: ComparedRun, other: ComparedRun, kind: Kind) -> bool:
-    """Whether both asked a model, and in other ways: how far a preference moves the exposures hangs on the way."""
-    prompted = all(run.manifest.prompt is not None for run in (base, other))
-    return prompted and any(base.setting(name) != other.setting(name) for name in kind.asked_by)
 
 
 def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
@@ -433,7 +400,9 @@ def verdicts_of(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
     """By name, what every run comes to beside the base: of its conditions the gravest, and what the others came to."""
     base, *others = compared.runs
     for run in others:
-        rows = [row for row in compared.rows if row.run == run.name and is_headline(row)]
+        rows = [
+            row for row in compared.rows if row.run == run.name and row.headline and row.better == "parity"
+        ]
         if rows:
             yield run.name, _verdict(compared, base, run, rows)
 
@@ -442,11 +411,6 @@ def gravest(compared: Comparison) -> RunVerdict | None:
     """The gravest verdict of all runs, the first of several; None without a headline."""
     verdicts = [verdict for _, verdict in verdicts_of(compared)]
     return min(verdicts, key=lambda one: STATUSES.index(one.status), default=None)
-
-
-def is_headline(row: ChangeRow) -> bool:
-    """Whether it is the figure that speaks of the groups."""
-    return row.headline and row.better == "parity"
 
 
 def _verdict(
@@ -470,7 +434,8 @@ def _verdict(
     return RunVerdict(
         status=status,
         sentence="; ".join([told, *also]),
-        next=_next(status, base, run),
+        next="more queries in both runs; " * (status == NO_DIFFERENCE)
+        + f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}",
         condition=row.condition,
         measure=row.measure,
         estimate=row.change,
@@ -522,18 +487,16 @@ def _figures(row: ChangeRow) -> str:
     )
 
 
-def _next(status: str, base: ComparisonRun, run: ComparisonRun) -> str:
-    report = f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}"
-    return f"more queries in both runs; {report}" if status == NO_DIFFERENCE else report
-
-
 def way_of(row: ChangeRow, band: tuple[float, float]) -> str:
     """Which way a ratio changed, its change being beyond chance: by its distance from parity.
 
     Across parity it came closer only where the interval of the change excludes one as large as would mirror the base.
     """
     if is_across(row, band):
-        return CLOSER if _within_mirror(row) else ACROSS
+        assert row.base is not None
+        low, high = sorted((1.0, row.base**-2))
+        mirrored = row.low is None or row.high is None or not (low < row.low and row.high < high)
+        return ACROSS if mirrored else CLOSER
     before, after = distances(row)
     return CLOSER if after < before else FARTHER
 
@@ -556,13 +519,6 @@ def _side(row: ChangeRow, which: str, band: tuple[float, float]) -> int:
     if value < band[0] or (high is not None and high < 1):
         return -1
     return int(value > band[1] or (low is not None and low > 1))
-
-
-def _within_mirror(row: ChangeRow) -> bool:
-    """Whether the change, with its whole interval, ends nearer parity than the base is, on whichever side."""
-    assert row.base is not None
-    low, high = sorted((1.0, row.base**-2))
-    return row.low is not None and row.high is not None and low < row.low and row.high < high
 
 
 def distances(row: ChangeRow) -> tuple[float, float]:

@@ -48,7 +48,7 @@ from llmfair.results import (
     lines_of,
     rows_of,
 )
-from llmfair.rundir import COLUMNS, JOURNAL, Contents, csv_lines, with_factors
+from llmfair.rundir import Contents, csv_lines, with_factors
 from llmfair.settings import AuditSettings, band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 
@@ -64,12 +64,6 @@ class Condition:
 
     name: str
     factors: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if taken := sorted({*self.factors} & {*COLUMNS}):
-            raise ValueError(
-                f"a factor cannot be called {taken[0]!r}: the CSV files have that column already"
-            )
 
 
 # What was asked about in words: `texts.jsonl` of a run folder, so that a report needs no dataset.
@@ -91,13 +85,12 @@ class _Line:
     """A query's text, or a document's title."""
 
     query_id: str | None = None
-    text: str | None = None
+    text: str = ""
     doc_id: str | None = None
-    title: str | None = None
+    title: str = ""
 
     def __post_init__(self) -> None:
-        held = [part is not None for part in (self.query_id, self.text, self.doc_id, self.title)]
-        if held not in ([True, True, False, False], [False, False, True, True]):
+        if (self.query_id is None) == (self.doc_id is None):
             raise ValueError("Object has to have `query_id` and `text`, or `doc_id` and `title`")
 
 
@@ -115,8 +108,8 @@ def read_texts(folder: Path) -> Texts:
     """The texts of a run folder. Raises UsageError naming file, line and field."""
     lines = [*read_lines(folder / TEXTS, _Line)]
     return Texts(
-        {line.query_id: line.text for line in lines if line.query_id is not None and line.text is not None},
-        {line.doc_id: line.title for line in lines if line.doc_id is not None and line.title is not None},
+        {line.query_id: line.text for line in lines if line.query_id is not None},
+        {line.doc_id: line.title for line in lines if line.doc_id is not None},
     )
 
 
@@ -134,10 +127,6 @@ class Stage:
     programs: Callable[[Mapping[str, Any]], Iterator[Program]]
     make: Callable[[], Backend]
     said: Callable[[Mapping[str, Any]], str] = lambda results: ""
-
-    def __post_init__(self) -> None:
-        if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):
-            raise ValueError(f"a stage cannot be called {self.name!r}: its journal bears its name")
 
     @cached_property
     def backend(self) -> Backend:
@@ -241,11 +230,11 @@ class Design(ABC, Generic[T]):
         conditions = {"", *(one.name for one in self.conditions)}
         for program in programs:
             if program.probe_id in taken:
-                said = f"two programs of {self.task} are called {program.probe_id}."
-                raise LlmfairError(said, "each has a name of its own")
+                raise LlmfairError(f"two programs of {self.task} are called {program.probe_id}.")
             if program.condition not in conditions:
-                said = f"{program.probe_id} is of condition '{program.condition}', which {self.task} does not have."
-                raise LlmfairError(said, f"it has: {', '.join(sorted(conditions - {''}))}")
+                raise LlmfairError(
+                    f"{program.probe_id} is of '{program.condition}', no condition of {self.task}."
+                )
             taken[program.probe_id] = None
             yield program
 
@@ -349,13 +338,9 @@ class Design(ABC, Generic[T]):
     def _ended(self, results: Mapping[str, T]) -> dict[str, ProbeCounts]:
         """How many programs of each condition there are, and how many came to an end."""
         asked = [(program.condition, program.probe_id) for program in self.all_programs(results)]
-        return {
-            one.name: ProbeCounts(
-                sum(condition == one.name for condition, _ in asked),
-                sum(condition == one.name and probe_id in results for condition, probe_id in asked),
-            )
-            for one in self.conditions
-        }
+        planned = Counter(condition for condition, _ in asked)
+        ended = Counter(condition for condition, probe_id in asked if probe_id in results)
+        return {one.name: ProbeCounts(planned[one.name], ended[one.name]) for one in self.conditions}
 
     def _answers(self, results: Mapping[str, T]) -> dict[str, ProbeAnswers]:
         """How many programs of each condition came to an end, and how many of them could not be read."""
@@ -444,10 +429,10 @@ class Design(ABC, Generic[T]):
         texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
         results = judged(
             structs.replace(results, requirements=met),
-            plan_of(self.task, self.settings, self.subject.spec),
-            training_of(self.task, self.settings, results.model),
-            ways_of(self.task, self.settings, results.model, texts),
-            takes_of(self.settings, results.model),
+            planned=plan_of(self.task, self.settings, self.subject.spec),
+            training=training_of(self.task, self.settings, results.model),
+            ways=ways_of(self.task, self.settings, results.model, texts),
+            takes=takes_of(self.settings, results.model),
         )
         if queries is None:
             queries = self.queries
@@ -495,21 +480,19 @@ class Prospects:
 def prospects_of(design: Design[Any]) -> Prospects:
     """Those of a design: its queries, and its gates."""
     queries, assessable = len(design.queries), design.assessable
-    few = assessable < FEWEST_QUERIES
-    said = f"{assessable:,} of {queries:,} queries can be assessed"
-    if assessable < queries:
-        said += f" ({design.why_not_assessable})"
-    if few:
-        said += f", where a conclusion takes at least {FEWEST_QUERIES}"
-    reach = design.planned()["reach"] if design.gates else {}
-    idle = tuple(filter(None, (always_held(gate, reach, _where(gate, reach)) for gate in design.gates)))
-    return Prospects(assessable, ((said,) if few or assessable < queries else ()) + idle, few or bool(idle))
-
-
-def _where(gate: Gate, reach: Mapping[str, Reach]) -> str:
-    """In which setting a gate is always held, with the numbers."""
-    known = reach.get(parse_measure(gate.measure).reach, Reach())
-    return f"in this design, whose attainable range is {known.low or 0:.3f} … {known.high or 0:.3f}"
+    few, sentences, idle = assessable < FEWEST_QUERIES, list[str](), list[str]()
+    if few or assessable < queries:
+        sentences.append(
+            f"{assessable:,} of {queries:,} queries can be assessed"
+            + f" ({design.why_not_assessable})" * (assessable < queries)
+            + f", where a conclusion takes at least {FEWEST_QUERIES}" * few
+        )
+    reaches: Mapping[str, Reach] = design.planned()["reach"] if design.gates else {}
+    for gate in design.gates:
+        reach = reaches.get(parse_measure(gate.measure).reach, Reach())
+        where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
+        idle += filter(None, [always_held(gate, reaches, where)])
+    return Prospects(assessable, (*sentences, *idle), few or bool(idle))
 
 
 def require_prospects(design: Design[Any]) -> Prospects:

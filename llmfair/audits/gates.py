@@ -60,34 +60,27 @@ def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
     match = _SPELLING.fullmatch(text)
     if match is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
-    low, high = _bounds(text, match["operator"], match["bound"])
+    low, high = _bounds(text, match)
     condition = match["condition"]
     measure = str(parse_measure(match["measure"], reads))
     return Gate(measure, None if condition is None else condition.strip(), low, high, text)
 
 
-def _bounds(text: str, operator: str, bound: str) -> tuple[float | None, float | None]:
-    if operator == ">=":
-        return _number(text, bound), None
-    if operator == "<=":
-        return None, _number(text, bound)
-    low, dots, high = bound.partition("..")
-    if not dots:
-        raise UsageError(f"--require '{text}': '{bound.strip()}' is not a range.", GRAMMAR)
-    lowest, highest = _number(text, low), _number(text, high)
-    if lowest > highest:
-        raise UsageError(f"--require '{text}': {lowest:g} is above {highest:g}.", GRAMMAR)
-    return lowest, highest
-
-
-def _number(text: str, written: str) -> float:
+def _bounds(text: str, match: re.Match[str]) -> tuple[float | None, float | None]:
+    operator, bound = match["operator"], match["bound"]
     try:
-        number = float(written)
-        if not math.isfinite(number):
-            raise ValueError
-        return number
+        numbers = [float(part) for part in bound.split("..")]
     except ValueError:
-        raise UsageError(f"--require '{text}': '{written.strip()}' is not a number.", GRAMMAR) from None
+        numbers = []
+    if (
+        len(numbers) != 1 + (operator == "=")
+        or not all(map(math.isfinite, numbers))
+        or sorted(numbers) != numbers
+    ):
+        raise UsageError(f"--require '{text}': '{bound.strip()}' is no such bound.", GRAMMAR)
+    if operator == "=":
+        return numbers[0], numbers[1]
+    return (numbers[0], None) if operator == ">=" else (None, numbers[0])
 
 
 def read_gates(
@@ -102,12 +95,6 @@ def read_gates(
                 f"this audit has: {', '.join(conditions)}",
             )
     return gates
-
-
-def assessing(gates: Iterable[Gate]) -> list[str]:
-    """The measures whose conclusions say whether those of the gates can be assessed, each once."""
-    named = [parse_measure(gate.measure).definition.assessed_by for gate in gates]
-    return [*dict.fromkeys(filter(None, named))]
 
 
 @dataclass(frozen=True)

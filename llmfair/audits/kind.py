@@ -439,27 +439,12 @@ def check_kind(name: str, offered: object, beside: Iterable[Kind] = ()) -> None:
         raise ValueError(f"it is {made}")
     if offered.name != name:
         raise ValueError(f"the kind calls itself '{offered.name}'")
-    if not _is_word(name):
-        raise ValueError("its name has to be a word of small letters, digits and _")
-    if name in COMMANDS:
-        raise ValueError(f"llmfair {name} is another command")
-    if name in DOCUMENTS or name.startswith(PREFIXES):
-        raise ValueError(f"--json prints something else that is called {name}")
-    if "" not in offered.helps:
-        raise ValueError('its helps say nothing of its command (by "")')
-    if not all(isinstance(one, Study) and _is_word(one.name) for one in offered.studies):
-        raise ValueError("its studies have to be values, too, each with a name of one word in small letters")
-    others = [kind for kind in beside if kind is not offered]
-    taken = {"plan", *(study.name for kind in others for study in kind.studies)}  # study_plan is of them all
-    for study in offered.studies:
-        if study.name in taken:
-            raise ValueError(f"another study is called {study.name}")
-        taken.add(study.name)
-    reader = next((kind.name for kind in others if kind.score_files), None)
-    if offered.score_files and reader is not None:
-        raise ValueError(f"TREC run files are measured by {reader} already")
-
-
-def _is_word(name: str) -> bool:
-    """In the schema what begins with a capital is a class."""
-    return name.isidentifier() and name.islower()
+    if name in COMMANDS | DOCUMENTS or name.startswith(PREFIXES):
+        raise ValueError(f"something else of llmfair is called {name}")
+    taken = {"plan", *(study.name for kind in beside if kind is not offered for study in kind.studies)}
+    studies = [study.name for study in offered.studies]
+    # in the schema what begins with a capital is a class
+    if not all(word.isidentifier() and word.islower() for word in (name, *studies)):
+        raise ValueError("a name has to be a word of small letters, digits and _")
+    if len({*studies} - taken) < len(studies):
+        raise ValueError(f"another study is called as one of {', '.join(studies)}")

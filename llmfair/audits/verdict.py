@@ -10,8 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -117,6 +116,11 @@ class Conclusions:
     takes: Collection[str] = ()
     problems: Mapping[str, str | None] = field(default_factory=dict)
 
+    @property
+    def cases(self) -> list[Case]:
+        """The conditions that something is concluded of."""
+        return [Case(self, name, self.findings[name]) for name in self.conditions if name in self.findings]
+
     def problem(self, condition: str) -> tuple[str, str]:
         """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
         known, problem = PROBLEMS if self.prompted else OF_SCORES, self.problems.get(condition)
@@ -138,38 +142,22 @@ class Conclusions:
 R = TypeVar("R", bound=Results)
 
 
-def judged(
-    results: R,
-    planned: str = "",
-    training: str = "",
-    ways: Mapping[str, str] | None = None,
-    takes: Collection[str] = (),
-) -> R:
+def judged(results: R, **commands: Any) -> R:
     """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
-    return replace(
-        results,
-        verdict=kind.verdict(conclusions_of(results, kind.aside, planned, training, ways or {}, takes)),
-    )
+    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside, **commands)))
 
 
-def conclusions_of(
-    results: Results,
-    aside: Collection[str],
-    planned: str = "",
-    training: str = "",
-    ways: Mapping[str, str] = MappingProxyType({}),
-    takes: Collection[str] = (),
-) -> Conclusions:
+def conclusions_of(results: Results, aside: Collection[str], **commands: Any) -> Conclusions:
     """What an audit concludes; conditions `aside` only repeat another."""
     return Conclusions(
         task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
         model=results.model, words=results.words, level=results.level, band=results.band,
         measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
         findings=results.findings, figures=results.by_condition(),
-        complete=results.status != "incomplete", planned=planned, training=training,
-        prompted=results.design.prompted, preset=results.design.preset or "", ways=ways,
-        takes=takes, problems={name: answers.problem for name, answers in results.answers.items()},
+        complete=results.status != "incomplete", prompted=results.design.prompted,
+        preset=results.design.preset or "",
+        problems={name: answers.problem for name, answers in results.answers.items()}, **commands,
     )  # fmt: skip
 
 
@@ -222,13 +210,9 @@ class Case:
     def settled_by(self) -> int | None:
         """How many queries would settle it, if the estimate stays; None where none would."""
         figure = self.figure
-        if (
-            figure is None
-            or figure.value is None
-            or figure.low is None
-            or figure.high is None
-            or not figure.n
-        ):
+        if figure is None or figure.value is None or figure.low is None or figure.high is None:
+            return None
+        if not figure.n:
             return None
         return queries_to_settle(figure.value, figure.low, figure.high, figure.n, self.found.band)
 
@@ -282,9 +266,7 @@ class VerdictWords:
 
     def verdict(self, found: Conclusions) -> RunVerdict:
         """The verdict on the gravest condition, the first of several."""
-        cases = [
-            Case(found, name, found.findings[name]) for name in found.conditions if name in found.findings
-        ]
+        cases = found.cases
         if not cases:
             command = f"llmfair {found.task}" if found.run else "llmfair score"
             return RunVerdict(
@@ -367,10 +349,9 @@ class VerdictWords:
     def caution(self, case: Case) -> str:
         """What weakens the verdict as a whole."""
         n = None if case.figure is None else case.figure.n
-        few = "; few queries, so read the interval with care"
-        if n is None or n >= FEW_QUERIES or case.finding.conclusion == Conclusion.NOT_ASSESSABLE:
-            few = ""
-        return few + "; not all questions are answered yet" * (not case.found.complete)
+        few = n is not None and n < FEW_QUERIES and case.finding.conclusion != Conclusion.NOT_ASSESSABLE
+        cautions = "; few queries, so read the interval with care" * few
+        return cautions + "; not all questions are answered yet" * (not case.found.complete)
 
     def next(self, gravest: Conclusion, case: Case) -> str:
         """The next step."""

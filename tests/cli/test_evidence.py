@@ -275,18 +275,11 @@ def test_a_run_that_is_not_complete_shows_the_command_that_completes_it() -> Non
 def test_a_run_of_another_machine_is_compared_to_twelve_digits() -> None:
     ran(*SMALL, "-o", "run")
     assert ran("runs", "check", "run", "--json").json["notes"] == []
-    results, manifest = Path("run", "results.json"), Path("run", "manifest.json")
+    results = Path("run", "results.json")
     told = results.read_text()
     number = next(one for one in re.findall(r"\d\.\d{15,}\b", told))
     results.write_text(told.replace(number, repr(float(number) * (1 + 1e-14))))
     assert "compared to 12 digits: results.json" in ran("runs", "check", "run").out
-    known = kept("manifest", "run")
-    manifest.write_text(json.dumps({**known, "versions": {**known["versions"], "python": "3.99.0"}}))
-    here = known["versions"]["python"]
-    assert (
-        f"as made elsewhere (python 3.99.0 there, {here} here): results.json"
-        in ran("runs", "check", "run").out
-    )
     results.write_text(told.replace(number, repr(float(number) * (1 + 1e-9))))
     refused = llmfair("runs", "check", "run")
     assert refused.code == 1 and "results.json does not follow" in refused.out

@@ -11,7 +11,6 @@ import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
-from llmfair.audits.design import Condition
 from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import audit, perform
@@ -51,19 +50,12 @@ class Elsewhere(NumbersDesign):
     ("of", "said"),
     [
         (Twice, "two programs of numbers are called physics/plain/"),
-        (Elsewhere, "is of condition 'elsewhere', which numbers does not have"),
+        (Elsewhere, "is of 'elsewhere', no condition of numbers"),
     ],
 )
 def test_programs_that_could_not_be_told_apart_or_counted(of: type[NumbersDesign], said: str) -> None:
     with pytest.raises(LlmfairError, match=said):
         audit(design(of))
-
-
-@pytest.mark.parametrize("name", ["group", "value", "condition"])
-def test_a_factor_with_the_name_of_a_column(name: str) -> None:
-    assert Condition("plain", {"warning": True}).factors == {"warning": True}
-    with pytest.raises(ValueError, match=f"a factor cannot be called '{name}'"):
-        Condition("plain", {"warning": True, name: 1})
 
 
 def of_numbers(values: Any) -> Measure:

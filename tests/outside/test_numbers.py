@@ -97,47 +97,30 @@ def test_a_kind_that_could_not_be_used_is_left_out(name: str, value: str, said: 
     assert said in found.stderr and name not in found.stdout and "pairwise" in found.stdout
 
 
-def test_no_kind_has_the_name_of_another_command() -> None:
+def test_names_of_commands_and_documents_are_those_that_are_taken() -> None:
     assert {*command().commands} - {kind.name for kind in kinds()} - {"finetune-lora"} == {*COMMANDS}
-
-    class Score(NumbersKind):
-        name = "score"
-
-    with pytest.raises(ValueError, match="llmfair score is another command"):
-        check_kind("score", Score())
+    documents = {part["$ref"].removeprefix("#/$defs/") for part in schema()["anyOf"]}
+    others = {name for name in documents - {kind.name for kind in kinds()} if not name.startswith(PREFIXES)}
+    assert others - COMMANDS <= DOCUMENTS < documents
 
 
-@pytest.mark.parametrize("name", [*sorted(DOCUMENTS), "plan_listwise", "calibrate_numbers", "study_windows"])
-def test_no_kind_has_the_name_of_another_document(name: str) -> None:
-    known = {part["$ref"].removeprefix("#/$defs/") for part in schema()["anyOf"]}
-    others = {one for one in known - {kind.name for kind in kinds()} if not one.startswith(PREFIXES)}
-    assert others - COMMANDS <= DOCUMENTS < known
-
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        *(
+            (name, "something else of llmfair is called")
+            for name in ("score", "look", "plan_listwise", "study_windows")
+        ),
+        *((name, "a word of small letters") for name in ("Row", "num-bers", "")),
+    ],
+)
+def test_a_kind_has_a_name_of_its_own(name: str, says: str) -> None:
     class Named(NumbersKind):
         pass
 
     Named.name = name
-    with pytest.raises(ValueError, match=f"--json prints something else that is called {name}"):
+    with pytest.raises(ValueError, match=says):
         check_kind(name, Named())
-
-
-@pytest.mark.parametrize("name", ["Row", "num-bers", ""])
-def test_the_name_of_a_kind_is_a_word(name: str) -> None:
-    class Named(NumbersKind):
-        pass
-
-    Named.name = name
-    with pytest.raises(ValueError, match="a word of small letters"):
-        check_kind(name, Named())
-
-
-def test_run_files_have_one_reader() -> None:
-    class Reader(NumbersKind):
-        def score_files(self, paths: Any, settings: Any, announce: Any) -> Any: ...
-
-    check_kind("numbers", reader := Reader(), [reader])
-    with pytest.raises(ValueError, match="TREC run files are measured by listwise already"):
-        check_kind("numbers", reader, kinds())
 
 
 class PairwiseResults(PlainResults, frozen=True, kw_only=True):

@@ -177,12 +177,6 @@ def test_a_judge_s_answers_that_are_gone_are_missed_not_asked_again() -> None:
     assert doubted("run").results.status == "complete" and Judge.asked == asked
 
 
-@pytest.mark.parametrize("name", ["journal", "texts", "a/b", ""])
-def test_a_stage_has_a_journal_of_its_own(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot be called"):
-        Stage(name, lambda results: iter(()), lambda: Judge("judge", BackendOptions()))
-
-
 @pytest.mark.whole
 def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     doubted("run")

@@ -13,7 +13,6 @@ import pytest
 from msgspec import structs
 
 from llmfair import registry, terminal
-from llmfair.audits.gates import assessing, parse_gate
 from llmfair.audits.kind import kinds
 from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import measure as defined
@@ -278,11 +277,6 @@ def test_a_measure_has_words_of_its_own_and_lends_them() -> None:
     assert in_words("too_dull") == "nothing happened"  # a conclusion bars other figures, too
     assert in_words("order_not_random", "ExpRatio") == "the initial ranking is not random"
     assert in_words("unheard_of", "Own") == "unheard of" and in_words(None) == "None"
-
-
-def test_what_says_whether_gated_figures_can_be_assessed() -> None:
-    gates = [parse_gate(f"{name}>=0") for name in ("P@20", "ExpRatio", "ExcessRatio", "WinRatio(agg=pooled)")]
-    assert assessing(gates) == ["PreferenceOdds", "AdjustedOdds"] and assessing(gates[:1]) == []
 
 
 @pytest.mark.parametrize(

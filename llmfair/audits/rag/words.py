@@ -333,7 +333,7 @@ ADDED = {
 
 def rag_verdict(found: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases = [Case(found, name, found.findings[name]) for name in found.conditions if name in found.findings]
+    cases = found.cases
 
     def those(conclusion: Conclusion) -> list[Case]:
         return [case for case in cases if case.finding.conclusion == conclusion]

@@ -18,7 +18,7 @@ from llmfair.audits.refine.files import TrailLine, read_trail
 from llmfair.audits.refine.outcome import SYMBOLS, changes_told, compared, contrasts_table, held_against
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.verdict import ADVICE, Conclusions, conclusions_of
+from llmfair.audits.verdict import ADVICE, UNFINISHED, Conclusions, conclusions_of
 from llmfair.io.files import query_figures
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
@@ -50,7 +50,7 @@ from llmfair.report.tables import (
     percent,
     plural,
 )
-from llmfair.results import Band, Figure, RunVerdict, Words
+from llmfair.results import Band, Figure, RunVerdict, Words, absent_row
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -114,7 +114,11 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         return RunVerdict(
             status=NOT_ASSESSABLE,
             sentence=f"nothing can be said of refinement: {why}",
-            next=_advice(str(reason), found),
+            next=found.advice(
+                {**ADVICE, **TO_CHANGE}.get(str(reason), "ask about at least 5 topics with judgements")
+            )
+            if found.complete
+            else UNFINISHED,
         )
     assert isinstance(finding, RefineFinding)
     goals = (finding.measure, finding.aimed, finding.utility)
@@ -132,7 +136,8 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         NO_NEARER: "refined queries bring the page no nearer its target",
         INCONCLUSIVE: "it stays open whether refined queries bring the page nearer its target",
     }[status]
-    n = None if figure is None else figure.n
+    figure = figure or absent_row(finding.measure, FAIR_QR)
+    n = figure.n
     queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" if told else ""
     few = "; few queries, so read the intervals with care" if n is not None and n < FEW_QUERIES else ""
     unfinished = "" if found.complete else "; not all questions are answered yet"
@@ -142,22 +147,18 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         next=_next(status, found),
         condition=FAIR_QR,
         measure=finding.measure,
-        estimate=None if figure is None else figure.value,
-        low=None if figure is None else figure.low,
-        high=None if figure is None else figure.high,
+        estimate=figure.value,
+        low=figure.low,
+        high=figure.high,
         n=n,
     )
 
 
-def _advice(reason: str, found: Conclusions) -> str:
-    """What to change where nothing can be said."""
-    if not found.complete:
-        return _next(NOT_ASSESSABLE, found)
-    if reason == UNPARSEABLE:
-        return f"another model, or --form json; what was said: llmfair runs show {_run(found)} --invalid"
-    if reason == "no_query_measured":
-        return f"queries that share words with documents; which found none: llmfair runs show {_run(found)} --trail"
-    return found.advice(ADVICE.get(reason, "ask about at least 5 topics with judgements"))
+TO_CHANGE = {
+    UNPARSEABLE: "another model, or --form json; what was said: llmfair runs show {run} --invalid",
+    "no_query_measured": "queries that share words with documents; which found none: llmfair runs show {run} --trail",
+}
+"""What to change where nothing can be said, by the reason."""
 
 
 def _change(measure: str, figure: Figure) -> str:
@@ -169,14 +170,10 @@ def _change(measure: str, figure: Figure) -> str:
     return f"{measure} {how}{between}"
 
 
-def _run(found: Conclusions) -> str:
-    return "RUN" if found.run is None else found.run
-
-
 def _next(status: str, found: Conclusions) -> str:
     if not found.complete:
-        return "the command that began the run asks what is missing, and then says more"
-    trail = f"the words of every round: llmfair runs show {_run(found)} --trail"
+        return UNFINISHED
+    trail = found.advice("the words of every round: llmfair runs show {run} --trail")
     if status in (NEARER, AT_A_LOSS) and not found.model.startswith("fake:name"):
         return f"{trail} · beside a model that knows nothing: llmfair refine -m fake:name"
     if status == INCONCLUSIVE:
@@ -206,6 +203,9 @@ class Mean:
     value: float
     signs: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.value:.4f}{self.signs}"
+
 
 Method = Mapping[str, Mean]
 """A method's means by column, of those of HEADINGS that it has."""
@@ -233,18 +233,16 @@ def paper_table(blocks: Mapping[str, Block], title: str, k: int = 20) -> Table:
     rows = tuple(
         (
             name,
-            *(" / ".join(map(_cell, cells.get((row, column), ()))) for column in range(1, len(columns) + 1)),
+            *(" / ".join(map(str, cells.get((row, column), ()))) for column in range(1, len(columns) + 1)),
         )
         for row, name in enumerate(methods)
     )
     signs = "".join(mean.signs for means in cells.values() for mean in means)
-    notes = (
-        "bold: the best of a column",
+    several = any(len(means) > 1 for means in cells.values())
+    of_each = (
         f"{HEADINGS[UTILITY].format(k=k)} of two figures: of {' / '.join(blocks)}; the best by their mean"
-        if any(len(means) > 1 for means in cells.values())
-        else "",
-        signs_text(signs),
     )
+    notes = ("bold: the best of a column", of_each * several, signs_text(signs))
     return Table(
         title,
         ("method", *(heading for heading, _, _ in columns)),
@@ -265,13 +263,8 @@ def _columns(blocks: Mapping[str, Block], k: int) -> Iterator[tuple[str, Sequenc
 
 
 def _means(means: Sequence[Mean | None]) -> Sequence[Mean]:
-    """One where all are equal, else each; those that there are."""
-    some = [mean for mean in means if mean is not None]
-    return some[:1] if len({*map(_cell, some)}) == 1 else some
-
-
-def _cell(mean: Mean) -> str:
-    return f"{mean.value:.4f}{mean.signs}"
+    """One where all are shown alike, else each; those that there are."""
+    return [*{str(mean): mean for mean in means if mean is not None}.values()]
 
 
 def signs_text(signs: str) -> str:
@@ -452,15 +445,7 @@ def _why_not(results: RefineResults) -> str:
     if not results.design.max_iterations:
         return "no round was allowed (--max-iterations 0)"
     reason = max(stops, key=lambda name: stops[name])
-    objective = next((row for row in results.of_all() if row.condition == BASELINE and row.measure ==
-                      results.design.objective), None)  # fmt: skip
-    at = (
-        ""
-        if objective is None or objective.value is None
-        else f" ({objective.measure} {objective.value:.3f})"
-    )
-    whose = "all" if stops[reason] == total else f"{stops[reason]} of"
-    return f"of {whose} {total} original queries{at} {STOPS[reason]}"
+    return f"of {stops[reason]} of {total} original queries {STOPS[reason]}"
 
 
 # The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round. Chen
@@ -476,8 +461,7 @@ Place = tuple[RefineResults, str]
 
 def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
     """Every figure of one run; that of the first screen first."""
-    topics = topic_values(folder, results.design.aimed)
-    if topics:
+    if topics := topic_values(folder, results.design.aimed):
         yield steps_plot(topics, results.design.aimed)
     yield from beside_plots({name: (results, name) for name in results.design.conditions})
     yield from round_plots(results)
@@ -489,17 +473,13 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
     for name, runs in group.drawn.items():
         for attribute, audited in runs.items():
             results = audited.results
-            topics = (
-                topic_values(audited.folder, results.design.aimed)
-                if isinstance(results, RefineResults)
-                else {}
-            )
-            if topics and isinstance(results, RefineResults):
+            if not isinstance(results, RefineResults):
+                continue
+            if topics := topic_values(audited.folder, results.design.aimed):
                 ending = f"-{number}-{audited.folder.resolve().name}"
                 yield steps_plot(topics, results.design.aimed, ending, f", {attribute}, {name}")
-            if isinstance(results, RefineResults):
-                places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
-                places[name] = (results, FAIR_QR)
+            places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
+            places[name] = (results, FAIR_QR)
     for attribute, places in by_attribute.items():
         searched = {_place(results, BASELINE) for results, _ in places.values()}
         if len(places) > 2 and len(searched) == 1:  # models alone differ
@@ -537,17 +517,11 @@ def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], ax
     looks = palette([*marks])
     for name, (across, up) in marks.items():
         look, at = looks[name], (across.value, up.value)
+        line: dict[str, Any] = {"color": look.color, "linewidth": 1.4, "alpha": 0.6, "zorder": 2}
         if across.low is not None and across.high is not None:
-            axes.plot(
-                [across.low, across.high],
-                [at[1], at[1]],
-                color=look.color,
-                linewidth=1.4,
-                alpha=0.6,
-                zorder=2,
-            )
+            axes.plot([across.low, across.high], [at[1], at[1]], **line)
         if up.low is not None and up.high is not None:
-            axes.plot([at[0], at[0]], [up.low, up.high], color=look.color, linewidth=1.4, alpha=0.6, zorder=2)
+            axes.plot([at[0], at[0]], [up.low, up.high], **line)
         axes.plot([at[0]], [at[1]], color=look.color, marker=look.mark, markersize=7, linestyle="none", zorder=3,
                   clip_on=False, label=folded(name, LEGEND), gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
     axes.margins(0.08)
@@ -610,34 +584,25 @@ def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes
     below(axes, [*STEPS.values()])
 
 
-def round_plots(results: RefineResults, name: str = "mean", ending: str = "") -> Iterator[Plot]:
+def round_plots(results: RefineResults) -> Iterator[Plot]:
     """Means of the objective and of AWRF after 0, 1, … rounds."""
     design, rounds = results.design, results.rounds
-    ticks = [one.iteration for one in rounds]
-    if len(ticks) < 2:
+    if len(rounds) < 2:
         return
-    look = palette([name])[name]
-    for measure, values, title in (
-        (design.objective, [one.objective for one in rounds], "The objective, round by round"),
-        (design.aimed, [one.aimed for one in rounds], "AWRF, round by round"),
+    look, ticks = palette(["mean"])["mean"], [means.iteration for means in rounds]
+    asked = ", ".join(f"{means.asked} in round {means.iteration}" for means in rounds[1:])
+    for name, measure, title in (
+        ("objective", design.objective, "The objective, round by round"),
+        ("aimed", design.aimed, "AWRF, round by round"),
     ):
-        points = [
-            (float(at), Value(value)) for at, value in zip(ticks, values, strict=True) if value is not None
-        ]
+        values = [(float(means.iteration), getattr(means, name)) for means in rounds]
+        points = [(at, Value(value)) for at, value in values if value is not None]
         if points:
-            asked = ", ".join(f"{one.asked} in round {one.iteration}" for one in rounds[1:])
             sentence = (
                 f"Mean {measure} of all queries by rounds; a query whose loop ended keeps its page ({asked})."
             )
-            kind = "objective" if measure == design.objective else "awrf"
-            yield curves(
-                [Line(name, look, points)],
-                ("rounds", measure),
-                title,
-                sentence,
-                f"rounds-{kind}{ending}",
-                ticks,
-            )
+            file = "rounds-objective" if measure == design.objective else "rounds-awrf"
+            yield curves([Line("mean", look, points)], ("rounds", measure), title, sentence, file, ticks)
 
 
 # What the report of an audit of query refinement has of its own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,7 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.io import files
-from llmfair.io.files import A_LINK, read_json, typed
+from llmfair.io.files import A_LINK, read
 from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
 from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
@@ -99,11 +99,18 @@ def check_run(run: RunDir) -> dict[str, Any]:
     return {"answers": answers, "problems": problems, "notes": notes}
 
 
+@dataclass(frozen=True)
+class _Remedies:
+    """results.json of `llmfair mitigate`, as far as it says what else is there."""
+
+    files: Mapping[str, str]
+
+
 def _edited(folder: Path) -> Iterator[str]:
     """What of the folder of `llmfair mitigate` is not as its results.json has it. Raises UsageError."""
     if folder.is_symlink() or not folder.is_dir():
         return
-    digests = typed(read_json(folder / "results.json")["files"], dict[str, str], folder / "results.json")
+    digests = read(folder / "results.json", _Remedies).files
     there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
     for name in sorted(there | digests.keys()):
         path = folder / name
