@@ -23,9 +23,8 @@ from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_count
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.gates import Gate, GatedFigures, always_held, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
-from llmfair.audits.readable import as_readable
 from llmfair.audits.subject import Subject
-from llmfair.audits.verdict import judged
+from llmfair.audits.verdict import as_readable, judged
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError, UsageError

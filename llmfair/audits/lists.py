@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from llmfair.audits.engines import engine_of
+from llmfair import registry
 from llmfair.datasets.base import (
     Dataset,
     DocumentSource,
@@ -21,18 +21,75 @@ from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw, draw_p
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import Given, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
-from llmfair.errors import UsageError, did_you_mean, warn
+from llmfair.errors import RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
 from llmfair.io.files import typed
 from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.base import Groups
-from llmfair.nouns import Attribute, Candidates, MixedPolicy, Query, Side
+from llmfair.nouns import Attribute, Candidates, Fill, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
-from llmfair.retrieval.engine import Engine
+from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
+from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, Patience
 from llmfair.rundir import RunDir
 from llmfair.settings import ListSettings, PromptSettings
+
+TANTIVY = "tantivy"
+
+
+def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
+    """What fills the index of an engine's spec with a collection that is fetched.
+
+    Raises UsageError, and as engines do, for one that cannot be filled now: before anything is downloaded.
+    """
+    name, index = _named(spec)
+    kind: EngineKind = registry.lookup("engine", name)
+    return kind.filler(index, url, ANALYZERS[analyzer])
+
+
+def _named(spec: str) -> tuple[str, str]:
+    """Name and index of a spec. Raises UsageError with the nearest name."""
+    name, _, index = spec.partition(":")
+    known = registry.names("engine")
+    if name not in known:
+        raise UsageError(
+            f"--engine {spec} is unknown.{did_you_mean(name, known)}", f"known: {', '.join(known)}"
+        )
+    return name, index
+
+
+def engine_of(
+    collection: Collection,
+    analyzer: Analyzer = ENGLISH,
+    spec: str = TANTIVY,
+    url: str | None = None,
+    fields: Sequence[str] = (),
+    patience: Patience | None = None,
+) -> Engine:
+    """The engine of this spec, `NAME` or `NAME:INDEX`, over a collection. Raises UsageError, and as engines do."""
+    name, index = _named(spec)
+    made = collection.index
+    if made is not None and not fields and analyzer.name != made.analyzer:
+        raise RunConflict(
+            f"{collection.name} was indexed with --analyzer {made.analyzer}, not {analyzer.name}.",
+            f"--analyzer {made.analyzer} searches it; fetched with --analyzer {analyzer.name} it is indexed anew",
+        )
+    engine: Engine = registry.lookup("engine", name).open(
+        EngineOptions(
+            collection=collection.name,
+            documents=collection.documents,
+            analyzer=analyzer,
+            cache=cache_folder(),
+            made=made,
+            index=index,
+            url=url,
+            fields=tuple(fields),
+            patience=patience or Patience(),
+        )
+    )
+    return engine
+
 
 P = TypeVar("P", bound=PromptSettings)
 OFFICIAL = "official"

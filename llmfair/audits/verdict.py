@@ -15,13 +15,30 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from llmfair import registry
-from llmfair.audits.readable import EQUAL_SCORES, UNPARSEABLE
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.report.tables import FEW_QUERIES, count, in_words, interval_text
-from llmfair.results import Band, Figure, Finding, Results, RunVerdict, Words, absent_row
+from llmfair.results import AnswerCounts, Band, Figure, Finding, Results, RunVerdict, Words, absent_row
 from llmfair.stats.intervals import queries_to_settle
+
+UNPARSEABLE = "too_many_unparseable"
+EQUAL_SCORES = "equal_scores"
+"""All scores of every list or pair are equal."""
+F = TypeVar("F", bound=Finding)
+
+
+def as_readable(
+    findings: Mapping[str, F], answers: Mapping[str, AnswerCounts], limit: float | None
+) -> dict[str, F]:
+    """The findings, nothing concluded of a condition of whose answers a larger share than the limit is unparseable."""
+    return {
+        name: one.barred(UNPARSEABLE)
+        if name in answers and answers[name].too_many_unparseable(limit)
+        else one
+        for name, one in findings.items()
+    }
+
 
 STATUSES: Mapping[Conclusion, str] = {
     Conclusion.OUTSIDE: "disparity",

@@ -124,7 +124,7 @@ def fetch(
 
     Stopped at any moment, the same command continues where it was.
     """
-    from llmfair.audits.engines import filling
+    from llmfair.audits.lists import filling
     from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
     from llmfair.datasets.fetch import fetch as fetch_collection
     from llmfair.datasets.lamp import lamp_number

@@ -15,8 +15,7 @@ from llmfair.audits.kind import kind_of, kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.words import ListwiseWords
 from llmfair.audits.pairwise.words import PairWords
-from llmfair.audits.readable import UNPARSEABLE
-from llmfair.audits.verdict import ADVICE, STATUSES, Conclusions, VerdictWords
+from llmfair.audits.verdict import ADVICE, STATUSES, UNPARSEABLE, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion
 from llmfair.report.section import verdict

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.audits.engines import engine_of
+from llmfair.audits.lists import engine_of
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.distill import canonical_groups

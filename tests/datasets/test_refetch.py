@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.engines import engine_of
+from llmfair.audits.lists import engine_of
 from llmfair.datasets import distill, fetch
 from llmfair.datasets import pages as stored
 from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from llmfair.audits.engines import engine_of, filling
+from llmfair.audits.lists import engine_of, filling
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.errors import LlmfairError, MissingKey, Rejected, RunConflict, Unavailable, UsageError

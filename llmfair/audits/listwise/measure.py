@@ -55,8 +55,8 @@ from llmfair.audits.listwise.results import (
     Usefulness,
     WindowAnswers,
 )
-from llmfair.audits.readable import EQUAL_SCORES, as_readable
 from llmfair.audits.runs.stopping import Stopping
+from llmfair.audits.verdict import EQUAL_SCORES, as_readable
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import (
     Column,

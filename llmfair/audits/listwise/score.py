@@ -31,7 +31,6 @@ from llmfair.audits.listwise.measure import (
 )
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.words import CandidatesLine
-from llmfair.audits.readable import as_readable
 from llmfair.audits.run_files import (
     Announce,
     check_queries,
@@ -51,6 +50,7 @@ from llmfair.audits.scoring import (
     incomplete,
     named,
 )
+from llmfair.audits.verdict import as_readable
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError

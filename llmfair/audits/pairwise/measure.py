@@ -52,8 +52,8 @@ from llmfair.audits.pairwise.results import (
     PairFinding,
     PairwiseResults,
 )
-from llmfair.audits.readable import EQUAL_SCORES, as_readable
 from llmfair.audits.runs.stopping import Stopping
+from llmfair.audits.verdict import EQUAL_SCORES, as_readable
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
 from llmfair.io.files import integer, number, read_csv

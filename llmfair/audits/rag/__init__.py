@@ -74,12 +74,12 @@ class Rag(Kind):
     what_was_shown = called("audits.rag.words:what_was_shown")
     how_ended = called("audits.rag.words:how_ended")
     reads = named("metrics.expected:Retrieved")
-    observations = called("audits.rag.files:read_observations")
-    score = called("audits.rag.outcome:score_rag")
-    score_log = called("audits.rag.files:score_log")
-    changes = called("audits.rag.outcome:rag_changes")
-    described = called("audits.rag.outcome:described_labels")
-    compared_notes = called("audits.rag.outcome:labels_notes")
+    observations = called("audits.rag.measure:read_observations")
+    score = called("audits.rag.measure:score_rag")
+    score_log = called("audits.rag.measure:score_log")
+    changes = called("audits.rag.measure:rag_changes")
+    described = called("audits.rag.measure:described_labels")
+    compared_notes = called("audits.rag.measure:labels_notes")
 
 
 RAG = register("audit", "rag")(Rag())

@@ -449,7 +449,7 @@ class RagDesign(Design[Read | Judged]):
         )
 
     def outcome(self, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]) -> Outcome:
-        from llmfair.audits.rag.outcome import outcome_of
+        from llmfair.audits.rag.measure import outcome_of
 
         outcome = outcome_of(self, run, results, failures)
         return outcome.broken_off() if self.stops else outcome

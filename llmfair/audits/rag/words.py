@@ -14,7 +14,7 @@ from msgspec import structs
 from llmfair.asking.journal import completion_of
 from llmfair.audits.rag import RAG
 from llmfair.audits.rag.design import DETERMINISTIC, GOLD
-from llmfair.audits.rag.outcome import OF_SLOTS
+from llmfair.audits.rag.measure import OF_SLOTS
 from llmfair.audits.rag.results import (
     AlphaTest,
     Curve,

@@ -64,11 +64,11 @@ class Refine(Kind):
     group_tables = called("audits.refine.words:group_tables")
     concluded = called("audits.refine.words:conclusion")
     how_ended = called("audits.refine.words:how_ended")
-    trail = called("audits.refine.files:trail_text")
+    trail = called("audits.refine.measure:trail_text")
     reads = named("metrics.base:Judged")
-    observations = called("audits.refine.files:read_observations")
-    score = called("audits.refine.outcome:score_refine")
-    changes = called("audits.refine.outcome:refine_changes")
+    observations = called("audits.refine.measure:read_observations")
+    score = called("audits.refine.measure:score_refine")
+    changes = called("audits.refine.measure:refine_changes")
 
     def before(self, planned: Mapping[str, Any]) -> str:
         return f"at most {super().before(planned)}"

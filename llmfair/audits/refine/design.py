@@ -24,9 +24,8 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import value_of
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
-from llmfair.audits.engines import engine_of
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import given_of, selected_queries, training_lists
+from llmfair.audits.lists import engine_of, given_of, selected_queries, training_lists
 from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.audits.subject import Subject
@@ -456,7 +455,7 @@ class RefineDesign(Design[Ended]):
         return least_divergence(np.array([*target.values()]), self.k, direction, eps)
 
     def outcome(self, run: str, results: Mapping[str, Ended], failures: Sequence[Failure]) -> Outcome:
-        from llmfair.audits.refine.outcome import outcome_of
+        from llmfair.audits.refine.measure import outcome_of
 
         return outcome_of(self, run, results, failures)
 

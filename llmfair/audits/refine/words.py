@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.journal import completion_of
-from llmfair.audits.readable import UNPARSEABLE
 from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import FAIR_QR, REFINED
-from llmfair.audits.refine.files import TrailLine, read_trail
-from llmfair.audits.refine.outcome import SYMBOLS, changes_told, compared, contrasts_table, held_against
+from llmfair.audits.refine.measure import (
+    SYMBOLS,
+    TrailLine,
+    changes_told,
+    compared,
+    contrasts_table,
+    held_against,
+    read_trail,
+)
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.verdict import ADVICE, UNFINISHED, Conclusions, conclusions_of
+from llmfair.audits.verdict import ADVICE, UNFINISHED, UNPARSEABLE, Conclusions, conclusions_of
 from llmfair.io.files import query_figures
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion

@@ -12,7 +12,7 @@ import pytest
 
 from llmfair.audits.design import Condition
 from llmfair.audits.rag.design import DETERMINISTIC, Policies, scores_of
-from llmfair.audits.rag.files import Credited, observed
+from llmfair.audits.rag.measure import Credited, observed
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
 from llmfair.nouns import Candidates

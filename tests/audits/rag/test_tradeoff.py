@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from llmfair.audits.rag.design import conditions_of
-from llmfair.audits.rag.outcome import Traded, lacking, traded
+from llmfair.audits.rag.measure import Traded, lacking, traded
 from llmfair.audits.rag.results import Curve, Intervals
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import Retrieved, ShownList

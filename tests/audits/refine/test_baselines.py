@@ -13,7 +13,7 @@ from scipy.stats import ttest_rel
 
 import llmfair
 from llmfair import checkpoints
-from llmfair.audits.refine.outcome import SYMBOLS
+from llmfair.audits.refine.measure import SYMBOLS
 from tests.audits.refine.test_refine import QUICK, Scripted, collection, contents, ran
 from tests.cli.command import llmfair as command
 from tests.cli.command import ran as done_well

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from llmfair.audits.refine.outcome import SYMBOLS
+from llmfair.audits.refine.measure import SYMBOLS
 from llmfair.rankers.encoders import ARGUMENTS
 from tests import models
 from tests.audits.refine.test_refine import collection

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from llmfair.audits.aggregates import aggregate
-from llmfair.audits.refine.outcome import paper_tests
+from llmfair.audits.refine.measure import paper_tests
 from llmfair.audits.refine.words import of_means, paper_table
 from llmfair.metrics.base import Column, Product
 from llmfair.metrics.names import parse_measure
