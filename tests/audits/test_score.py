@@ -194,14 +194,6 @@ def test_the_rankings_of_an_audit_score_as_the_audit_did(orders: int, mixed: str
         scored(str(folder), qrels=None, groups=None, output=folder)
 
 
-def test_without_a_kind_that_reads_run_files_there_is_a_sentence(
-    files: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llmfair.audits.scoring.kinds", list)
-    with pytest.raises(UsageError, match="no audit here reads TREC run files"):
-        scored()
-
-
 def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     folder = write_folder(Path("mine"), balanced(5, 3, 3))
     (folder / "attributes.toml").write_text(

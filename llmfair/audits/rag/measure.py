@@ -53,13 +53,13 @@ from llmfair.audits.rag.results import (
 )
 from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
-from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, check_settings, facts_of, measures_of
+from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, facts_of, measures_of
 from llmfair.audits.verdict import as_readable
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
-from llmfair.io.trec import read_qrels, read_run
+from llmfair.io.trec import read_qrels
 from llmfair.metrics.base import Column, Measure, measure_all, measure_each
 from llmfair.metrics.expected import Retrieved, ShownList
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
@@ -270,16 +270,11 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     """
     results: RagResults = results_of(run)
     design = results.design
-    check_settings(run, results, ("k", "samples", "seed"))
     conditions = [Condition(name, (design.factors or {})[name]) for name in design.conditions]
     retrievers = {one.factors["retriever"] for one in conditions} - {GOLD}
     scores = _read_scores(run.path / SCORES, retrievers)
     qrels = run.path / QRELS
     labels = None if qrels.is_file() and not qrels.stat().st_size else _read_labels(qrels, scores)
-    if labels is None:
-        for path in (run.path / f"rankings/{retriever}.run" for retriever in retrievers):
-            rankings = read_run(path, hint=AGAIN).rankings
-            _check_items(path, {query_id: of.doc_ids for query_id, of in rankings.items()}, scores)
     outputs = _read_outputs(run.path / OUTPUTS, design)
 
     def observed_of(
@@ -346,23 +341,12 @@ def _read_scores(path: Path, retrievers: Names[str]) -> dict[str, tuple[Shown, d
     scores = {}
     for query_id, of in found.items():
         doc_ids = tuple(next(iter(of.values())))  # their order is what ties and draws go by
-        if of.keys() != retrievers:
+        if of.keys() != retrievers or any(one.keys() != {*doc_ids} for one in of.values()):
             raise UsageError(
-                f"{path}: query '{query_id}' has scores of {', '.join(of)}, and the run's retrievers are "
-                f"{', '.join(sorted(retrievers))}.",
-                AGAIN,
+                f"{path}: query '{query_id}' lacks scores of a retriever or of some items.", AGAIN
             )
-        for retriever, one in of.items():
-            if one.keys() != {*doc_ids}:
-                raise UsageError(
-                    f"{path}: query '{query_id}' has {len(one)} items with a score of {retriever}, and "
-                    f"{len(doc_ids)} with one of {next(iter(of))}.",
-                    AGAIN,
-                )
-        scores[query_id] = (
-            doc_ids,
-            {retriever: np.array([one[doc_id] for doc_id in doc_ids]) for retriever, one in of.items()},
-        )
+        by_retriever = {name: np.array([one[doc_id] for doc_id in doc_ids]) for name, one in of.items()}
+        scores[query_id] = (doc_ids, by_retriever)
     return scores
 
 
@@ -439,17 +423,13 @@ def read_log(path: Path) -> list[Retrieved]:
     """The requests of a log by query, in the order that queries come first. Raises UsageError naming file and line."""
     by_query: dict[str, list[Logged]] = {}
     for line, row in json_lines(path, Logged, HINT):
-        shown = [*map(str, row.shown)]
-        if not shown:
-            raise wrong(path, line, "shown", "is empty", HINT)
-        if twice := next((item for item in shown if shown.count(item) > 1), None):
-            raise wrong(path, line, "shown", f"'{twice}' comes twice", HINT)
+        shown, items = [*map(str, row.shown)], {*map(str, row.items)}
+        if not shown or len({*shown}) < len(shown):
+            raise wrong(path, line, "shown", "is empty, or has an item twice", HINT)
         if stray := {*map(str, row.cited or ())} - {*shown}:
             raise wrong(path, line, "cited", f"'{min(stray)}' was not shown", HINT)
-        items = {*map(str, row.items)}
-        for name, named in (("shown", shown), ("useful", map(str, row.useful or ()))):
-            if items and (stray := {*named} - items):
-                raise wrong(path, line, name, f"'{min(stray)[:40]}' is none of the items", HINT)
+        if items and (stray := {*shown, *map(str, row.useful or ())} - items):
+            raise wrong(path, line, "items", f"'{min(stray)[:40]}' is none of them", HINT)
         if row.utility is not None and not 0 <= row.utility <= MOST_UTILITY:
             raise wrong(path, line, "utility", f"{row.utility:g} is not from 0 to {MOST_UTILITY:g}", HINT)
         by_query.setdefault(str(row.query_id), []).append(row)

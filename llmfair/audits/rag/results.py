@@ -8,7 +8,6 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.design import Condition
 from llmfair.audits.rag.settings import LARGEST_ALPHA, LARGEST_K, MOST_SAMPLES
 from llmfair.results import (
     AnswerCounts,
@@ -32,7 +31,7 @@ class RagFactors(TypedDict):
 
 
 class RagFacts(DesignFacts, frozen=True, kw_only=True):
-    """What was asked; numbers have the bounds of their flags. Raises ValueError for a condition of other factors."""
+    """What was asked; numbers have the bounds of their flags."""
 
     factors: Annotated[
         Mapping[str, RagFactors] | None,
@@ -48,17 +47,6 @@ class RagFacts(DesignFacts, frozen=True, kw_only=True):
         str | None, Meta(description="Why answers are credited to nothing, where that is so by design.")
     ] = None
     margin: float
-
-    def __post_init__(self) -> None:
-        from llmfair.audits.rag.design import GOLD, conditions_of
-
-        factors = self.factors or {}
-        retrievers = dict.fromkeys(of["retriever"] for of in factors.values() if of["retriever"] != GOLD)
-        alphas = dict.fromkeys(of["alpha"] for of in factors.values())
-        known = {one.name: one for one in conditions_of([*retrievers], [*alphas])}
-        for name, of in factors.items():
-            if known.get(name) != Condition(name, of):
-                raise ValueError(f"Condition '{name}' is not called after its `factors`")
 
 
 class OutputCounts(AnswerCounts, frozen=True, kw_only=True):

