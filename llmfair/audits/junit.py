@@ -65,32 +65,26 @@ def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
     def case(name: str) -> ET.Element:
         return ET.SubElement(element, "testcase", classname=f"llmfair.{suite.task}", name=name)
 
-    failures = 0
-    if suite.verdict is not None:
-        verdict, found = suite.verdict, case("verdict")
+    def problem(of: ET.Element, kind: str, name: str, text: str) -> None:
+        ET.SubElement(of, kind, type=name, message=text).text = text
+
+    if verdict := suite.verdict:
+        test = case("verdict")
         if refused(verdict, fail_on) is not None:
-            failures += 1
-            _problem(found, "failure", verdict.status, verdict.sentence)
-        ET.SubElement(found, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
+            problem(test, "failure", verdict.status, verdict.sentence)
+        ET.SubElement(test, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
     for gate in suite.requirements:
-        found = case(f"{gate.require} ({gate.condition}{f', {gate.group}' if gate.group else ''})")
+        test = case(f"{gate.require} ({gate.condition}{f', {gate.group}' if gate.group else ''})")
         if not gate.holds:
-            failures += 1
-            _problem(found, "failure", "require", str(gate.reason))
-    errors, error = 0, suite.error
-    if error is not None and not isinstance(error, RequirementFailed):
-        errors = 1
-        _problem(case("run"), "error", type(error).__name__, error.message)
-    elif error is not None and not failures:  # too many unparseable answers, which no test case above tells
-        failures = 1
-        _problem(case("run"), "failure", type(error).__name__, error.message)
+            problem(test, "failure", "require", str(gate.reason))
+    if error := suite.error:
+        failed = isinstance(error, RequirementFailed)
+        # too many unparseable answers are told by no test case above
+        if not failed or element.find(".//failure") is None:
+            problem(case("run"), "failure" if failed else "error", type(error).__name__, error.message)
     element.set("tests", str(len(element)))
-    element.set("failures", str(failures))
-    element.set("errors", str(errors))
-
-
-def _problem(found: ET.Element, kind: str, of: str, said: str) -> None:
-    ET.SubElement(found, kind, type=of, message=said).text = said
+    for kind in ("failure", "error"):
+        element.set(f"{kind}s", str(len(element.findall(f".//{kind}"))))
 
 
 def _legal(text: str) -> str:

@@ -146,14 +146,12 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
             try:
                 text = files.text(text[1:], files.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
             except (OSError, ValueError) as error:
-                raise UsageError(
-                    f"--queries {settings.queries}: cannot be read: {error}", "one id a line"
-                ) from None
+                raise UsageError(f"--queries {text}: cannot be read: {error}", "one id a line") from None
         wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
         known = {query.query_id for query in queries}
-        for query_id in sorted(wanted - known):
+        if unknown := min(wanted - known, default=""):
             raise UsageError(
-                f"no query '{query_id}' in dataset '{dataset.name}'.{did_you_mean(query_id, known)}",
+                f"no query '{unknown}' in dataset '{dataset.name}'.{did_you_mean(unknown, known)}",
                 f"llmfair datasets show {dataset.name}    lists them",
             )
         queries = [query for query in queries if query.query_id in wanted]

@@ -11,7 +11,6 @@ import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,26 +98,21 @@ class Reranking:
         documents = {document.doc_id: document for listed in lists for document in listed.documents}
         known = [doc_id for doc_id in documents if doc_id in self.judgements.documents]
         grouped = [doc_id for doc_id in known if documents[doc_id].groups.get(self.attribute.name)]
-        if not known:
+        if not known or (self.ranker.reads_groups and not grouped):
+            what = f"document has a group of {self.attribute.name}" if known else "document is one"
             raise UsageError(
-                f"{path} ranks none of the documents of {self.judgements.name} (here '{next(iter(documents))}').",
+                f"{path}: no ranked {what} of {self.judgements.name} (here '{next(iter(documents))}').",
                 "a run and its groups call documents by the same ids",
             )
-        if self.ranker.reads_groups and not grouped:
-            raise UsageError(
-                f"{path}: no ranked document has a group of {self.attribute.name}, which {self.spec} goes by.",
-                "name another attribute, or groups of these documents",
-            )
-        said = []
-        if self.ranker.reads_groups and len(grouped) < len(documents):
-            missing = len(documents) - len(grouped)
-            said.append(
-                f"{path}: {missing:,} of {len(documents):,} documents have no group of {self.attribute.name}"
-            )
-        if self.ranker.reads_texts and len(known) < len(documents):
-            missing = len(documents) - len(known)
-            said.append(f"{path}: {missing:,} of {len(documents):,} documents are not in the dataset")
-        return said
+        warnings = []
+        for read, ids, lack in (
+            (self.ranker.reads_groups, grouped, f"have no group of {self.attribute.name}"),
+            (self.ranker.reads_texts, known, "are not in the dataset"),
+        ):
+            if read and len(ids) < len(documents):
+                missing = len(documents) - len(ids)
+                warnings.append(f"{path}: {missing:,} of {len(documents):,} documents {lack}")
+        return warnings
 
 
 def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankResults:
@@ -180,6 +174,15 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
     factory = registry.lookup("ranker", name)
     judgements, attribute = judged_by(settings, ranked)
     attributes = {one.name: one for one in judgements.attributes}
+
+    def lists() -> list[Candidates]:
+        """Those that a ranker may learn from: a dataset's."""
+        if settings.dataset is None:
+            return []
+        return training_lists(
+            load_dataset(settings.dataset, Given(columns=settings.columns)), settings.query_text
+        )
+
     ranker: Ranker = factory(
         RankerOptions(
             tuple(judgements.documents.values()),
@@ -187,7 +190,7 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             attribute,
             parameters,
             groups=Groups(attribute.name, attributes, judgements.documents),
-            lists=partial(_training, settings.dataset, settings.query_text, settings.columns),
+            lists=lists,
         )
     )
     if ranker.reads_texts and settings.dataset is None:
@@ -196,13 +199,6 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             "-d DATASET    names data with texts, a folder of your own too",
         )
     return Reranking(spec, ranker, judgements, attribute, settings.query_text)
-
-
-def _training(dataset: str | None, query_text: str, columns: str | None) -> list[Candidates]:
-    """The lists that a ranker may learn from: a dataset's."""
-    return (
-        [] if dataset is None else training_lists(load_dataset(dataset, Given(columns=columns)), query_text)
-    )
 
 
 def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:

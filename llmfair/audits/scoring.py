@@ -61,7 +61,7 @@ from llmfair.results import (
     rows_of,
 )
 from llmfair.rundir import COLUMNS, RunDir, csv_text
-from llmfair.settings import SCORE_FORMS, AuditSettings, ScoreSettings, band_of
+from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
 from llmfair.settings.rankings import LOG
 
 
@@ -311,9 +311,8 @@ def score(
 
 def _named_data(runs: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]:
     """Where rankings and judgements came from, as the user named them."""
-    named = (settings.dataset, settings.qrels, settings.groups, settings.attributes)
-    data = zip(("dataset", "qrels", "groups", "attributes"), named, strict=True)
-    return {"runs": [str(run) for run in runs], **{name: str(value) for name, value in data if value}}
+    data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
+    return {"runs": [str(run) for run in runs], **{name: str(value) for name, value in data.items() if value}}
 
 
 def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:
@@ -440,45 +439,36 @@ def verdict_of(
     settings: ScoreSettings, measured: RemeasuredRun, rows: Sequence[Row], run: Path
 ) -> RunVerdict:
     """What the RUN comes to, in the words of its kind of audit."""
-    facts, kind = measured.facts, kind_of(measured.facts.task)
-    manifest = RunDir(run).read_manifest() if run.is_dir() else None
-    asked = None if manifest is None else settings_of(RunDir(run), manifest)
-    results = None if manifest is None else results_of(RunDir(run))
+    facts, kind, folder = measured.facts, kind_of(measured.facts.task), RunDir(run)
+    of_run: dict[str, Any] = {"run": None, "prompted": False}
+    if run.is_dir():  # with the commands that ask the same with what a reason calls for
+        manifest, results = folder.read_manifest(), results_of(folder)
+        of_run = {
+            "run": str(run),
+            "prompted": results.design.prompted,
+            "problems": {name: answers.problem for name, answers in results.answers.items()},
+            "ways": {},
+        }
+        if asked := settings_of(folder, manifest):
+            of_run["planned"] = plan_of(kind.name, asked, manifest.model)
+            of_run["takes"] = takes_of(asked, manifest.model)
+            of_run["ways"] = ways_of(kind.name, asked, manifest.model, texts=False)
+        if missing := continuing(folder):
+            of_run["ways"] |= {"unfinished": missing}
+    else:
+        of_run["ways"] = {"per_query": f"{scoring_of([run], settings)} --per-query"}
+    names = ("task", "dataset", "attribute", "model", "measures", "words", "findings")
     return kind.verdict(
         Conclusions(
-            **{
-                name: getattr(facts, name)
-                for name in ("task", "dataset", "attribute", "model", "measures", "words")
-            },
-            run=str(run) if run.is_dir() else None,
+            **{name: getattr(facts, name) for name in names},
             level=settings.level,
             band=band_of(settings.band),
             conditions=[condition for condition in measured.conditions if condition not in kind.aside],
-            findings=facts.findings,
             figures={(row.measure, row.condition): row for row in rows if not row.group},
             complete=facts.incomplete is None,
-            planned="" if manifest is None or asked is None else plan_of(kind.name, asked, manifest.model),
-            prompted=results is not None and results.design.prompted,
-            takes=() if manifest is None or asked is None else takes_of(asked, manifest.model),
-            problems={}
-            if results is None
-            else {name: of_it.problem for name, of_it in results.answers.items()},
-            ways=_ways(settings, kind.name, manifest, asked, run),
+            **of_run,
         )
     )
-
-
-def _ways(
-    settings: ScoreSettings, task: str, manifest: Manifest | None, asked: AuditSettings | None, run: Path
-) -> dict[str, str]:
-    """Of a run folder the commands that ask the same with what a reason calls for; of a file what shows more."""
-    if manifest is None:
-        return {"per_query": f"{scoring_of([run], settings)} --per-query"}
-    missing = continuing(RunDir(run))
-    return {
-        **({} if asked is None else ways_of(task, asked, manifest.model, texts=False)),
-        **({"unfinished": missing} if missing else {}),
-    }
 
 
 def gravest(runs: Sequence[ScoredRun]) -> RunVerdict | None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import llmfair as package
-from llmfair.audits.comparing import verdicts_of
-from llmfair.audits.documents import Comparison
+from llmfair.audits.comparing import verdicts_of, way_of
+from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.io.files import typed
 from llmfair.report.compare import compare_table
 from tests.cli.command import kept, llmfair, ran, refuses
@@ -127,40 +127,28 @@ def test_that_odds_changed_is_not_that_they_came_closer(
 
 
 @pytest.mark.parametrize(
-    ("other", "low", "high", "way"),
+    ("base", "other", "intervals", "way"),
     [
-        (1.001, 1.5, 1.9, "closer to parity: 0.600 → 1.001"),
-        (1.2, 1.5, 2.7, "closer to parity: 0.600 → 1.200"),
-        (1.2, 1.5, 2.8, "moved across parity: 0.600 → 1.200"),
-        (1.8, 2.8, 3.2, "moved across parity: 0.600 → 1.800"),
+        # 0.6 has its mirror at a change of 2.78: what lies surely below came closer, wherever it ends
+        (0.6, 1.001, {"low": 1.5, "high": 1.9}, "closer to parity"),
+        (0.6, 1.2, {"low": 1.5, "high": 2.7}, "closer to parity"),
+        (0.6, 1.2, {"low": 1.5, "high": 2.8}, "moved across parity"),
+        (0.6, 1.8, {"low": 2.8, "high": 3.2}, "moved across parity"),
+        # across is what is shown to be on both sides
+        (1.0, 0.378, {"base_low": 0.9, "base_high": 1.1}, "farther from parity"),
+        (1.031, 0.378, {"base_low": 0.84, "base_high": 1.27}, "farther from parity"),
+        (1.031, 0.378, {}, "farther from parity"),
+        (1.031, 0.378, {"base_low": 1.01, "base_high": 1.05}, "moved across parity"),
+        (1.3, 0.378, {"base_low": 0.9, "base_high": 1.9}, "moved across parity"),
     ],
 )
-def test_a_repaired_model_a_little_beyond_parity_came_closer(
-    other: float, low: float, high: float, way: str
-) -> None:
-    """0.6 has its mirror at a change of 2.78: what lies surely below came closer, wherever it ends."""
-    compared = assumed(0.6, other, low=low, high=high)
-    notes = "\n".join(compare_table(compared).notes)
-    assert f"preference odds, relevant: {way} (parity is 1), p < 0.001 (" in notes
-
-
-@pytest.mark.parametrize(
-    ("base", "low", "high", "way"),
-    [
-        (1.0, 0.9, 1.1, "farther from parity"),
-        (1.031, 0.84, 1.27, "farther from parity"),
-        (1.031, None, None, "farther from parity"),
-        (1.031, 1.01, 1.05, "moved across parity"),
-        (1.3, 0.9, 1.9, "moved across parity"),
-    ],
-)
-def test_across_is_what_is_shown_to_be_on_both_sides(
-    base: float, low: float | None, high: float | None, way: str
-) -> None:
-    compared = assumed(base, 0.378, base_low=low, base_high=high)
-    notes = "\n".join(compare_table(compared).notes)
-    assert f"preference odds, relevant: {way}: {base:.3f} → 0.378 (parity is 1), p < 0.001 (" in notes
-    assert next(status for _, verdict in verdicts_of(compared) if (status := verdict.status)) == way
+def test_which_way_odds_moved(base: float, other: float, intervals: dict[str, float], way: str) -> None:
+    ends = {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0}
+    ends |= {"base_low": base / 1.05, "base_high": base * 1.05} if base == 0.6 else {}
+    row = ChangeRow(
+        "run", "relevant", "AdjustedOdds", "log", "parity", True, base, other, **{**ends, **intervals}
+    )
+    assert way_of(row, (0.8, 1.25)) == way
 
 
 def test_a_ranker_of_no_use_came_no_closer() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from heapq import nsmallest
 from inspect import isfunction
 from pathlib import Path
@@ -46,13 +47,11 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
 
 def declared(names: Iterable[str]) -> dict[str, Declaration]:
     """What measures declare of themselves, by name; those that nothing here defines are absent."""
-    found = {}
+    declarations = {}
     for name in names:
-        try:
-            found[name] = _declaration(parse_measure(name))
-        except UsageError:
-            continue
-    return found
+        with suppress(UsageError):
+            declarations[name] = _declaration(parse_measure(name))
+    return declarations
 
 
 def _declaration(measure: Measure) -> Declaration:
@@ -140,14 +139,9 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
+    names = {"probe": "probe", "shown": "shown", "class": "ended", "finish": "finish", "text": "text"}
     return [
-        {
-            "probe": answer.probe,
-            "shown": answer.shown,
-            "class": answer.ended,
-            "finish": answer.finish,
-            "text": answer.text,
-        }
+        {name: getattr(answer, field) for name, field in names.items()}
         for answer in all_answers(run, run.read_manifest(), query_id)
         if not only_bad or answer.ended != "ok"
     ]
@@ -155,10 +149,9 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
 
 def failures_of(run: RunDir, query_id: str | None = None) -> list[dict[str, Any]]:
     """Every failure the journals note, those of earlier invocations too; of all probes, or those named by a query."""
-    found = []
-    for journal in filter(Path.is_file, run.journals(run.read_manifest())):
-        for row in read_rows(journal):
-            if "failure" in row and (query_id is None or f"/{query_id}/" in f"/{row['probe']}/"):
-                told = {"class": row["failure"], "message": row["message"], "at": row["at"]}
-                found.append({"probe": row["probe"], **told})
-    return found
+    return [
+        {"probe": row["probe"], "class": row["failure"], "message": row["message"], "at": row["at"]}
+        for journal in filter(Path.is_file, run.journals(run.read_manifest()))
+        for row in read_rows(journal)
+        if "failure" in row and (query_id is None or f"/{query_id}/" in f"/{row['probe']}/")
+    ]
