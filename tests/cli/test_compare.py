@@ -142,8 +142,8 @@ def test_that_odds_changed_is_not_that_they_came_closer(
         (1.3, 0.378, {"base_low": 0.9, "base_high": 1.9}, "moved across parity"),
     ],
 )
-def test_which_way_odds_moved(base: float, other: float, intervals: dict[str, float], way: str) -> None:
-    ends = {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0}
+def test_which_way_odds_moved(base: float, other: float, intervals: dict[str, Any], way: str) -> None:
+    ends: dict[str, Any] = {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0}
     ends |= {"base_low": base / 1.05, "base_high": base * 1.05} if base == 0.6 else {}
     row = ChangeRow(
         "run", "relevant", "AdjustedOdds", "log", "parity", True, base, other, **{**ends, **intervals}

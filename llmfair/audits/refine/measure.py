@@ -9,7 +9,7 @@ query's ranking goes on beyond its page, as deep as baselines look, and `scores.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, product
 from math import fsum
@@ -231,6 +231,8 @@ def files_of(
     }
     reached = {refined.query.query_id for refined in found}
     qrels = {query_id: judged for query_id, judged in design.dataset.qrels.items() if query_id in reached}
+    counts = {query_id: of for query_id, of in design.groups.relevant.items() if query_id in reached}
+    relevant = replace(design.groups, relevant=counts)
     original = "".join(f"{one.query.query_id}\t{one.query.text}\n" for one in found)
     last = (f"{one.query.query_id}\t{refined_text(one.query, one.kept.added)}\n" for one in found)
     return {
@@ -238,7 +240,7 @@ def files_of(
         "queries/original.tsv": original,
         "queries/refined.tsv": "".join(last),
         **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
-        **({RELEVANT: "".join(_relevant_lines(design, reached))} if design.groups.relevant else {}),
+        **({RELEVANT: "".join(relevant_lines(relevant))} if design.groups.relevant else {}),
         GROUPS: "".join(groups_lines(_groups(design, [*first_stage, *pages[REFINED]], qrels))),
         SCORES: "".join(scores_lines(first_stage)),
         **{f"rankings/{name}.run": "".join(lines) for name, lines in runs.items()},
@@ -247,12 +249,6 @@ def files_of(
 
 def _ranking(candidates: Candidates) -> Ranking:
     return Ranking(candidates.query.query_id, candidates.doc_ids, candidates.scores)
-
-
-def _relevant_lines(design: RefineDesign, reached: Collection[str]) -> Iterator[str]:
-    groups = design.groups
-    relevant = {query_id: counts for query_id, counts in groups.relevant.items() if query_id in reached}
-    return relevant_lines(replace(groups, relevant=relevant))
 
 
 def _groups(
@@ -361,24 +357,21 @@ def concluded(
 ) -> tuple[list[Measurement], dict[str, RefineFinding], int]:
     """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
     changes = _changes(columns, inference)
-    for measure in dict.fromkeys(row.measure for row in changes):
-        places = [
-            place for place, row in enumerate(changes) if row.measure == measure and row.query_id == ALL
-        ]
-        for place, adjusted in zip(places, holm([changes[place].p for place in places]), strict=True):
-            changes[place] = replace(changes[place], p_adjusted=adjusted)
-    of_all = {
-        row.measure: row for row in changes if row.query_id == ALL and row.condition == compared(BASELINE)
-    }
-    objective, aimed, utility = (of_all.get(name) for name in goals)
+    places: dict[str, dict[str, int]] = {}
+    for place, row in enumerate(changes):
+        if row.query_id == ALL:
+            places.setdefault(row.measure, {})[row.condition] = place
+    for of_measure in places.values():
+        adjusted = holm([changes[place].p for place in of_measure.values()])
+        for place, p in zip(of_measure.values(), adjusted, strict=True):
+            changes[place] = replace(changes[place], p_adjusted=p)
+    of_goals = [places.get(name, {}).get(compared(BASELINE)) for name in goals]
+    objective, aimed, utility = (None if place is None else changes[place] for place in of_goals)
     finding = _finding(objective, aimed, utility, goals)
-    told = [
-        replace(row, conclusion=finding.conclusion)
-        if (row.query_id, row.measure, row.condition) == (ALL, goals[0], compared(BASELINE))
-        else row
-        for row in (*rows, *changes)
-    ]
-    return told, {FAIR_QR: finding}, sum(row.p is not None for row in changes if row.measure == goals[0])
+    if of_goals[0] is not None:
+        changes[of_goals[0]] = replace(changes[of_goals[0]], conclusion=finding.conclusion)
+    family = sum(row.p is not None for row in changes if row.measure == goals[0])
+    return [*rows, *changes], {FAIR_QR: finding}, family
 
 
 def _changes(columns: Sequence[Column], inference: Inference) -> list[Measurement]:
@@ -484,14 +477,9 @@ def _better(row: Measurement) -> bool | None:
     """Whether the change is for the better for certain, or for certain is not; None where it is open."""
     if row.low is None or row.high is None:
         return None
-    low, high = (
-        (row.low, row.high)
-        if parse_measure(row.measure).definition.better == "higher"
-        else (-row.high, -row.low)
-    )
-    if low > 0:
-        return True
-    return False if high <= 0 else None
+    higher = parse_measure(row.measure).definition.better == "higher"
+    low, high = (row.low, row.high) if higher else (-row.high, -row.low)
+    return True if low > 0 else False if high <= 0 else None
 
 
 def outcome_of(
@@ -502,6 +490,7 @@ def outcome_of(
     loops = (results.get(query.query_id) for query in design.topics)
     ended = [loop for loop in loops if isinstance(loop, Refined)]
     found = [refined for refined in ended if refined.stop is not Stop.NO_RESULT]
+    without = [refined.query.query_id for refined in ended if refined.stop is Stop.NO_RESULT]
     reranked = _reranked(design, found, results)
     observations = observed(design, found, reranked)
     columns = measure_all(design.measures, observations)
@@ -513,7 +502,7 @@ def outcome_of(
     told = RefineResults(
         **design.told(run, _chains(design, len(ended), results), failures, columns),
         reach=_reach(design, found),
-        left_out=_left_out(design, ended),
+        left_out={**design.left_out, **({str(Stop.NO_RESULT): without} if without else {})},
         stops=dict(Counter(str(refined.stop) for refined in ended)),
         iterations={str(n): of for n, of in sorted(Counter(one.kept.iteration for one in found).items())},
         rounds=_rounds(trail, [refined.query.query_id for refined in found], str(design.aimed)),
@@ -588,11 +577,6 @@ def _reach(design: RefineDesign, found: Sequence[Refined]) -> dict[str, Reach]:
     if not targets or design.objective.name != "KL":
         return {}
     return {str(design.objective): Reach(low=fsum(map(design.least, targets)) / len(targets))}
-
-
-def _left_out(design: RefineDesign, ended: Sequence[Refined]) -> dict[str, Sequence[str]]:
-    without = [refined.query.query_id for refined in ended if refined.stop is Stop.NO_RESULT]
-    return {**design.left_out, **({str(Stop.NO_RESULT): without} if without else {})}
 
 
 def _counted(ended: Sequence[Refined]) -> ReplyCounts:
