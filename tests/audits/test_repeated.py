@@ -94,9 +94,6 @@ def edited(name: str, old: str, new: str) -> Callable[[], None]:
 CHANGES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "measures": (lambda: None, ("--measures", "P@5")),
     "gate": (lambda: None, ("--require", "P@20>=0")),
-    "verdicts": (lambda: None, ("--fail-on", "not assessable")),
-    "band": (lambda: None, ("--band", "0.9..1.1")),
-    "level": (lambda: None, ("--level", "0.9")),
     "label": (lambda: None, ("--label", "mine")),
     "fresh": (lambda: None, ("--fresh",)),
     "another attribute's groups": (

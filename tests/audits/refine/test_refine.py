@@ -105,15 +105,6 @@ def test_every_file_is_there_and_refined_queries_begin_with_the_original(done: P
     assert refined == kept
 
 
-@pytest.mark.whole
-def test_a_second_run_asks_nothing_and_changes_no_byte() -> None:
-    ran("-o", "run")
-    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
-    ran("-o", "run")
-    after = {path: path.read_bytes() for path in before}
-    assert {path.name for path in before if before[path] != after[path]} <= {"manifest.json"}
-
-
 def test_a_run_that_was_stopped_goes_on_with_the_same_bytes() -> None:
     ran("-o", "whole")
     ran("-o", "half", "--max-calls", "5", code=3)
@@ -241,16 +232,6 @@ def test_what_a_model_says_is_text_on_the_page() -> None:
         '","', " "
     )
     assert set(result.results["answers"]["fair-qr"]["classes"]) == {"ok"}
-
-
-@pytest.mark.whole
-def test_a_reply_of_several_lines_stays_in_its_row() -> None:
-    reply = "Here is a list of relevant keywords:\n- she\n- her | hers\n" + "because " * 100
-    llmfair.audit_refine(model=Scripted(reply), output="lines", queries="reef,maps")
-    told = command("report", "lines", "--runs-dir", ".", "--format", "md").out.partition("Round by round")[2]
-    rows = [line for line in told.partition("\n\n\n")[0].splitlines() if line.startswith("|")]
-    assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
-    assert all(len(line) < 600 for line in rows)
 
 
 # Settings
@@ -443,11 +424,8 @@ def test_keywords_may_be_one_text_and_name_no_run_where_there_are_none() -> None
 def test_keywords_that_are_none_are_named_by_file_line_and_field() -> None:
     for number, (line, says) in enumerate((
         ('{"query_id": "reef", "keywords": 5}', "keywords.jsonl:2: keywords: expected `str | array`, got `int`"),
-        ('{"query_id": "reef", "keywords": [5]}', "keywords.jsonl:2: keywords[0]: expected `str`, got `int`"),
-        ('{"query_id": "reef"}', "keywords.jsonl:2: keywords: is missing"),
         ('{"query_id": "reeves", "keywords": "k"}', "keywords.jsonl:2: query_id: 'reeves' is not in queries.tsv"),
         ('{"query_id": "she", "keywords": "k"}', "keywords.jsonl:2: query_id: 'she' was already given"),
-        ('["reef"]', "keywords.jsonl:2: expected `object`, got `array`"),
     )):  # fmt: skip
         good = '{"query_id": "she", "keywords": ["she"]}\n'
         folder = collection(
@@ -504,7 +482,6 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
         ("one.json", '{"female": 0.5, "mal": 0.5}', "one.json: 'mal' is no group of gender"),
         ("two.json", '{"female": 0.5, "male": 0.6}', "two.json: the shares sum to 1.1"),
         ("three.json", '{"female": -1, "male": 2}', "three.json: a share is not a number from 0"),
-        ("four.json", "[1]", "four.json: no group has a share"),
         ("five.json", '{"male": 0.4, "male": 1}', "five.json: 'male' has two shares"),
     ):
         Path(name).write_text(text)
