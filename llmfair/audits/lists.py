@@ -11,6 +11,7 @@ from llmfair.datasets.base import (
     Dataset,
     DocumentSource,
     attribute_of,
+    cache_folder,
     empty_groups,
     empty_groups_text,
     fingerprint,
