@@ -350,10 +350,10 @@ class _Asking:
         self.progress.cost = self.budget.spent if self.budget.priced else None
         self._close(batch, answers)
         self.progress.tell(f"{batch.batch_id}: {answers:,} of {batch.lines:,} answers collected.")
-        for error in errors:
-            if isinstance(error, UsageError) or error.stops_run:  # no other question can be asked either
-                raise error
-        refused = [error for error in errors if not isinstance(error, Unavailable)]
+        for failure in errors:
+            if isinstance(failure, UsageError) or failure.stops_run:  # no other question can be asked either
+                raise failure
+        refused = [failure for failure in errors if not isinstance(failure, Unavailable)]
         if len(refused) == batch.lines and not len(self.journal):
             raise refused[0]  # no other will fare better
 

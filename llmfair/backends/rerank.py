@@ -13,7 +13,7 @@ from llmfair.backends.chat_completions import count, table, without_nulls
 from llmfair.backends.faults import unknown_field
 from llmfair.backends.python import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
-from llmfair.errors import UsageError
+from llmfair.errors import UsageError, warn
 from llmfair.io.files import decode, encode
 from llmfair.nouns import Completion, Request
 from llmfair.registry import register
@@ -75,6 +75,7 @@ class Rerank(Server):
         if not self._most or not unknown_field(status, reply, {self._most}):
             return False
         self._says_most = False
+        warn(f"{self.server} does not know {self._most}: it is left out.")
         return True
 
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:

@@ -428,9 +428,7 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
     """JSON as a value of this class. Raises UsageError naming the file and the field that is wrong or missing."""
     try:
         return convert(document, of)
-    except UnicodeEncodeError as error:  # of half a character where a name or a number should be
-        raise UsageError(f"{where}: holds {error.object[:40]!r}, which is no text.", hint) from None
-    except ValueError as error:
+    except ValueError as error:  # of half a character, too, where a name or a number should be
         raise UsageError(f"{where}: {error}.", hint) from None
 
 
@@ -466,10 +464,9 @@ def read_lines(path: Path, of: type[T]) -> Iterator[T]:
     """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
     for number, line in text_lines(path, AGAIN, may_be_empty=True):
         try:
-            row = loaded(line)
+            yield convert(loaded(line), of)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
-        yield typed(row, of, f"{path}:{number}")
+            raise wrong(path, number, *field_of(error), AGAIN) from None
 
 
 # CSV files of run folders, read: every line typed, and one that is damaged named.
@@ -580,8 +577,6 @@ def parsed(text: bytes | str, of: type[T]) -> T:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise ValueError("not JSON: nested too deeply") from None
-    except UnicodeEncodeError as error:  # half of a character where a name or a number should be
-        raise ValueError(f"holds {error.object[:40]!r}, which is no text") from None
 
 
 def read_document(path: Path, of: Any, hint: str) -> Any:
@@ -671,45 +666,42 @@ def _query_figure(row: dict[str, str]) -> QueryFigure:
 
 TABLE = "files.json"
 """What is told of the files of a folder, by name."""
+Facts = tuple[int, int, str]
+"""Size, bytes; time of the last change, ns; SHA-256."""
 
 
-def told(file: Path) -> list[Any]:
-    """Size, bytes; time of the last change, ns; SHA-256. Raises OSError."""
+def told(file: Path) -> Facts:
+    """What tells a file from another. Raises OSError."""
     with opened(file) as content:
-        return [*_stat(file), hashlib.file_digest(content, "sha256").hexdigest()]
+        facts = os.fstat(content.fileno())
+        return facts.st_size, facts.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def touched(folder: Path, expected: Mapping[str, Any]) -> dict[str, list[Any]]:
+def touched(folder: Path, expected: Mapping[str, Any]) -> dict[str, Facts]:
     """What is told now of those files whose time is another.
 
     Raises OSError for one that is gone, ValueError for one of other content and for what nobody told.
     """
-    now: dict[str, list[Any]] = {}
-    for name, known in expected.items():
-        if not isinstance(known, list) or len(known) != 3:
-            raise ValueError(f"what is known of {name} is damaged")
-        size, *_ = now_is = _stat(folder / name)
-        if now_is == known[:2]:
+    now: dict[str, Facts] = {}
+    for name, (size, time, digest) in convert(expected, dict[str, Facts]).items():
+        path = folder / name
+        facts = path.stat()
+        if (facts.st_size, facts.st_mtime_ns) == (size, time):
             continue
-        if size != known[0] or (found := told(folder / name))[2] != known[2]:
+        if facts.st_size != size or (found := told(path))[2] != digest:
             raise ValueError(f"{name} is another file than the one that was made")
         now[name] = found
     return now
 
 
-def _stat(file: Path) -> list[int]:
-    found = file.stat()
-    return [found.st_size, found.st_mtime_ns]
-
-
 def note(folder: Path, names: Collection[str]) -> None:
     """Keeps what is told of these files of a folder, beside what is known of others. Raises OSError."""
     try:
-        known = _known(folder)
+        table = _table(folder)
     except (OSError, ValueError):  # a damaged one, which is made anew
-        known = {}
-    known = {name: of for name, of in known.items() if name not in names}
-    _keep(folder, known | {name: told(folder / name) for name in names if (folder / name).exists()})
+        table = {}
+    table = {name: of for name, of in table.items() if name not in names}
+    _keep(folder, table | {name: told(folder / name) for name in names if (folder / name).exists()})
 
 
 def check(folder: Path, names: Iterable[str] | None = None) -> None:
@@ -717,22 +709,19 @@ def check(folder: Path, names: Iterable[str] | None = None) -> None:
 
     Raises OSError for one that is gone, ValueError for another one.
     """
-    known = _known(folder)
-    expected = known if names is None else {name: known[name] for name in names if name in known}
+    table = _table(folder)
+    expected = table if names is None else {name: table[name] for name in names if name in table}
     if now := touched(folder, expected):  # a copy, which is not read whole again the next time
         with suppress(OSError):
-            _keep(folder, known | now)
+            _keep(folder, table | now)
 
 
-def _known(folder: Path) -> dict[str, Any]:
+def _table(folder: Path) -> dict[str, Facts]:
     try:
-        known = decode(content(folder / TABLE, MOST_RECORDED))
-    except (ValueError, RecursionError):
-        known = None
-    if not isinstance(known, dict):
-        raise ValueError(f"{TABLE} is damaged")
-    return known
+        return parsed(content(folder / TABLE, MOST_RECORDED), dict[str, Facts])
+    except ValueError:
+        raise ValueError(f"{TABLE} is damaged") from None
 
 
-def _keep(folder: Path, known: Mapping[str, Any]) -> None:
-    write_whole(folder / TABLE, [encode(known).decode() + "\n"])
+def _keep(folder: Path, table: Mapping[str, Facts]) -> None:
+    write_whole(folder / TABLE, [encode(table).decode() + "\n"])
