@@ -160,7 +160,7 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     """Chains of posts that read their replies as JSON and do nothing else."""
     import aiohttp
 
-    from llmfair.asking.requests import chat_sampling
+    from llmfair.asking.journal import chat_sampling
     from llmfair.backends.chat_completions import encode_body
     from llmfair.nouns import Sampling
 

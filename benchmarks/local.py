@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from llmfair.asking.requests import chat_sampling
+from llmfair.asking.journal import chat_sampling
 from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.rag.design import make_rag_design

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.budgets import GO_ON, Budget
 from llmfair.asking.dispatch import Program, dispatch
-from llmfair.asking.journal import SHARED, Journal
+from llmfair.asking.journal import SHARED, Journal, Requests
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.requests import Requests
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import Batch, Batches
 from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, Unavailable, UsageError

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.budgets import Budget, characters
-from llmfair.asking.journal import SHARED, Journal
+from llmfair.asking.journal import SHARED, Journal, Requests
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.requests import Requests
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.io import files

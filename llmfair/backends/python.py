@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isawaitable, isclass, iscoroutinefunction
@@ -26,7 +26,8 @@ from llmfair import registry
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.backends.given import source_of
-from llmfair.errors import LlmfairError, MissingExtra, Rejected, UsageError, line_of
+from llmfair.checkpoints import Checkpoint, find_checkpoint, require_local
+from llmfair.errors import BackendError, LlmfairError, MissingExtra, Rejected, UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import encode
 from llmfair.io.text import aside
@@ -271,3 +272,41 @@ class Transformed:
             {"index": int(docno), "score": float(score)}
             for docno, score in zip(ranked["docno"], ranked["score"], strict=True)
         ]
+
+
+# `cross-encoder:NAME`: a CrossEncoder of sentence-transformers, from a folder or the Hugging Face Hub.
+
+
+@register("backend", "cross-encoder")
+@scores_lists
+def cross_encoder(name: str, options: BackendOptions) -> Function:
+    """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
+    require_local("sentence_transformers")
+    return Encoded(find_checkpoint(name), f"cross-encoder:{name}")
+
+
+class Encoded(Function):
+    """It is loaded for the first list, so that a finished run loads none."""
+
+    def __init__(self, checkpoint: Checkpoint, spec: str) -> None:
+        self.checkpoint = checkpoint
+        super().__init__(self.rank_all, spec)
+        self.identity, self.max_workers = f"cross-encoder {checkpoint.identity}", 1
+
+    @cached_property
+    def model(self) -> Any:
+        import sentence_transformers
+
+        source, revision = self.checkpoint.source, self.checkpoint.revision
+        try:
+            with files.usual():
+                return sentence_transformers.CrossEncoder(source, revision=revision)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise BackendError(
+                f"{self.checkpoint.name} cannot be loaded: {line_of(error)}.", "name a cross-encoder"
+            ) from None
+
+    def rank_all(self, query: str, documents: Sequence[str]) -> list[float]:
+        """The model's scores, in batches."""
+        pairs = [(query, document) for document in documents]
+        return [float(score) for score in self.model.predict(pairs, show_progress_bar=False)]

@@ -351,7 +351,7 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
     import asyncio
 
-    from llmfair.asking.requests import chat_sampling
+    from llmfair.asking.journal import chat_sampling
     from llmfair.audits.kind import kinds
     from llmfair.audits.subject import backend_of, sampling_of
     from llmfair.nouns import Request

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from llmfair.asking.dispatch import Program, dispatch
-from llmfair.asking.journal import Journal
+from llmfair.asking.journal import Journal, chat_sampling
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
-from llmfair.asking.requests import chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import Rejected, UsageError
 from llmfair.io.net import Allowance

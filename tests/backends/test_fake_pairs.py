@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from llmfair.asking.journal import request_key
-from llmfair.asking.requests import chat_sampling
+from llmfair.asking.journal import chat_sampling, request_key
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, fake
 from llmfair.backends.openai import OpenAI

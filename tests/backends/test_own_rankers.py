@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.cross_encoder import cross_encoder
-from llmfair.backends.python import Function, pyterrier
+from llmfair.backends.python import Function, cross_encoder, pyterrier
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
 from llmfair.rankers.strategies import SCORED

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmfair.asking.journal import read_rows
-from llmfair.asking.requests import chat_sampling
+from llmfair.asking.journal import chat_sampling, read_rows
 from llmfair.backends.chat_completions import encode_body
 from llmfair.nouns import Chat, Expects, Labels, Message, Sampling, Text
 from llmfair.rankers.questions import Question

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.asking.requests import chat_sampling
+from llmfair.asking.journal import chat_sampling
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend
 from llmfair.backends.local import ChatTemplate

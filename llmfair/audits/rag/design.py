@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
-from llmfair.asking.requests import chat_sampling
+from llmfair.asking.journal import chat_sampling
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries

@@ -15,8 +15,7 @@ from typing import Any
 
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
-from llmfair.asking.journal import KeptAnswers, not_begun_by
-from llmfair.asking.requests import Requests
+from llmfair.asking.journal import KeptAnswers, Requests, not_begun_by
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.runs.run import folder_of, shared_answers
