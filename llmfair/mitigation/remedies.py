@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from pathlib import Path
-from shlex import quote
 from typing import ClassVar
 
 import numpy as np
@@ -118,7 +117,7 @@ class Merging(Reordering):
         """What merges rankings of one list of the run, and what has to be known of it. Raises UsageError."""
 
     def apply(self, run: Unmitigated) -> Remedied:
-        merged, said = self.merger(run)
+        merged, remarks = self.merger(run)
         return Remedied(
             {query_id: [merged(orders)] for query_id, orders in run.orders.items()},
             {
@@ -128,7 +127,7 @@ class Merging(Reordering):
                 ]
                 for query_id, orders in run.orders.items()
             },
-            said,
+            remarks,
         )
 
 
@@ -143,23 +142,18 @@ class Reranking(Reordering):
 
     def apply(self, run: Unmitigated) -> Remedied:
         against = run.found.against
-        ranker: Ranker = registry.lookup("ranker", self.ranker)(
-            RankerOptions(
-                tuple(against.judgements.documents.values()),
-                cache_folder(),
-                against.attribute,
-                self.parameters,
-                groups=against.groups,
-            )
+        documents = tuple(against.judgements.documents.values())
+        options = RankerOptions(
+            documents, cache_folder(), against.attribute, self.parameters, groups=against.groups
         )
+        ranker: Ranker = registry.lookup("ranker", self.ranker)(options)
         ordered = {
             query_id: [ranker.ordered(run.candidates(ranking))[0] for ranking in orders]
             for query_id, orders in run.orders.items()
         }
-        firsts = [of_query[0] for of_query in ordered.values()]
         return Remedied(
             {query_id: [Ranking(query_id, one.doc_ids) for one in of] for query_id, of in ordered.items()},
-            remarks=remarks(ranker, firsts),
+            remarks=remarks(ranker, [of_query[0] for of_query in ordered.values()]),
         )
 
 
@@ -194,9 +188,7 @@ class Consensus(Merging):
 
     def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
         if not run.prompted:
-            raise UsageError(
-                f"{run.model} ranks a list alike in whatever order it comes: nothing is to be merged.", OTHERS
-            )
+            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
                 "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
@@ -261,9 +253,7 @@ class FairQr(Asking):
     def audit(self, run: Unmitigated) -> Audit:
         kind, of = kind_of(QR_TASK), run.settings
         if not run.prompted:
-            raise UsageError(
-                f"{run.model} writes no keywords.", f"llmfair refine -d {quote(of.dataset)} -m MODEL"
-            )
+            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
         # a simulated model of lists writes no keywords
         spec = SIMULATED if run.simulated else run.model
         settings = kind.settings.make(
@@ -368,11 +358,12 @@ class NamedPrompt(Reordering):
     def condition(self, run: Unmitigated) -> str:
         """The prompt's name. Raises UsageError where the run did not ask under it."""
         named = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
-        if named is None or not run.prompted:
-            why = "has no words that name a group" if run.prompted else "reads no prompt"
+        if not run.prompted:
+            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
+        if named is None:
             raise UsageError(
-                f"{run.attribute.name if run.prompted else run.model} {why}.",
-                "`words` in attributes.toml give it some" if run.prompted else OTHERS,
+                f"{run.attribute.name} has no words that name a group.",
+                "`words` in attributes.toml give it some",
             )
         if named == run.condition:
             raise UsageError("it is the prompt that is mitigated.", "--condition neutral")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from llmfair.audits.commands import command_of
 from llmfair.audits.kind import kind_of
@@ -140,7 +139,10 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
         )
     settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
     assert isinstance(settings, ListwiseSettings)
-    settings = _with_secrets(settings, chosen)
+    for name in SECRET:
+        given = {secrets.written(secret): secret for secret in getattr(chosen, name)}
+        values = tuple(given.get(value, value) for value in getattr(settings, name))
+        settings = replace(settings, **{name: values})  # type: ignore[arg-type]
     found = of_folder(run, ScoreSettings(), lambda path: None)
     known = [name for name in found.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
     condition = chosen.condition or (NEUTRAL if NEUTRAL in known else known[0])
@@ -150,12 +152,3 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
             f"it has {', '.join(known)}",
         )
     return Unmitigated(run, manifest, settings, found, condition, chosen)
-
-
-def _with_secrets(settings: ListwiseSettings, chosen: MitigateSettings) -> ListwiseSettings:
-    """A run's settings with the secrets that are given again, among what else llmfair.toml may hold."""
-    whole: dict[str, Any] = {}
-    for name in SECRET:
-        given = {secrets.written(one): one for one in getattr(chosen, name)}
-        whole[name] = tuple(given.get(one, one) for one in getattr(settings, name))
-    return replace(settings, **whole)

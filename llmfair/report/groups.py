@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from math import log
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
 from llmfair.io.files import query_figures
@@ -16,7 +16,11 @@ from llmfair.report.exhibits import Declared
 from llmfair.report.figures import HEADLINES, favoured_of, has_log_axis, on_log, value_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import ratios
+from llmfair.report.tables import count
 from llmfair.results import Results
+
+if TYPE_CHECKING:
+    from llmfair.audits.kind import Kind
 
 DRAWN = 8
 """Models that a figure shows; a ninth could not be told apart."""
@@ -68,16 +72,6 @@ class AuditedRun:
         return any(other.drawn_by == self.drawn_by for other in table)
 
 
-class SideBySide(Protocol):
-    """What a kind of audit says of several runs side by side (`audits/kind.py`)."""
-
-    @property
-    def aside(self) -> Collection[str]: ...
-    @property
-    def of_conditions(self) -> Collection[str]: ...
-    def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]: ...
-
-
 @dataclass(frozen=True)
 class Group:
     """Audits of one task about the same lists: `rows` names each model or setting, with its runs by attribute.
@@ -121,7 +115,7 @@ class Group:
         return [(attribute, condition) for attribute, conditions in found.items() for condition in conditions]
 
 
-def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, SideBySide]) -> list[Group]:
+def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[Group]:
     """Audits by task, collection and lists; `kinds` has the kind of each task."""
     tables: dict[tuple[str, str], list[list[AuditedRun]]] = {}
     for audited in audits:
@@ -154,7 +148,7 @@ def _names_of_lists(tables: Sequence[Sequence[AuditedRun]]) -> list[str]:
 
 
 def _rows_of(
-    kind: SideBySide, table: Sequence[AuditedRun], audits: Sequence[AuditedRun]
+    kind: Kind, table: Sequence[AuditedRun], audits: Sequence[AuditedRun]
 ) -> dict[str, dict[str, AuditedRun]]:
     """Runs of a table by what they are of, each named among all `audits`.
 
@@ -262,20 +256,10 @@ def furthest_from_parity(
     values = own_values(folder, by, conditions)
     first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
     found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
-    return (
-        Furthest(_title(len(found), len(values), results.design.queries), named(by, results), over, found)
-        if found
-        else None
-    )
-
-
-def _title(shown: int, known: int, queries: int) -> str:
-    """How many queries are shown, of how many; `known` ones have a value of their own."""
-    if shown == queries:
-        return "The only query" if shown == 1 else f"All {shown} queries, furthest from parity first"
-    if shown == known:
-        return f"The {shown} of {queries:,} queries with a figure of their own, furthest from parity first"
-    return f"The {shown} of {queries:,} queries furthest from parity"
+    if not found:
+        return None
+    title = f"The {len(found)} of {count(results.design.queries, 'query', 'queries')} furthest from parity"
+    return Furthest(title, named(by, results), over, found)
 
 
 def distance(values: Values) -> float:

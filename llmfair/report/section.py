@@ -11,7 +11,7 @@ from llmfair.report.exhibits import Declared
 from llmfair.report.groups import Furthest
 from llmfair.report.plots.base import Plot
 from llmfair.report.tables import Table, bound_text, cell, count
-from llmfair.results import Figure, Finding, Results
+from llmfair.results import Figure, Results
 
 SHOWN_VERDICTS = 3
 Seen = tuple[str, str]
@@ -71,17 +71,13 @@ def condition_verdicts(
             continue
         finding = results.findings.get(condition)
         sentence, seen = table.said.get(condition) or cell(row, results.band), ""
-        if finding is not None and by_places and condition in by_places and _undecided(finding):
+        decided = finding is None or finding.conclusion in (Conclusion.WITHIN, Conclusion.OUTSIDE)
+        if not decided and by_places and condition in by_places:
             said, seen = by_places[condition]
             sentence = f"{sentence}. {said}"
         label = str(declared[measure].label) if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
         yield verdict(of.format(condition), label, row, sentence, conclusion, seen, results.band)
-
-
-def _undecided(finding: Finding) -> bool:
-    """Whether the odds are neither within the band nor outside it."""
-    return finding.conclusion not in (Conclusion.WITHIN, Conclusion.OUTSIDE)
 
 
 def verdict(

@@ -189,20 +189,9 @@ def markdown(table: Table) -> str:
     rule = "| " + " | ".join("---" for _ in table.header) + " |"
     notes = [f"- {note}" for note in table.notes]
     lead = [f"**{name}** {text}\n" for name, text in table.lead]
+    rows = [line(cells, row) for row, cells in enumerate(table.rows)]
     return (
-        "\n".join(
-            [
-                *lead,
-                "\n\n".join(table.above),
-                "",
-                line(table.header),
-                rule,
-                *(line(cells, row) for row, cells in enumerate(table.rows)),
-                "",
-                *notes,
-            ]
-        )
-        + "\n"
+        "\n".join([*lead, "\n\n".join(table.above), "", line(table.header), rule, *rows, "", *notes]) + "\n"
     )
 
 
@@ -288,15 +277,12 @@ def conditions_table(
     notes = [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     for condition, ended in results.chains.items():
         if ended.ranked < ended.asked:
-            notes.append(
-                f"{titles.get(condition, condition)}: {ended.ranked:,} of {ended.asked:,} {unit} have all their answers"
-            )
-    for condition, counted in results.answers.items():
-        if counted.unparseable:
-            share = percent(counted.unparseable, counted.asked)
-            notes.append(
-                f"{titles.get(condition, condition)}: {share} of {counted.asked:,} {answers or unit} cannot be parsed"
-            )
+            of = f"{ended.ranked:,} of {ended.asked:,} {unit}"
+            notes.append(f"{titles.get(condition, condition)}: {of} have all their answers")
+    for condition, counts in results.answers.items():
+        if counts.unparseable:
+            of = f"{percent(counts.unparseable, counts.asked)} of {counts.asked:,} {answers or unit}"
+            notes.append(f"{titles.get(condition, condition)}: {of} cannot be parsed")
     measured = max((row.n or 0 for row in results.of_all()), default=0) or results.design.queries
     notes += [*drawn_note(results.design.drawn), *results.warnings, *few_queries(measured)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
@@ -351,6 +337,9 @@ def the_same(
     return same
 
 
+SAID_BY_THE_CONCLUSION = ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline")
+
+
 def cell(row: Figure | None, band: Collection[float] = ()) -> str:
     """A figure with its interval, or its bound, on its side of the band; or why it has neither."""
     if row is None:
@@ -358,13 +347,9 @@ def cell(row: Figure | None, band: Collection[float] = ()) -> str:
     if (bound := bound_text(row.low, row.high, band)) is not None:
         return bound
     if row.value is None:
-        # what the conclusion says need not stand here too
-        unsaid = dict.fromkeys(
-            ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline"), ""
-        )
-        return unsaid.get(
-            row.reason or "", f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
-        )
+        if row.reason in SAID_BY_THE_CONCLUSION:
+            return ""
+        return f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
     text = f"{row.value:.3f}"
     return text if row.low is None else f"{text} [{row.low:.3f}, {row.high:.3f}]"
 
@@ -544,13 +529,9 @@ def in_short(verdict: RunVerdict) -> str:
     if verdict.estimate is None:
         return verdict.status
     low, high = ("…" if end is None else f"{end:.2f}" for end in (verdict.low, verdict.high))
-    return f"{verdict.status}, {_spoken(str(verdict.measure))} {verdict.estimate:.2f} [{low}, {high}]"
-
-
-def _spoken(measure: str) -> str:
-    """A measure by the words that figures have for it."""
-    name = plain_name(measure)
-    return (registry.lookup("measure", name).label if registry.has("measure", name) else "") or name
+    name = plain_name(str(verdict.measure))
+    label = registry.lookup("measure", name).label if registry.has("measure", name) else ""
+    return f"{verdict.status}, {label or name} {verdict.estimate:.2f} [{low}, {high}]"
 
 
 def markdown_lead(lead: Lead) -> list[str]:
@@ -632,8 +613,10 @@ def calls_line(planned: Mapping[str, Any]) -> str:
 
 def time_line(planned: Mapping[str, Any]) -> str:
     latency = planned.get("latency", 1.0)
-    shortest = _time(ceil(planned["seconds_at_1s_a_call"] * latency))
-    return f"at least {shortest} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
+    seconds = ceil(planned["seconds_at_1s_a_call"] * latency)
+    parts = ((seconds // HOUR, "h"), (seconds % HOUR // MINUTE, "min"), (seconds % MINUTE, "s"))
+    shortest = " ".join(f"{number} {unit}" for number, unit in parts if number)
+    return f"at least {shortest or '0 s'} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
 
 
 def folder_lines(planned: Mapping[str, Any]) -> list[str]:
@@ -659,12 +642,6 @@ def _about(tokens: int) -> str:
     if tokens < 1000:
         return str(tokens)
     return f"{tokens / 1e6:.1f} M" if tokens >= 1e6 else f"{tokens / 1e3:.1f} k"
-
-
-def _time(seconds: int) -> str:
-    hours, minutes, rest = seconds // HOUR, seconds % HOUR // MINUTE, seconds % MINUTE
-    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
-    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
 
 
 # A table as text for a terminal that is not ours, and as HTML for a notebook.
@@ -702,14 +679,12 @@ def html_of(table: Table) -> str:
     head = line("th", table.header) if table.header else Markup("")
     body = Markup("\n").join(line("td", row) for row in table.rows)
     notes = Markup("\n").join(Markup("<li>{}</li>").format(note) for note in table.notes)
-    lead = Markup("").join(
-        Markup("<p><strong>{}</strong> {}</p>\n").format(name, text) for name, text in table.lead
+    named = Markup("<p><strong>{}</strong> {}</p>\n")
+    lead = Markup("").join(named.format(name, text) for name, text in table.lead)
+    whole = Markup(
+        "{}<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
     )
-    return str(lead) + str(
-        Markup(
-            "<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
-        ).format(" · ".join(table.above), head, body, notes)
-    )
+    return str(whole.format(lead, " · ".join(table.above), head, body, notes))
 
 
 # What every calibration tells in a table and notes: what was injected, rejected and concluded.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice, product
 from math import ceil
@@ -74,13 +74,14 @@ def stratum_pairs(
         return []
     if stratum == "mixed":
         return _mixed(candidates, attribute, most // len(COMBINATIONS), seed, shown)
-    made = []
-    found = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
-    for probe in found:
-        protected, unprotected = probe.candidates.documents
-        name = f"{candidates.query.query_id}/{stratum}/{probe.order}"
-        made.append(TrainingPair(name, candidates.query, stratum, protected, unprotected))
-    return made
+    query, probes = (
+        candidates.query,
+        pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades),
+    )
+    return [
+        TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, *probe.candidates.documents)
+        for probe in probes
+    ]
 
 
 def _mixed(
@@ -263,10 +264,13 @@ class DrawnPairs:
         """Items and pairs that are trained on and stand in a pair of validation or test as well."""
         trained = [pair for strata in self.train.values() for pair in chain(*strata.values())]
         measured = [*chain(*self.validation, *self.test)]
+        both = (
+            {frozenset((pair.a.doc_id, pair.b.doc_id)) for pair in pairs} for pairs in (trained, measured)
+        )
         return Overlap(
             items=len(_items(trained) & _items(measured)),
             train_items=len(_items(trained)),
-            pairs=len(_pair_ids(trained) & _pair_ids(measured)),
+            pairs=len(set.intersection(*both)),
             dropped_items=self.dropped,
             strict=self.strict,
         )
@@ -431,12 +435,8 @@ def _capped(strata: ByStratum, most: int | None) -> ByStratum:
     return kept
 
 
-def _items(pairs: Collection[TrainingPair] | Iterator[TrainingPair]) -> set[str]:
+def _items(pairs: Iterable[TrainingPair]) -> set[str]:
     return {item.doc_id for pair in pairs for item in (pair.a, pair.b)}
-
-
-def _pair_ids(pairs: Sequence[TrainingPair]) -> set[frozenset[str]]:
-    return {frozenset((pair.a.doc_id, pair.b.doc_id)) for pair in pairs}
 
 
 def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored: bool) -> None:
@@ -450,8 +450,6 @@ def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored:
                 hint = "raise --max-prompts or --group-size: a query's share has no room for all combinations"
             elif drawn.strict and part == "train":
                 hint = "leave --strict-items out, or choose data whose queries share fewer items"
-            elif stratum == "mixed":
-                hint += ", or leave mixed pairs out with --anchor none"
             raise UsageError(f"no {part} query has {stratum} pairs.", hint)
 
 
@@ -520,23 +518,21 @@ def label(
 
 
 def counting(labelled: Mapping[str, TrainingPair]) -> dict[Stratum, int]:
-    """Pairs of each stratum that count in the loss: those whose weight is not 0."""
-    return {
+    """Pairs of each stratum that count in the loss: those whose weight is not 0.
+
+    Raises UsageError unless relevant pairs and irrelevant ones count.
+    """
+    counts = {
         stratum: sum(pair.stratum == stratum and pair.weight > 0 for pair in labelled.values())
         for stratum in STRATA
     }
-
-
-def require_some(labelled: Mapping[str, TrainingPair]) -> None:
-    """Raises UsageError unless relevant pairs and irrelevant ones count."""
-    counts = counting(labelled)
     for stratum in STRATA[:2]:
         if not counts[stratum]:
-            there = sum(pair.stratum == stratum for pair in labelled.values())
             raise UsageError(
-                f"none of {there:,} {stratum} pairs to train on counts: their labels come in halves, for either group.",
+                f"no {stratum} pair to train on counts: labels come in halves, for either group.",
                 "choose --labels soft, or shifted with more than one pair of a query",
             )
+    return counts
 
 
 def _labelled(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from errno import ENOSPC
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import structs
@@ -39,7 +39,6 @@ from llmfair.tuning.drawing import (
     counting,
     in_pieces,
     label,
-    require_some,
     row,
 )
 from llmfair.tuning.effects import ADAPTER as AFTER
@@ -110,28 +109,17 @@ PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
 
 
-class TrainingWatch(Protocol):
-    """Shows how far a training is. Nothing is shown but in the first process."""
+class TrainingWatch:
+    """Shows how far a training is, nothing by itself. Nothing is shown but in the first process."""
 
-    def begin(self, folder: Path, design: TuningDesign) -> None: ...
+    def begin(self, folder: Path, design: TuningDesign) -> None:
+        pass
 
     def labelled(self, counts: Mapping[Stratum, int]) -> None:
         """How many pairs of each stratum count in the loss."""
-        ...
 
     def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
         """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
-        ...
-
-
-class SilentWatch:
-    """Shows nothing."""
-
-    def begin(self, folder: Path, design: TuningDesign) -> None: ...
-
-    def labelled(self, counts: Mapping[Stratum, int]) -> None: ...
-
-    def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
         return nullcontext(lambda done, words: None)
 
 
@@ -151,7 +139,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
     settings. When no checkpoint keeps the gates, everything is written too, and the results' status is `rejected`.
     """
     require_local("peft", "accelerate")
-    design, watch = make_tuning_design(settings), watch or SilentWatch()
+    design, watch = make_tuning_design(settings), watch or TrainingWatch()
     folder = design.folder()
     lora.join()
     with ExitStack() as held:
@@ -191,7 +179,17 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         missing = {pair.pair_id: pair for pair in chain(*groups) if pair.pair_id not in rendered}
         (found,) = render([(*missing.values(),)], design.ranker, template, design.checkpoint.context)
         rendered.update(zip(missing, found, strict=True))
-        return [tuple(_labelled(rendered[pair.pair_id], pair) for pair in group) for group in groups]
+        return [
+            tuple(
+                replace(
+                    rendered[pair.pair_id],
+                    target=0.5 if pair.target is None else pair.target,
+                    weight=pair.weight,
+                )
+                for pair in group
+            )
+            for group in groups
+        ]
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
     trained_on = chain(
@@ -213,7 +211,6 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         settings.seed,
         settings.soft_labels,
     )
-    require_some(labelled)
     watch.labelled(counting(labelled))
     pairs = pairs_text(_rows(design, labelled, known))
     lora.require_equal(sha256(pairs), "the pairs to train on")
@@ -240,7 +237,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     with watch.stage(MEASURING, 2 * sum(map(len, drawn.test))) as tell:
         found = margins_of(model, examples(drawn.test), engine["batch_tokens"], tell)
     base, after = _answers(design, drawn.test, known), AnsweredPairs.of(drawn.test, found, design.attribute)
-    offset = _offset(drawn.train, known)
+    of_training = [pair for strata in drawn.train.values() for pair in chain(*strata.values())]
+    offset = offset_of(of_training, np.array([known[pair.pair_id] for pair in of_training]))
     answered = {BASE: base, AFTER: after, BASELINE: base.shifted_by(offset)}
     figures = {name: measure(answers, base, inference, band) for name, answers in answered.items()}
     training = TrainingFacts(
@@ -267,10 +265,6 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     lora.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
 
 
-def _labelled(example: Example, pair: TrainingPair) -> Example:
-    return replace(example, target=0.5 if pair.target is None else pair.target, weight=pair.weight)
-
-
 def margins_of(
     model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
 ) -> list[Floats]:
@@ -295,11 +289,6 @@ def _answers(
     """The base's answers on these groups."""
     margins = [np.array([known[pair.pair_id] for pair in group]) for group in groups]
     return AnsweredPairs.of(groups, margins, design.attribute)
-
-
-def _offset(train: Mapping[str, Any], known: Mapping[str, tuple[float, float]]) -> float:
-    pairs = [pair for strata in train.values() for of_it in strata.values() for pair in of_it]
-    return offset_of(pairs, np.array([known[pair.pair_id] for pair in pairs]))
 
 
 def _rows(
@@ -340,26 +329,21 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     asked = [*islice(_asked(design, template), 2 * SAMPLED)]
     lengths = [len(ids) for ids, _, _ in asked]
     shared = _shared([ids for ids, _, _ in asked], [query_id for _, query_id, _ in asked])
-    mean = sum(lengths) / len(lengths)
+    mean, test, warnings = sum(lengths) / len(lengths), len(design.drawn.split.test), []
+    if test < FEWEST_QUERIES:
+        warnings = [
+            f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, "
+            f"which needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
+        ]
     return FinetunePlan(
         **design.told(str(design.folder().path)),
         status="planned",
-        warnings=_warnings(len(design.drawn.split.test)),
+        warnings=warnings,
         steps=recipe_of(settings).steps,
         tokens=PromptTokens(mean, max(lengths), shared, len(asked)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
         prompts=[prompt for _, _, prompt in asked[:SHOWN]],
     )
-
-
-def _warnings(test: int) -> list[str]:
-    """What a training of this split cannot tell, said before it is paid for."""
-    if test >= FEWEST_QUERIES:
-        return []
-    return [
-        f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, which "
-        f"needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
-    ]
 
 
 def _asked(
@@ -382,11 +366,8 @@ def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float
     for ids, query_id in zip(prompts, query_ids, strict=True):
         by_query.setdefault(query_id, []).append(ids)
     common = [
-        next(
-            (place for place, tokens in enumerate(zip(*of_it, strict=False)) if len(set(tokens)) > 1),
-            min(map(len, of_it)),
-        )
-        for of_it in by_query.values()
+        next((at for at, ids in enumerate(zip(*of, strict=False)) if len({*ids}) > 1), min(map(len, of)))
+        for of in by_query.values()
     ]
     return sum(common) / len(common)
 

@@ -183,10 +183,6 @@ def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
     return logits[torch.arange(len(ids), device=ids.device), batch["last"]].float()
 
 
-def on_device(batch: Batch, device: Any) -> Batch:
-    return {name: values.to(device, non_blocking=True) for name, values in batch.items()}
-
-
 # Which one
 
 
@@ -201,6 +197,8 @@ def choose_layout(
 
     `loss(model, batch)` is what is trained: before `shared` is taken, the gradients of the first group are compared.
     """
+    import torch
+
     if asked == "padded":
         return "padded", "as asked"
     group = max(groups[:8], key=len)
@@ -209,9 +207,9 @@ def choose_layout(
         return "padded", f"a query's prompts share {length} tokens, too few to run them once"
     try:
         padded, shared = (_gradient(model, group, layout, loss) for layout in ("padded", "shared"))
+    except torch.OutOfMemoryError:
+        raise
     except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
-        if _out_of_memory(error):
-            raise
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return "padded", f"this model's cache cannot be shared ({line.rstrip('.')})"
     apart = float((padded - shared).norm() / padded.norm().clamp(min=1e-30))
@@ -226,22 +224,10 @@ def _gradient(model: Any, group: ExampleGroup, layout: Layout, loss: Any) -> tor
 
     inner = language_model(model)
     model.eval()
-    batch = on_device(Collator(layout)((group,)), inner.device)
+    batch = {name: values.to(inner.device) for name, values in Collator(layout)((group,)).items()}
     trained = [weights for weights in model.parameters() if weights.requires_grad]
     found = torch.autograd.grad(loss(model, batch), trained)
     return torch.cat([one.flatten().double() for one in found])
-
-
-def _out_of_memory(error: Exception) -> bool:
-    import torch
-
-    return isinstance(error, torch.OutOfMemoryError)
-
-
-def require_padded(layout: str) -> None:
-    """Raises UsageError: a cache makes every layer compile anew."""
-    if layout == "shared":
-        raise UsageError("--compile goes with padded prompts only.", "leave --layout shared out")
 
 
 def compile_layers(inner: Any) -> Callable[[], None]:
@@ -300,7 +286,11 @@ def target_modules(model: LocalModel, wanted: Sequence[str]) -> list[str]:
         name: name.rpartition(".")[2]
         for part, within in inner.named_modules()
         if within is decoder
-        for name in (f"{part}.{own}".strip(".") for own, module in within.named_modules() if _linear(module))
+        for name in (
+            f"{part}.{own}".strip(".")
+            for own, module in within.named_modules()
+            if hasattr(module, "in_features") and getattr(module, "weight", None) is not None
+        )
     }
     found = [name for name, last in modules.items() if last in wanted]
     known = ", ".join(sorted(set(modules.values())))
@@ -317,11 +307,6 @@ def target_modules(model: LocalModel, wanted: Sequence[str]) -> list[str]:
             f"name others with --target-modules; it has {known}",
         )
     return found
-
-
-def _linear(module: Any) -> bool:
-    weight = getattr(module, "weight", None)
-    return hasattr(module, "in_features") and weight is not None
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from llmfair.io.files import itself, plain, write_whole
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
 from llmfair.tuning.effects import REJECTED
 from llmfair.tuning.head import (
+    Batch,
     Collator,
     answer_head,
     answer_logits,
@@ -41,21 +42,16 @@ from llmfair.tuning.head import (
     language_model,
     load_weights,
     publish,
-    require_padded,
     require_same_margin,
     save_adapter,
 )
 from llmfair.tuning.recipe import Recipe
-from llmfair.tuning.results import TrainingRecord
+from llmfair.tuning.results import TrainingRecord, Validation
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.drawing import ExampleGroup
-    from llmfair.tuning.head import Batch, Collator
-    from llmfair.tuning.recipe import Recipe
-    from llmfair.tuning.results import Validation
 
 
 # What is trained: a two-candidate cross-entropy on the answer, held level between the groups (`lora.md` 6). Per group
@@ -617,8 +613,8 @@ def require_trainable(recipe: Recipe, dtype: str) -> None:
             "float16 needs its gradients scaled, which is not done here.",
             "use --dtype bfloat16 or float32",
         )
-    if recipe.compile:
-        require_padded(recipe.layout)
+    if recipe.compile and recipe.layout == "shared":  # a cache makes every layer compile anew
+        raise UsageError("--compile goes with padded prompts only.", "leave --layout shared out")
 
 
 def quantization(in_4bit: bool, device: str) -> dict[str, Any]:

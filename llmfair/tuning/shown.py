@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import terminal
+from llmfair.tuning.finetune import MEASURING, TRAINING, TrainingWatch
+from llmfair.tuning.words import before_text, labelled_text
 
 if TYPE_CHECKING:
     from llmfair.tuning.design import TuningDesign
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 REJECTED = "what came nearest is in rejected/; try another --labels or --anchor, or a lower --learning-rate"
 
 
-class TrainingProgress:
+class TrainingProgress(TrainingWatch):
     """How far a training is, on stderr: a bar on a terminal, else a plain line now and then."""
 
     def __init__(self) -> None:
@@ -24,14 +26,10 @@ class TrainingProgress:
         self.count = terminal.Count("", 0, "prompts", lambda: 0)
 
     def begin(self, folder: Path, design: TuningDesign) -> None:
-        from llmfair.tuning.words import before_text
-
         self.folder = folder
         terminal.say(before_text(design.facts(), design.drawn.counts()["train"]))
 
     def labelled(self, counts: Mapping[Any, int]) -> None:
-        from llmfair.tuning.words import labelled_text
-
         terminal.say(labelled_text(counts))
 
     @contextmanager
@@ -44,8 +42,6 @@ class TrainingProgress:
         self.done, self.count.words = done, words
 
     def how_far(self) -> str:
-        from llmfair.tuning.finetune import MEASURING, TRAINING
-
         if self.count.name == TRAINING:
             return f"at {self.done:,} of {self.count.total:,} prompts"
         return "after training" if self.count.name == MEASURING else "before training"

@@ -388,14 +388,8 @@ def test_answers_that_share_their_first_token(root: Path) -> None:
 
 
 def test_too_few_queries(root: Path) -> None:
-    found = refuses(
-        "need 10 queries with items of both groups, but there are 8",
-        "finetune-lora",
-        "-m",
-        root / "model",
-        "--dry-run",
-    )
-    assert "Traceback" not in found.err
+    few = "need 10 queries with items of both groups, but there are 8"
+    refuses(few, "finetune-lora", "-m", root / "model", "--dry-run")
 
 
 def test_an_empty_stratum(root: Path, tmp_path: Path) -> None:
@@ -411,16 +405,8 @@ def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
     for more in ((), ("--dry-run",)):
-        refuses(
-            "has no chat template",
-            "finetune-lora",
-            "-d",
-            root / "data",
-            "-m",
-            base,
-            *words_of(SMALL),
-            *more,
-        )
+        asked = ("finetune-lora", "-d", root / "data", "-m", base, *words_of(SMALL), *more)
+        refuses("has no chat template", *asked)
 
 
 @pytest.mark.parametrize(
@@ -484,7 +470,6 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     settings = {"--learning-rate": "1e-2", "--max-prompts": "20480", "--prompt": "wikiproject"}
     found = well(finetune(root, "--json", settings=settings))
     rows = {(r["model"], r["measure"], r["condition"], r["group"]): r["value"] for r in found.json["rows"]}
-    print_rows("shifted", found.json)
     for kind in ("relevant", "irrelevant"):
         before, after = (rows[model, "AdjustedOdds", kind, ""] for model in ("base", "adapter"))
         assert before < 0.5 and 0.8 <= after <= 1.25, (kind, before, after)
@@ -499,24 +484,6 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
         root, "--preset", "paper", "--form", "letter", "--max-prompts", "4000", "--json", settings={}
     )
     assert paper.code in (0, 4), paper.err
-    print_rows("paper", paper.json)
-
-
-def print_rows(name: str, results: Any) -> None:
-    rows = {(r["model"], r["measure"], r["condition"], r["group"]): r["value"] for r in results["rows"]}
-    for model in ("base", "adapter", "logit offset"):
-        told = [
-            f"{kind} odds {rows[model, 'AdjustedOdds', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
-        ]
-        told += [
-            f"consistent {rows[model, 'Consistency', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
-        ]
-        told += [
-            f"Spearman's rho with the base model {rows[model, 'OrderKept', kind, '']:.2f}"
-            for kind in ("relevant", "irrelevant")
-        ]
-        told.append(f"relevant first {rows[model, 'RelevantFirst', 'mixed', '']:.3f}")
-        print(f"{name}, {model}: {', '.join(told)}")
 
 
 def test_the_verdict_is_a_gate_for_who_asks(root: Path, adapter: Path) -> None:

@@ -132,7 +132,7 @@ def test_measured_runs_are_drawn_as_the_table_names_them(folder: Path, tmp_path:
 
 def test_queries_far_from_parity_show_both_rankings_with_their_sides(folder: Path) -> None:
     page = read(run(folder, "listwise") / "report.html")
-    assert "All 8 queries, furthest from parity first" in "".join(page.text)
+    assert "The 8 of 8 queries furthest from parity" in "".join(page.text)
     items = [attributes["class"].split()[0] for attributes in page.named("li") if "class" in attributes]
     assert (items.count("p"), items.count("u"), items.count("x")) == (8 * 8 * 2, 8 * 8 * 2, 0)
 
@@ -163,12 +163,12 @@ def test_how_many_queries_of_how_many_are_shown(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = run(folder, "listwise")
-    assert furthest(run(folder, "one-query")).title == "The only query"
+    assert furthest(run(folder, "one-query")).title == "The 1 of 1 query furthest from parity"
     shutil.copytree(here, tmp_path / "run")
     rows = (tmp_path / "run" / "per_query.csv").read_text().splitlines(keepends=True)
     kept = [row for row in rows if ",q0," not in row]
     (tmp_path / "run" / "per_query.csv").write_text("".join(kept))
-    title = "The 7 of 8 queries with a figure of their own, furthest from parity first"
+    title = "The 7 of 8 queries furthest from parity"
     assert furthest(tmp_path / "run").title == title
     monkeypatch.setattr("llmfair.report.groups.FURTHEST", 3)
     assert furthest(here).title == "The 3 of 8 queries furthest from parity"
