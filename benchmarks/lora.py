@@ -33,8 +33,7 @@ from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import Checkpoint, Place
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup
 from llmfair.tuning.head import attach
-from llmfair.tuning.lora import LOG, train
-from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.lora import LOG, Recipe, train
 from llmfair.tuning.results import Validation
 
 ANSWERS = (3, 4)

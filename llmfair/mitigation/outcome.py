@@ -297,20 +297,21 @@ def outcome_of(
         figures=figures[NONE], distance=far[NONE], front=NONE in best,
     )  # fmt: skip
     remedies = [unmitigated]
-    for of in tried:
-        _, _, parameters = of.spec.partition(":")
-        row = RemedyRow(
-            name=stem(of.spec), remedy=of.spec, title=of.remedy.title + f" ({parameters})" * bool(parameters),
-            does=of.remedy.does, available=of.found is not None,
-            error=None if of.error is None else document_of(of.error), run=None if of.run is None else str(of.run),
+    for attempt in tried:
+        spec, run_folder, error = attempt.spec, attempt.run, attempt.error
+        _, _, parameters = spec.partition(":")
+        remedy = RemedyRow(
+            name=stem(spec), remedy=spec, title=attempt.remedy.title + f" ({parameters})" * bool(parameters),
+            does=attempt.remedy.does, available=attempt.found is not None,
+            error=None if error is None else document_of(error), run=None if run_folder is None else str(run_folder),
         )  # fmt: skip
-        if of.found is not None:
-            row = structs.replace(
-                row, calls=of.calls, cost=of.cost, rankings=[*files_of(of.spec, of.orders or {})],
-                figures=figures[of.spec], changes=changes[of.spec], remarks=[*of.remarks], distance=far[of.spec],
-                front=of.spec in best,
+        if attempt.found is not None:
+            remedy = structs.replace(
+                remedy, calls=attempt.calls, cost=attempt.cost, rankings=[*files_of(spec, attempt.orders or {})],
+                figures=figures[spec], changes=changes[spec], remarks=[*attempt.remarks], distance=far[spec],
+                front=spec in best,
             )  # fmt: skip
-        remedies.append(row)
+        remedies.append(remedy)
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     results = MitigationResults(
         schema=SCHEMA,

@@ -24,8 +24,7 @@ from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw, split_queries
-from llmfair.tuning.lora import groups_at_a_time, local_device, world
-from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.lora import Recipe, groups_at_a_time, local_device, world
 from llmfair.tuning.results import AdapterDir, TuningFacts
 
 ADAPTERS = Path("adapters")

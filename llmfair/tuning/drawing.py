@@ -79,8 +79,9 @@ def stratum_pairs(
         pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades),
     )
     return [
-        TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, *probe.candidates.documents)
+        TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, protected, unprotected)
         for probe in probes
+        for protected, unprotected in [probe.candidates.documents]
     ]
 
 

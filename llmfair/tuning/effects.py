@@ -1,6 +1,6 @@
 """What an adapter does to a model's answers: the pairwise audit's own figures, before and after, and what else moved.
 
-Everything follows from the margins z1, z2 of the measured pairs (`margins.py`), as the audit reads them: z > 0 the
+Everything follows from the margins z1, z2 of the measured pairs (`head.py`), as the audit reads them: z > 0 the
 item shown first wins, z = 0 exactly is a tie and nobody's win.
 """
 

@@ -7,12 +7,14 @@ Under several processes each does its share of every forward pass; the first alo
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from errno import ENOSPC
+from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +22,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
+import llmfair
 from llmfair.audits.aggregates import Inference
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint, require_local, tokenizer_of
 from llmfair.errors import LlmfairError
 from llmfair.io.files import FULL, json_text, plain, read
 from llmfair.report.tables import count
+from llmfair.rundir import now
 from llmfair.settings import FinetuneSettings, band_of
+from llmfair.settings.tuning import ORDERS
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import lora
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
@@ -36,6 +41,7 @@ from llmfair.tuning.drawing import (
     PairGroup,
     Stratum,
     TrainingPair,
+    chats_of,
     counting,
     in_pieces,
     label,
@@ -52,6 +58,7 @@ from llmfair.tuning.effects import (
     missed,
     offset_of,
     results_of,
+    target_counts,
     validate,
     with_text,
 )
@@ -163,7 +170,6 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
     from llmfair.backends.local import load_model
     from llmfair.tuning.drawing import render
-    from llmfair.tuning.manifest import manifest_of
 
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
     place, engine = design.place(), design.engine
@@ -265,11 +271,80 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     lora.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
 
 
+# What the manifest says of where an adapter belongs and where it comes from (keys: `results.py`).
+
+
+LIBRARIES = ("torch", "transformers", "peft", "accelerate")
+COPIED = ("counts", "overlap", "figure_4", "gates_on_test", "objective", "changes", "training")
+
+
+def manifest_of(
+    design: TuningDesign,
+    model: LocalModel,
+    labelled: Sequence[TrainingPair],
+    pairs_sha256: str,
+    results: FinetuneResults,
+    seconds: float,
+) -> dict[str, Any]:
+    """The manifest but for the adapter's sha256."""
+    settings, checkpoint, template = design.settings, design.checkpoint, model.template
+    assert template is not None  # a causal model has one
+    return {
+        "task": "finetune-lora",
+        "status": results.status,
+        "made": now(),
+        "seconds": seconds,
+        "versions": {
+            "llmfair": llmfair.__version__,
+            "python": platform.python_version(),
+            **{library: version(library) for library in LIBRARIES},
+        },
+        "base": {
+            "name": checkpoint.name,
+            "identity": checkpoint.identity,
+            "fingerprint": checkpoint.version,
+            "dtype": model.place.dtype,
+            "load_in_4bit": settings.load_in_4bit,
+            "place": model.place.why,
+        },
+        "template_sha256": template.sha256,
+        "template_args": dict(template.template_kwargs),
+        "system": "folded" if template.folded else "separate",
+        "prompt": {
+            "name": settings.prompt,
+            "sha256": design.prompt.sha256,
+            "text": design.prompt.text,
+            "form": settings.form,
+            "input": settings.input,
+            "words": settings.words,
+        },
+        "attribute": design.attribute.name,
+        "dataset": {"name": design.dataset.name, "lists_sha256": design.identity()["lists_sha256"]},
+        "answers": answers_of(design, template),
+        "settings": design.identity(),
+        "split": plain(design.drawn.split),
+        "targets": target_counts(labelled),
+        "pairs_sha256": pairs_sha256,
+        **{key: plain(getattr(results, key)) for key in COPIED},
+    }
+
+
+def answers_of(design: TuningDesign, template: ChatTemplate) -> dict[str, Any]:
+    """The answers between which the model chooses: texts, what all begin with, and the token ids where they part."""
+    pair = design.drawn.groups[0][0]
+    chats = chats_of(pair, design.ranker)
+    assert len(chats) == ORDERS
+    texts = label_answers(chats[0].expects)
+    prompt = template.ids(chats[0].messages)
+    ids, labels = template.label_ids(chats[0].messages, texts)
+    return {"texts": texts, "ids": labels, "forced": list(ids[len(prompt) :])}
+
+
 def margins_of(
     model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
 ) -> list[Floats]:
     """Margins (pairs, 2) of every group, each process calculating its share of them."""
-    from llmfair.tuning.margins import pair_margins
+    from llmfair.tuning.head import pair_margins
 
     found: list[Floats] = []
     piece: list[ExampleGroup] = []
@@ -350,8 +425,6 @@ def _asked(
     design: TuningDesign, template: ChatTemplate
 ) -> Iterator[tuple[Sequence[int], str, PromptAsAsked]]:
     """Prompts from all groups alike, each with its token ids and its query."""
-    from llmfair.tuning.drawing import chats_of
-
     pairs = [*chain(*design.drawn.groups)]
     for pair in pairs[:: max(1, len(pairs) // SAMPLED)]:
         for chat in chats_of(pair, design.ranker):

@@ -20,7 +20,7 @@ from itertools import chain
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -45,13 +45,53 @@ from llmfair.tuning.head import (
     require_same_margin,
     save_adapter,
 )
-from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.results import TrainingRecord, Validation
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an adapter is trained. `prompts_per_step` counts those of all devices together."""
+
+    rank: int = 1
+    alpha: float = 2.0
+    dropout: float = 0.0
+    target_modules: str = "q_proj,k_proj,v_proj,o_proj"
+    learning_rate: float = 1e-3
+    schedule: Literal["cosine", "constant", "linear"] = "cosine"
+    warmup: float = 0.05
+    prompts_per_step: int = 256
+    group_size: int = 64
+    max_prompts: int = 40_000
+    loss: Literal["choice", "lm"] = "choice"
+    anchor_weight: float = 0.5
+    group_weight: float = 0.5
+    group_temperature: float = 1.0
+    slot_weight: float = 0.0
+    layout: Literal["auto", "padded", "shared"] = "auto"
+    compile: bool = False
+    clip: float = 1.0
+    seed: int = 0
+    eval_every: int = 2_500
+    patience: int = 5
+    report_to: Literal["none", "tensorboard", "wandb"] = "none"
+
+    @property
+    def steps(self) -> int:
+        return max(1, self.max_prompts // self.prompts_per_step)
+
+    @property
+    def prompts(self) -> int:
+        """Of all steps: what `max_prompts` has of whole ones."""
+        return self.steps * self.prompts_per_step
+
+    def steps_of(self, prompts: int) -> int:
+        """The number of steps nearest to so many prompts."""
+        return max(1, round(prompts / self.prompts_per_step))
 
 
 # What is trained: a two-candidate cross-entropy on the answer, held level between the groups (`lora.md` 6). Per group
@@ -585,12 +625,10 @@ def groups_at_a_time(recipe: Recipe, devices: int) -> int:
             f"--group-size {recipe.group_size} is odd, but a pair is two prompts.", "choose an even number"
         )
     if recipe.prompts_per_step % at_once:
-        below = recipe.prompts_per_step // at_once * at_once
-        nearest = [str(prompts) for prompts in (below, below + at_once) if prompts]
         raise UsageError(
-            f"--prompts-per-step {recipe.prompts_per_step} cannot be shared out: {devices} "
-            f"device{'s' if devices > 1 else ''} × groups of {recipe.group_size} are {at_once} prompts at a time.",
-            f"the nearest that can: --prompts-per-step {' or '.join(nearest)}",
+            f"--prompts-per-step {recipe.prompts_per_step} cannot be shared out: {devices} device(s) × groups of "
+            f"{recipe.group_size} are {at_once} prompts at a time.",
+            f"choose a multiple of {at_once}",
         )
     return recipe.prompts_per_step // at_once
 

@@ -24,8 +24,7 @@ from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, Stratum, TrainingPair
 from llmfair.tuning.finetune import room_wanted
-from llmfair.tuning.head import NAME
-from llmfair.tuning.margins import pair_margins
+from llmfair.tuning.head import NAME, pair_margins
 from llmfair.tuning.results import AdapterDir, MergeResults
 
 if TYPE_CHECKING:

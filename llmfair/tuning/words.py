@@ -346,7 +346,8 @@ def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
     queries = count(results.design.split["test"], "query that was", "queries that were")
     odds = listed([f"{case.interval} of {case.condition} pairs" for case in cases] or ["undefined"])
     sentence = f"{why}; preference odds on {queries} not trained on: {odds} ({results.level * 100:g} % CI)"
-    group, figure = None, absent_row(HEADLINE, "")
+    group: str | None = None
+    figure: Figure = absent_row(HEADLINE, "")
     if gravest is not None:
         sentence += VerdictWords("").caution(gravest)
         figure = gravest.figure or figure
@@ -454,8 +455,9 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
     rows = _rows(results)
 
-    def both(measure: str, stratum: str) -> list[Value | None]:
-        return [value_of(rows.get((model, measure, stratum, ""))) for model in MODELS[:2]]
+    def both(measure: str, stratum: str) -> tuple[Value | None, Value | None]:
+        before, after = (value_of(rows.get((model, measure, stratum, ""))) for model in MODELS[:2])
+        return before, after
 
     shares = [
         (f"{stratum}\n{model}", _shares(answers))
@@ -466,7 +468,8 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
     if shares:
         yield stacked_answers(shares, asdict(results.words))
     for measure, name, band in ((HEADLINE, ODDS, results.band), (SMOOTHED, "ratio", None)):
-        lines = [(stratum, *map(on_log, both(measure, stratum))) for stratum in PAIR_STRATA]
+        values = {stratum: both(measure, stratum) for stratum in PAIR_STRATA}
+        lines = [(stratum, on_log(before), on_log(after)) for stratum, (before, after) in values.items()]
         if any(after for *_, after in lines):
             yield ratios(lines, name, band, f"{capitalised(name)}, before and after", measure)
     first = [
@@ -490,5 +493,5 @@ ADAPTER_PAGE = General(
     page=adapter_page,
     table=lambda source: finetune_table(source.results),
     warnings=lambda source: adapter_warnings(source.results),
-    outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
+    outcome=lambda source: [("", of)] if (of := source.results.verdict) else [],
 )

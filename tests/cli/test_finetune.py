@@ -308,7 +308,7 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parity, and nothing else: BalancedRatio 1, consistency 0. Nothing lies at the folder's root."""
-    from llmfair.tuning import margins
+    from llmfair.tuning import head as margins
 
     asked = margins.pair_margins
 

@@ -18,8 +18,7 @@ from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.nouns import Candidates, Completion, Probe, Request, Sampling
 from llmfair.rankers.choices import LABELS, read_margin
 from llmfair.tuning.drawing import answer_ids, render
-from llmfair.tuning.head import answer_head, require_same_margin
-from llmfair.tuning.margins import pair_margins
+from llmfair.tuning.head import answer_head, pair_margins, require_same_margin
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny
@@ -245,6 +244,6 @@ def test_a_batch_that_does_not_fit_runs_in_halves(
     found = pair_margins(model, groups, 10**6)
     assert np.concatenate(found) == pytest.approx(np.concatenate(expected), abs=models.margin_error())
     most = 0
-    monkeypatch.setattr("llmfair.tuning.margins.require_same_margin", lambda *_: None)
+    monkeypatch.setattr("llmfair.tuning.head.require_same_margin", lambda *_: None)
     with pytest.raises(BackendError, match="too small for a prompt of"):
         pair_margins(model, groups, 10**6)

@@ -15,7 +15,7 @@ from llmfair.checkpoints import files_sha256, find_checkpoint
 from llmfair.errors import BackendError, UsageError
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import merging
-from llmfair.tuning.margins import pair_margins
+from llmfair.tuning.head import pair_margins
 from llmfair.tuning.merging import merge, merge_adapter
 from llmfair.tuning.results import ADAPTER, MergeResults
 from tests import models

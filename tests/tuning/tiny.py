@@ -20,7 +20,7 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, Stratum, TrainingPair, render
-from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.lora import Recipe
 from llmfair.tuning.results import Safeguard, Validation
 from tests import models
 
