@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from llmfair.datasets.pages import PageStore, written
-from llmfair.nouns import Document, of_each_kind
+from llmfair.nouns import Document, MadeIndex, of_each_kind
 from llmfair.retrieval.analysis import STANDARD
 from llmfair.retrieval.build import WRITER_BYTES, opened, stored
-from llmfair.retrieval.engine import Engine, MadeIndex
+from llmfair.retrieval.engine import Engine
 
 DOCUMENTS, MANY, WORDS, K = 200_000, 1_000_000, 130, 20
 VOCABULARY, POOL = 200_000, 2_000_000

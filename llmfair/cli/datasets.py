@@ -16,10 +16,10 @@ from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmfair.datasets.download import DownloadProgress
     from llmfair.datasets.fetch import FetchOptions, FetchPlan
 
 
+RELEVANCE = ("relevant", "irrelevant")
 datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
 
 
@@ -163,7 +163,6 @@ def fetch(
 def _fetch_lamp(number: int, yes: bool) -> None:
     """Fetches a task of LaMP, once its licence is agreed to."""
     from llmfair.datasets.lamp import LICENCE, PUBLISHED, fetch_lamp, lamp_origins
-    from llmfair.report.tables import Table
 
     origins, name = lamp_origins(number), f"lamp/{number}"
     folder, lacking = str(origins[0].path.parent), [origin.name for origin in origins if not origin.here]
@@ -181,9 +180,8 @@ def _fetch_lamp(number: int, yes: bool) -> None:
     if terminal.output.as_json:
         terminal.print_json({"schema": 1, "folder": folder, "already_fetched": not lacking, **record})
         return
-    rows = (("queries", f"{record['queries']:,}"), ("items", f"{record['items']:,}"), ("licence", LICENCE))
-    notes = (folder, *(() if lacking else ("fetched before; remove the folder to start over",)))
-    terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, notes))
+    rows = [("queries", f"{record['queries']:,}"), ("items", f"{record['items']:,}"), ("licence", LICENCE)]
+    _print_fetched(name, rows, folder, not lacking)
 
 
 @datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
@@ -236,21 +234,6 @@ def attributes(as_json: Json = False) -> None:
     print(text, end="")
 
 
-def _page_notes(found: dict[str, Any]) -> list[str]:
-    """All pages of a fetched collection: by side, and without one."""
-    pages = found["pages"]
-    notes = [
-        f"all relevant pages · {name}: " + ", ".join(f"{what} {count:,}" for what, count in sides.items())
-        for name, sides in pages.items()
-        if isinstance(sides, dict)
-    ]
-    return [
-        *notes,
-        f"{pages['relevant']:,} pages, {pages['without title']:,} without title",
-        found["licence"],
-    ]
-
-
 def _print_facts(found: dict[str, Any]) -> None:
     from llmfair.datasets.base import empty_groups_text
     from llmfair.report.tables import Table
@@ -259,35 +242,38 @@ def _print_facts(found: dict[str, Any]) -> None:
     header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
     rows = []
     for query in found["queries"]:
-        cells = []
-        for name in attributes:
-            count = query["cells"][name]
-            cells.append(
-                f"{count['relevant protected']}/{count['relevant unprotected']}, "
-                f"{count['irrelevant protected']}/{count['irrelevant unprotected']}"
-            )
+        cells = [
+            ", ".join(f"{of[f'{what} protected']}/{of[f'{what} unprotected']}" for what in RELEVANCE)
+            for of in (query["cells"][name] for name in attributes)
+        ]
         rows.append((query["query_id"], query["text"], str(query["candidates"]), *cells))
     notes = [
-        f"{name}: "
-        + ", ".join(
-            f"{what} ({words[what]}) {count}" if words.get(what, what) != what else f"{what} {count}"
-            for what, count in sides.items()
-        )
+        f"{'drawn pages · ' * ('pages' in found)}{name}: {_counted(sides, found['words'][name])}"
         for name, sides in found["attributes"].items()
-        for words in [found["words"][name]]
     ]
-    if "pages" in found:
-        notes = [f"drawn pages · {note}" for note in notes] + _page_notes(found)
+    if pages := found.get("pages"):
+        counts = {name: of for name, of in pages.items() if isinstance(of, dict)}
+        notes += [f"all relevant pages · {name}: {_counted(of, {})}" for name, of in counts.items()]
         paper = f" (the paper has {found['paper_queries']})" if found["paper_queries"] else ""
-        notes.append(f"kept {len(found['queries'])} of {found['topics']} topics{paper}")
+        notes += [
+            f"{pages['relevant']:,} pages, {pages['without title']:,} without title",
+            found["licence"],
+            f"kept {len(rows)} of {found['topics']} topics{paper}",
+        ]
     notes += [empty_groups_text(name, empty) for name, empty in found["empty_groups"].items() if empty]
     if "answered" in found:
-        answered = f"{found['answered']} of {len(found['queries'])} queries have an answer"
+        answered = f"{found['answered']} of {len(rows)} queries have an answer"
         notes.append(f"{answered} · utility {found['utility']} · prompt {found['prompt']}")
     notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
-    title = f"{found['dataset']} · {found['documents']} documents · {len(found['queries'])} queries"
+    title = f"{found['dataset']} · {found['documents']} documents · {len(rows)} queries"
     terminal.print_table(Table(title, header, tuple(rows), tuple(notes)))
+
+
+def _counted(sides: dict[str, int], words: dict[str, str]) -> str:
+    """How many are on each side, by its name and the word for it."""
+    named = {what: f"{what} ({word})" for what, word in words.items() if word != what}
+    return ", ".join(f"{named.get(what, what)} {count:,}" for what, count in sides.items())
 
 
 def add_datasets(app: typer.Typer) -> None:
@@ -300,42 +286,29 @@ def tell_plan(plan: FetchPlan, options: FetchOptions) -> None:
 
     from llmfair.datasets.base import cache_folder
 
-    parts = [
-        f"{origin.name} {'of unknown size' if missing is None else _size(missing)}"
-        for origin, missing in plan.to_download
-    ]
-    here = [f"{origin.name} {_size(origin.bytes or 0)}" for origin in plan.files if origin.here]
-    total = _size(sum(missing or 0 for _, missing in plan.to_download))
-    told = [f"downloads {total} ({', '.join(parts)})"] * bool(parts)
-    told += [f"reads {', '.join(here)} from this disk"] * bool(here)
-    terminal.say(f"{plan.collection.name}: {', '.join(told)}")
+    missing = plan.to_download
+    parts = [f"{of.name} {'of unknown size' if size is None else _size(size)}" for of, size in missing]
+    here = [f"{of.name} {_size(of.bytes or 0)}" for of in plan.files if of.here]
+    total = _size(sum(size or 0 for _, size in missing))
+    does = [f"downloads {total} ({', '.join(parts)})"] * bool(parts)
+    does += [f"reads {', '.join(here)} from this disk"] * bool(here)
+    terminal.say(f"{plan.collection.name}: {', '.join(does)}")
     place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
-    downloaded = (
+    kept = (
         "kept"
         if options.keep_downloads
         else "read without a copy"
         if options.stream
         else "removed afterwards"
     )
-    fates = [f"downloads are {downloaded}"] * any(origin.temporary for origin in plan.files)
-    fates += ["files of this disk stay as they are"] * bool(here)
-    terminal.say(
-        f"  needs {_size(plan.disk_bytes)} of disk, {_size(shutil.disk_usage(place).free)} are free in {place}"
-        + "".join(f"; {fate}" for fate in fates)
-    )
-    terminal.say(f"  keeps {_kept(plan.options)}; all else that the files hold is dropped")
-
-
-def _kept(options: FetchOptions) -> str:
-    """What stays of the source files, in words."""
-    pages = "titles, groups, quality, sitelinks and page views"
-    text = f", and the first {options.text_words:,} words" * bool(options.text_words)
-    index = {
-        None: "",
-        "pool": "; an index of these pages",
-        "full": "; an index of all pages, with their titles",
-    }
-    return f"topics, relevance, and of relevant pages {pages}{text}{index[options.index]}"
+    fate = f"; downloads are {kept}" * any(origin.temporary for origin in plan.files)
+    room = _size(shutil.disk_usage(place).free)
+    terminal.say(f"  needs {_size(plan.disk_bytes)} of disk, {room} are free in {place}{fate}")
+    words, index = plan.options.text_words, plan.options.index
+    text = f", and the first {words:,} words" * bool(words)
+    made = f"; an index of {'these' if index == 'pool' else 'all'} pages" * (index is not None)
+    pages = f"titles, groups, quality, sitelinks and page views{text}{made}"
+    terminal.say(f"  keeps topics, relevance, and of relevant pages {pages}")
 
 
 def _size(count: int) -> str:
@@ -346,11 +319,9 @@ def _size(count: int) -> str:
 
 
 def print_record(name: str, folder: str, record: dict[str, Any], already: bool) -> None:
-    from llmfair.report.tables import Table
-
     topics, groups, pages = record["topics"], record["metadata"], record["pages"]
     numbers = groups.get("pages_with_numbers", {})
-    rows: tuple[tuple[str, str], ...] = (
+    rows = [
         ("topics", f"{topics['queries']:,}"),
         ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
         ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
@@ -361,21 +332,26 @@ def print_record(name: str, folder: str, record: dict[str, Any], already: bool) 
             f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
             f"{pages['duplicate_lines']:,} articles",
         ),
-    )
-    if indexed := pages.get("index"):
-        told = f"{indexed['documents']:,} pages ({indexed['scope']}), {indexed['analyzer']} terms, {indexed['engine']}"
-        rows = (*rows, ("index", told))
-    unknown = groups["unrecognised_labels"]
-    notes = [
-        *([f"labels of no known place, read as unknown: {', '.join(unknown)}"] if unknown else []),
-        folder,
-        *(["fetched before; remove the folder to start over"] if already else []),
     ]
-    terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, tuple(notes)))
+    if index := pages.get("index"):
+        made = (
+            f"{index['documents']:,} pages ({index['scope']}), {index['analyzer']} terms, {index['engine']}"
+        )
+        rows.append(("index", made))
+    if unknown := groups["unrecognised_labels"]:
+        rows.append(("labels of no known place", ", ".join(unknown)))
+    _print_fetched(name, rows, folder, already)
+
+
+def _print_fetched(name: str, rows: list[tuple[str, str]], folder: str, already: bool) -> None:
+    from llmfair.report.tables import Table
+
+    notes = (folder, *(("fetched before; remove the folder to start over",) if already else ()))
+    terminal.print_table(Table(f"{name} is fetched", ("", ""), tuple(rows), notes))
 
 
 @contextmanager
-def transfers() -> Iterator[DownloadProgress]:
+def transfers() -> Iterator[Transfer]:
     """Shows the steps of a fetch on stderr: as a bar, else as a line now and then and one after each step."""
     transfer = Transfer()
     with terminal.drawn(transfer):

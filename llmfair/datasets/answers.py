@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from llmfair import registry
 from llmfair.datasets.attributes import data_folder
-from llmfair.datasets.base import Dataset
 from llmfair.datasets.files import (
     Id,
     Lines,
@@ -74,10 +73,12 @@ class Question:
 
 
 class QuestionSet:
-    """An `AnswerDataset` of questions that are read when they are first needed.
+    """Questions, right answers, and the items to answer from; read when they are first needed.
 
-    Without a task, it is a choice where every item of every question has a label, else free text. `shared`: all
-    questions have the same items, a corpus, of which an audit takes those that its retriever finds.
+    `queries`: their text is the input as the generator gets it. `candidates(query)`: all items of the query, in
+    profile order. An item's title and text are what a retriever reads; where it has a label, `groups["label"]` is its
+    only one. Without a task, it is a choice where every item of every question has a label, else free text. `shared`:
+    all questions have the same items, a corpus, of which an audit takes those that its retriever finds.
     """
 
     has_lists = True
@@ -149,22 +150,28 @@ class QuestionSet:
         return Candidates(question.query, question.items, question.relevance)
 
     def golds(self, query_id: str) -> tuple[str, ...]:
+        """The right answers, any of which counts; none where they are not known."""
         return self._questions[query_id].golds
 
     def searched(self, query: Query) -> str:
+        """The text that a retriever searches with."""
         return self._questions[query.query_id].searched
 
     def parts(self, query: Query) -> tuple[str, str]:
+        """The input before and behind the place where items are put; ("", input) where the prompt alone says it."""
         place = self._questions[query.query_id].insertion
         return query.text[:place], query.text[place:]
 
     def meaning(self, query: Query, output: str) -> str:
+        """What an output says, to be held against items: the title that `[1]` stands for, mostly the output itself."""
         return self._questions[query.query_id].meanings.get(output, output)
 
     def describe(self) -> dict[str, Any]:
         answered = sum(bool(question.golds) for question in self._questions.values())
         return {"answered": answered, "utility": self.utility, "prompt": self.prompt, **self._facts}
 
+
+AnswerDataset = QuestionSet
 
 # Datasets by name, and a user's own
 
@@ -211,50 +218,6 @@ class _Line(_Golds, kw_only=True):
 
 class _Answer(_Golds, kw_only=True):
     query_id: Id
-
-
-class AnswerDataset(Dataset, Protocol):
-    """Questions, right answers, and the items to answer from.
-
-    `queries`: their text is the input as the generator gets it. `candidates(query)`: all items of the query, in
-    profile order; their relevance where qrels were asked for, else {}. An item's title and text are what a retriever
-    reads; where it has a label, `groups["label"]` is its only one. Two queries may give one id to different items.
-    """
-
-    @property
-    def shared(self) -> bool:
-        """Whether all queries have the same items: a corpus, of which an audit takes what its retriever finds."""
-        ...
-
-    @property
-    def utility(self) -> str:
-        """How outputs are scored unless the user says otherwise: accuracy, mae, rouge-l, token-f1 …"""
-        ...
-
-    @property
-    def label_utility(self) -> str:
-        """How outputs are scored to tell useful items."""
-        ...
-
-    def with_items(self, items: Mapping[str, tuple[Document, ...]]) -> AnswerDataset:
-        """The same questions, each with these items alone."""
-        ...
-
-    def golds(self, query_id: str) -> tuple[str, ...]:
-        """The right answers, any of which counts; none where they are not known."""
-        ...
-
-    def searched(self, query: Query) -> str:
-        """The text that a retriever searches with."""
-        ...
-
-    def parts(self, query: Query) -> tuple[str, str]:
-        """The input before and behind the place where items are put; ("", input) where the prompt alone says it."""
-        ...
-
-    def meaning(self, query: Query, output: str) -> str:
-        """What an output says, to be held against items: the title that `[1]` stands for, mostly the output itself."""
-        ...
 
 
 def load_answers(name: str, data: Path | None = None, judged: bool = False) -> AnswerDataset:

@@ -38,6 +38,10 @@ class Collection:
                 f"{self.name} cannot be searched: none of its {len(self.documents):,} documents has a text.",
                 'lines of docs.jsonl: {"doc_id": "…", "title": "…", "text": "…"}',
             )
+        self.attributes: Sequence[Attribute] = source.attributes
+        # All topics, whether they have lists to rank or not.
+        has_topics = hasattr(source, "topics")
+        self.queries: Sequence[Query] = self.source.topics if has_topics else self.source.queries
 
     stand_ins: Mapping[str, Document] = {}
     """None: documents stand for themselves, or are found by the names that `relevant_counts` has."""
@@ -45,8 +49,7 @@ class Collection:
     @cached_property
     def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
         """Of relevant documents that are too many to be looked at: how many each combination of groups has."""
-        counts: Mapping[str, Mapping[str, int]] = getattr(self.source, "relevant_counts", {})
-        return counts
+        return dict(getattr(self.source, "relevant_counts", {}))
 
     @property
     def index(self) -> MadeIndex | None:
@@ -54,20 +57,11 @@ class Collection:
         index: MadeIndex | None = getattr(self.source, "index", None)
         return index
 
-    @property
-    def queries(self) -> Sequence[Query]:
-        """All topics, whether they have lists to rank or not."""
-        topics: Sequence[Query] = (
-            self.source.topics if hasattr(self.source, "topics") else self.source.queries
-        )
-        return topics
-
     @cached_property
     def qrels(self) -> Qrels:
         """By document id, as files have them."""
         if hasattr(self.source, "judged"):
-            judged: Qrels = self.source.judged
-            return judged
+            return dict(self.source.judged)
         return {query_id: dict(sorted(judged.items())) for query_id, judged in self.source.qrels.items()}
 
     def document(self, doc_id: str) -> Document:
@@ -79,11 +73,6 @@ class Collection:
                 f"the index that is searched has a document '{doc_id}', and {self.name} has not.",
                 "an index of this collection, whose ids are those of its documents",
             ) from None
-
-    @property
-    def attributes(self) -> Sequence[Attribute]:
-        attributes: Sequence[Attribute] = self.source.attributes
-        return attributes
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         """The side of every document that has one; of too many, of those relevant to a topic."""
@@ -101,10 +90,7 @@ class Collection:
         return Candidates(query, tuple(document for document in found if document is not None), judged)
 
     def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = (
-            self.source.describe_searched() if self.too_many else self.source.describe()
-        )
-        return described
+        return dict(self.source.describe_searched() if self.too_many else self.source.describe())
 
     def fingerprint(self, queries: Sequence[Query], attribute: str) -> str:
         """SHA-256 of all that can be found, of who is in which group, of topics and judgements."""

@@ -36,7 +36,7 @@ LONGEST = 2 * LONGEST_LINE  # all relevant pages of a topic stand in one line
 
 
 class DownloadProgress(Protocol):
-    """Told what is going on; the command shows it as bars, a library user may pass nothing."""
+    """Hears what is going on; the command shows it as bars."""
 
     def step(self, name: str, total: int | None, done: int = 0) -> None:
         """A new step of `total` bytes, of which `done` lie there already."""

@@ -161,6 +161,12 @@ class Content:
         self.without_list: list[str] = []
         self.missing = 0
 
+    def leave_out_short(self, query_id: str) -> None:
+        """Leaves out a query with fewer than two candidates."""
+        if (count := len(self.lists.get(query_id, ()))) < 2:
+            self.left_out[query_id] = f"query '{query_id}' has {count} candidate(s)"
+            self.lists.pop(query_id, None)
+
 
 class Folder(OwnData):
     """A dataset read from a folder: with lists of its own, or to draw lists from (`Dataset`, `Source`).
@@ -224,10 +230,9 @@ def _read(path: Path, allow_missing: bool) -> Content:
         listed = _candidates(content.qrels.get(query_id, {}), ranked.get(query_id), bool(ranked))
         if listed is None:
             content.without_list.append(query_id)
-        elif len(listed) < 2:
-            content.left_out[query_id] = f"query '{query_id}' has {len(listed)} candidate(s)"
         else:
             content.lists[query_id] = listed
+            content.leave_out_short(query_id)
     if not content.lists and not content.without_list:
         raise UsageError(f"{path}: no query has two candidates or more.", HINT)
     return content

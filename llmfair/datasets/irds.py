@@ -64,11 +64,8 @@ class IrCollection(OwnData):
             if query_id in lists
         }
         for query_id in content.queries:
-            listed = lists.get(query_id, ())
-            if len(listed) > 1:
-                content.lists[query_id] = [*listed]
-            else:
-                content.left_out[query_id] = f"query '{query_id}' has {len(listed)} candidate(s)"
+            content.lists[query_id] = [*lists.get(query_id, ())]
+            content.leave_out_short(query_id)
         if not content.lists:
             raise UsageError(f"{self.name}: no query has two candidates or more.", HINT)
         used = {name for of in groups.values() for name in of}

@@ -19,7 +19,6 @@ from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
 from llmfair.io.files import (
     FREELY,
-    LONGEST_LINE,
     TIMES,
     csv_rows,
     json_lines,
@@ -32,8 +31,8 @@ from llmfair.nouns import Attribute, Document, Query
 
 Row = tuple[int, Mapping[str, Any]]
 """The line of a row, or its number where a form has no lines, and its cells by column."""
-AT_ONCE = 64 << 20
-"""Bytes of rows of a Parquet file that are read at once, about."""
+AT_ONCE = 256
+"""Rows of a Parquet file that are read at once."""
 PREFIX = "hf:"
 COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
@@ -60,14 +59,13 @@ class Table(OwnData):
         given: Given,
         declared_in: Path,
     ) -> None:
-        self.name, self.where, self.rows, self.columns = name, str(where), rows, given.columns
+        self.name, self.where, self.rows, self.given = name, str(where), rows, given
         self.declared_in = Path(given.attributes) if given.attributes else declared_in
-        self.must_declare = bool(given.attributes)
 
     def read(self) -> Content:
-        declared = self.must_declare or self.declared_in.is_file()
+        declared = self.given.attributes or self.declared_in.is_file()
         known = read_attributes(self.declared_in if declared else shipped_attributes())
-        columns = _renamed(self.columns, known)
+        columns = _renamed(self.given.columns, known)
         reading = _Reading(Path(self.where), known, columns, f"{self.declared_in}")
         for line, row in self.rows({*columns.values()}):
             reading.take(line, row)
@@ -117,10 +115,13 @@ class _Reading:
     def take(self, line: int, row: Mapping[str, Any]) -> None:
         """One row."""
         self.seen |= dict.fromkeys(row)
+        cells = {}
         for name in COLUMNS:
-            if isinstance(value := row.get(self.columns[name]), dict | list | tuple | bytes):
+            value = row.get(self.columns[name])
+            if isinstance(value, dict | list | tuple | bytes):
                 raise self._wrong(line, name, f"is no text or number but {type(value).__name__}")
-        query, document = self._query(line, row), self._document(line, row)
+            cells[name] = _text(value).strip()
+        query, document = self._query(line, row, cells), self._document(line, row, cells)
         pair = ("pair", query.query_id, document.doc_id)
         if self.lines.setdefault(pair, line) != line:
             item = f"'{document.doc_id}' of query '{query.query_id}'"
@@ -129,7 +130,8 @@ class _Reading:
         result.queries[query.query_id] = query
         result.documents[document.doc_id] = document
         result.lists.setdefault(query.query_id, []).append(document.doc_id)
-        if (relevance := self._relevance(line, row)) is not None:
+        if text := cells["relevance"]:
+            relevance = self._relevance(line, text)
             result.qrels.setdefault(query.query_id, {})[document.doc_id] = relevance
 
     def content(self) -> Content:
@@ -141,10 +143,8 @@ class _Reading:
             if name != column and column not in self.seen:
                 raise self._wrong(0, column, f"there is no such column for {name} (--columns)")
         result.attributes = [attribute for name, attribute in self.known.items() if name in self.used]
-        for query_id, listed in [*result.lists.items()]:
-            if len(listed) < 2:
-                result.left_out[query_id] = f"query '{query_id}' has {len(listed)} candidate(s)"
-                del result.lists[query_id]
+        for query_id in result.queries:
+            result.leave_out_short(query_id)
         if not result.lists:
             raise UsageError(f"{self.path}: no query has two candidates or more.", HINT)
         if not result.attributes:
@@ -154,8 +154,8 @@ class _Reading:
             )
         return result
 
-    def _query(self, line: int, row: Mapping[str, Any]) -> Query:
-        given, text = self._cell(row, "query_id"), self._cell(row, "query")
+    def _query(self, line: int, row: Mapping[str, Any], cells: Mapping[str, str]) -> Query:
+        given, text = cells["query_id"], cells["query"]
         if not given and not text:
             by_text = self.columns["query"] in row and self.columns["query_id"] not in row
             raise self._lacking(line, row, "query" if by_text else "query_id")
@@ -167,8 +167,8 @@ class _Reading:
         self._same(line, "query", f"query '{query_id}'", self.result.queries.get(query_id), query)
         return query
 
-    def _document(self, line: int, row: Mapping[str, Any]) -> Document:
-        doc_id, title, text = (self._cell(row, name) for name in ("doc_id", "title", "text"))
+    def _document(self, line: int, row: Mapping[str, Any], cells: Mapping[str, str]) -> Document:
+        doc_id, title, text = cells["doc_id"], cells["title"], cells["text"]
         if not doc_id:
             raise self._lacking(line, row, "doc_id")
         self._check_id(line, "doc_id", doc_id)
@@ -196,10 +196,7 @@ class _Reading:
                 found[name] = groups
         return self.shared.setdefault(tuple(found.items()), found)
 
-    def _relevance(self, line: int, row: Mapping[str, Any]) -> int | None:
-        text = self._cell(row, "relevance")
-        if not text:
-            return None
+    def _relevance(self, line: int, text: str) -> int:
         try:
             value = TRUTH[text.lower()] if text.lower() in TRUTH else number(text)
         except ValueError:
@@ -207,9 +204,6 @@ class _Reading:
         if value != int(value) or abs(value) >= 1e15:
             raise self._wrong(line, "relevance", f"'{text}' is not an integer")
         return int(value)
-
-    def _cell(self, row: Mapping[str, Any], name: str) -> str:
-        return _text(row.get(self.columns[name])).strip()
 
     def _check_id(self, line: int, name: str, given: str) -> None:
         if identifier(given) is None:
@@ -238,11 +232,7 @@ def _text(value: Any) -> str:
 
 
 def _csv(path: Path, wanted: Collection[str]) -> Iterator[Row]:
-    return csv_rows(path, HINT)
-
-
-def _tsv(path: Path, wanted: Collection[str]) -> Iterator[Row]:
-    return csv_rows(path, HINT, "\t")
+    return csv_rows(path, HINT, "\t" if path.name.removesuffix(".gz").endswith(".tsv") else "")
 
 
 def _json(path: Path, wanted: Collection[str]) -> Iterator[Row]:
@@ -262,8 +252,8 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
             names = unique(path, 0, file.schema_arrow.names, HINT)
             unread = dict.fromkeys(names)
             read = [name for name in names if name in wanted]
-            at_once = _rows_at_once(path, file.metadata, read, os.fstat(stored.fileno()).st_size)
-            for batch in file.iter_batches(at_once, columns=read):
+            _check_size(path, file.metadata, read, os.fstat(stored.fileno()).st_size)
+            for batch in file.iter_batches(AT_ONCE, columns=read):
                 cells: dict[str, list[Any]] = {}
                 for column in read:
                     cells[column] = batch.column(column).to_pylist()
@@ -276,26 +266,21 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
         raise wrong(path, row_number, column, f"{what}: {line_of(error)}", HINT) from None
 
 
-def _rows_at_once(path: Path, metadata: Any, columns: Collection[str], size: int) -> int:
-    """How many rows fit into memory. Raises UsageError where those of a file of this size are too much for it."""
-    whole, largest = 0, 1.0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        chunks = map(group.column, range(group.num_columns))
-        unpacked = sum(
-            chunk.total_uncompressed_size
-            for chunk in chunks
-            if chunk.path_in_schema in columns or chunk.path_in_schema.partition(".")[0] in columns
-        )
-        whole, largest = whole + unpacked, max(largest, unpacked / max(group.num_rows, 1))
-    if whole > FREELY + TIMES * size:
+def _check_size(path: Path, metadata: Any, columns: Collection[str], size: int) -> None:
+    """Raises UsageError where these columns of a file of this size unpack to far more than texts do."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    unpacked = sum(
+        chunk.total_uncompressed_size
+        for chunk in chunks
+        if chunk.path_in_schema.partition(".")[0] in columns or chunk.path_in_schema in columns
+    )
+    if unpacked > FREELY + TIMES * size:
         raise wrong(path, 0, "", f"unpacks to more than {TIMES} times its size", HINT)
-    if largest > LONGEST_LINE:
-        raise wrong(path, 0, "", f"its rows have more than {LONGEST_LINE >> 20} MB", HINT)
-    return int(min(256, AT_ONCE // largest))
 
 
 FORMS: Mapping[str, Callable[[Path, Collection[str]], Iterator[Row]]] = {
-    ".csv": _csv, ".tsv": _tsv, ".jsonl": _json, ".parquet": _parquet
+    ".csv": _csv, ".tsv": _csv, ".jsonl": _json, ".parquet": _parquet
 }  # fmt: skip
 """How tables are read, by the ending of their file; a text may be packed (.gz)."""
 

@@ -13,7 +13,7 @@ import pytest
 import llmfair
 from llmfair.datasets.attributes import data_folder
 from llmfair.datasets.base import facts, load_dataset
-from llmfair.datasets.refine_sample import RefineSample
+from llmfair.datasets.samples import RefineSample
 from llmfair.retrieval.bm25 import Bm25Index
 from tests.pace import within
 from tests.shared import realdata

@@ -391,17 +391,6 @@ def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None
     refuses("mine.parquet: a: names two columns", "datasets", "show", "mine.parquet")
 
 
-@pytest.mark.whole
-@without_pyarrow
-def test_rows_of_a_parquet_file_that_are_too_long_are_refused() -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = [row | {"text": random.Random(n).randbytes(10 << 20).hex()} for n, row in enumerate(rows_of()[:2])]
-    pq.write_table(pa.Table.from_pylist(rows), "mine.parquet", compression="zstd")
-    refuses("mine.parquet: its rows have more than 16 MB", "datasets", "show", "mine.parquet")
-
-
 @pytest.mark.parametrize("form", [pytest.param("parquet", marks=without_pyarrow)])
 def test_a_hundred_malformed_files_are_one_sentence_each(form: str) -> None:
     """Bytes cut out, doubled and changed at random: read as they stand, or refused, never a traceback."""

@@ -1,21 +1,22 @@
-"""The bundled collection that queries are refined on: people who never lived, generated when it is loaded (CC0).
+"""The bundled samples, written for this project (CC0): `sample`, biographies by hand, and `refine-sample`.
 
-Each topic has documents of its usual groups, written with most of the query's words, and as relevant ones of the others
-with few of them: the first page is skewed, and what is missing stands below it. Words are in data/refine-sample.toml.
+The latter is generated when it is loaded, of people who never lived. Each topic has documents of its usual groups,
+written with most of the query's words, and as relevant ones of the others with few of them: the first page is skewed,
+and what is missing stands below it. Words are in data/refine-sample.toml.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from llmfair.datasets.attributes import data_folder, read_attributes, shipped_attributes
-from llmfair.nouns import Attribute, Candidates, Document, Query, Side
+from llmfair.datasets.files import Content, Folder, OwnData
+from llmfair.nouns import Document, Query
 from llmfair.registry import register
 
 RELEVANT, OTHERS = 32, 26
@@ -25,50 +26,30 @@ UNKNOWN_SHARE, NONBINARY_SHARE, STRAY_SHARE = 0.06, 0.04, 0.12
 """Of all documents those of unknown and of nonbinary gender; and those that are as the other groups mostly are."""
 
 
+@register("dataset", "sample")
+def sample() -> Folder:
+    """Eight topics, forty candidates each, both genders and both regions among relevant and irrelevant."""
+    return Folder(data_folder() / "sample", name="sample", prompt="wikiproject")
+
+
 @register("dataset", "refine-sample")
-class RefineSample:
+class RefineSample(OwnData):
     """Twelve topics, about 700 short articles with gender and location; relevant ones of all groups."""
 
-    name = "refine-sample"
-    prompt = "general"
-    has_lists = True
-    # Of lists of its own every relevant document is at hand.
-    stand_ins: Mapping[str, Document] = {}
-    relevant_counts: Mapping[str, Mapping[str, int]] = {}
+    name = where = "refine-sample"
 
-    @cached_property
-    def _topics(self) -> dict[str, tuple[Query, tuple[Document, ...], dict[str, int]]]:
+    def read(self) -> Content:
+        """Each topic with all its documents."""
         words = tomllib.loads((data_folder() / "refine-sample.toml").read_text("utf-8"))
-        return {topic["id"]: _topic(topic, words) for topic in words["topics"]}
-
-    @property
-    def queries(self) -> Sequence[Query]:
-        return [query for query, _, _ in self._topics.values()]
-
-    @cached_property
-    def documents(self) -> Mapping[str, Document]:
-        return {document.doc_id: document for _, of, _ in self._topics.values() for document in of}
-
-    @property
-    def qrels(self) -> Mapping[str, Mapping[str, int]]:
-        return {query_id: judged for query_id, (_, _, judged) in self._topics.items()}
-
-    @cached_property
-    def attributes(self) -> Sequence[Attribute]:
-        known = read_attributes(shipped_attributes())
-        return [known["gender"], known["location"]]
-
-    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        found = {doc_id: attribute.side(document) for doc_id, document in self.documents.items()}
-        return {doc_id: side for doc_id, side in found.items() if side is not None}
-
-    def candidates(self, query: Query) -> Candidates:
-        """All documents of its topic."""
-        _, documents, judged = self._topics[query.query_id]
-        return Candidates(query, documents, judged)
-
-    def describe(self) -> dict[str, Any]:
-        return {}
+        known, content = read_attributes(shipped_attributes()), Content()
+        content.attributes = [known["gender"], known["location"]]
+        for topic in words["topics"]:
+            query, documents, judged = _topic(topic, words)
+            content.queries[query.query_id] = query
+            content.documents |= {document.doc_id: document for document in documents}
+            content.lists[query.query_id] = [document.doc_id for document in documents]
+            content.qrels[query.query_id] = judged
+        return content
 
 
 def _topic(
