@@ -220,26 +220,12 @@ def fingerprint(
     """
     digest = hashlib.sha256()
     for query in dataset.queries if queries is None else queries:
-        candidates = dataset.candidates(query)
-        digest.update(
-            json.dumps(
-                [
-                    query.query_id,
-                    query.text,
-                    sorted(dataset.qrels.get(query.query_id, {}).items()),
-                    [
-                        [
-                            document.doc_id,
-                            document.title,
-                            document.text,
-                            [of for of in sorted(document.groups.items()) if attribute in (None, of[0])],
-                        ]
-                        for document in candidates.documents
-                    ],
-                ],
-                ensure_ascii=True,
-            ).encode()
-        )
+        judged = sorted(dataset.qrels.get(query.query_id, {}).items())
+        shown = []
+        for document in dataset.candidates(query).documents:
+            groups = [of for of in sorted(document.groups.items()) if attribute in (None, of[0])]
+            shown.append([document.doc_id, document.title, document.text, groups])
+        digest.update(json.dumps([query.query_id, query.text, judged, shown], ensure_ascii=True).encode())
     return digest.hexdigest()
 
 
@@ -256,41 +242,29 @@ def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
 
 def facts(dataset: Dataset) -> dict[str, Any]:
     """What `datasets show` says: counts per query and cell, unknown, mixed and other pages, fingerprint."""
-    documents = dataset.documents.values()
-    return {
-        "dataset": dataset.name,
-        "documents": len(documents),
-        "queries": [
+    documents, attributes = dataset.documents.values(), compared(dataset.attributes)
+    queries = []
+    for query in dataset.queries:
+        listed = dataset.candidates(query)
+        queries.append(
             {
                 "query_id": query.query_id,
                 "text": query.text,
-                "candidates": len(dataset.candidates(query).documents),
-                "cells": {
-                    attribute.name: cells(dataset.candidates(query), attribute)
-                    for attribute in compared(dataset.attributes)
-                },
+                "candidates": len(listed.documents),
+                "cells": {attribute.name: cells(listed, attribute) for attribute in attributes},
             }
-            for query in dataset.queries
-        ],
-        "attributes": {
-            attribute.name: {
-                **{
-                    side.value: sum(attribute.side(document) is side for document in documents)
-                    for side in Side
-                },
-                **_without_side(attribute, documents),
-            }
-            for attribute in compared(dataset.attributes)
-        },
+        )
+    empty = {attribute.name: empty_groups(attribute, documents) for attribute in attributes}
+    return {
+        "dataset": dataset.name,
+        "documents": len(documents),
+        "queries": queries,
+        "attributes": {attribute.name: _by_side(attribute, documents) for attribute in attributes},
         "words": {
             attribute.name: {side.value: word for side, word in attribute.words.items()}
-            for attribute in compared(dataset.attributes)
+            for attribute in attributes
         },
-        "empty_groups": {
-            attribute.name: empty
-            for attribute in compared(dataset.attributes)
-            if (empty := empty_groups(attribute, documents)) is not None
-        },
+        "empty_groups": {name: groups for name, groups in empty.items() if groups is not None},
         "fingerprint": fingerprint(dataset),
         **dataset.describe(),
     }
@@ -313,16 +287,15 @@ def empty_groups_text(name: str, empty: Iterable[str]) -> str:
     return f"{name} names groups that no document is in: {', '.join(empty)}"
 
 
-def _without_side(attribute: Attribute, documents: Any) -> dict[str, int]:
-    """Documents without a side: unknown, on both sides (mixed), or in a group of neither."""
-    protected_if_mixed = replace(attribute, mixed="protected")
-    unknown = mixed = other = 0
+def _by_side(attribute: Attribute, documents: Iterable[Document]) -> dict[str, int]:
+    """How many documents are on each side, and without one: unknown, on both (mixed), or in a group of neither."""
+    counts = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
+    if_mixed = replace(attribute, mixed="protected")
     for document in documents:
-        if not document.groups.get(attribute.name):
-            unknown += 1
-        elif attribute.side(document) is None:
-            if protected_if_mixed.side(document) is None:
-                other += 1
-            else:
-                mixed += 1
-    return {"unknown": unknown, "mixed": mixed, "other": other}
+        if side := attribute.side(document):
+            counts[side.value] += 1
+        elif not document.groups.get(attribute.name):
+            counts["unknown"] += 1
+        else:
+            counts["mixed" if if_mixed.side(document) else "other"] += 1
+    return counts

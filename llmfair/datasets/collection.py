@@ -40,8 +40,7 @@ class Collection:
             )
         self.attributes: Sequence[Attribute] = source.attributes
         # All topics, whether they have lists to rank or not.
-        has_topics = hasattr(source, "topics")
-        self.queries: Sequence[Query] = self.source.topics if has_topics else self.source.queries
+        self.queries: Sequence[Query] = getattr(source, "topics" if hasattr(source, "topics") else "queries")
 
     stand_ins: Mapping[str, Document] = {}
     """None: documents stand for themselves, or are found by the names that `relevant_counts` has."""
