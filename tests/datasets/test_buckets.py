@@ -203,6 +203,7 @@ def test_an_audit_on_drawn_lists_keeps_them_and_their_counts(tmp_path: Path) -> 
         "listwise", "-d", tmp_path / "f", "--candidates", "40", "--orders", "1", "--passes", "1", "--json"
     )
     folder = only_run()
+    ran("runs", "check", folder)
     rows = [json.loads(line) for line in (folder / "candidates.jsonl").read_text().splitlines()]
     assert [row["query_id"] for row in rows] == ["a", "b", "c"]
     assert all(row["bucket"] == [1] * 10 + [2] * 10 + [3] * 10 + [4] * 10 for row in rows)
@@ -226,14 +227,6 @@ def test_missing_documents_are_an_error_unless_allowed(tmp_path: Path) -> None:
     dataset = Folder(folder, allow_missing=True)
     assert dataset.describe()["judgements_without_document"] == 1
     assert Query("a", "Topic a") in dataset.topics
-
-
-@pytest.mark.whole
-def test_a_run_on_drawn_lists_can_be_checked(tmp_path: Path) -> None:
-    pools(tmp_path / "f", RICH)
-    arguments = ("-d", tmp_path / "f", "--candidates", "20", "--seed", "4", "--orders", "1", "--passes", "1")
-    ran("listwise", *arguments)
-    ran("runs", "check", only_run())
 
 
 def test_score_of_drawn_lists_measures_against_all_relevant_documents(tmp_path: Path) -> None:
