@@ -60,12 +60,15 @@ MESSAGES = _objects(
     "MessageShown", "A message of a chat.", role=Literal["system", "user", "assistant"], content=str
 )
 RUN_STATUS = Literal["running", "interrupted", "incomplete", "complete", "damaged"]
-BACKEND = _class(
-    JsonObject,
-    "BackendReady",
-    "Whether a backend can be asked.",
-    {"status": Literal["ready", "no"], "note": str},
-)
+BACKENDS = Mapping[
+    str,
+    _class(  # type: ignore[misc]
+        JsonObject,
+        "BackendReady",
+        "Whether a backend can be asked.",
+        {"status": Literal["ready", "no"], "note": str},
+    ),
+]
 DECLARED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Datasets": (
         "datasets list",
@@ -162,7 +165,7 @@ DECLARED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "llmfair": str,
             "python": str,
             "platform": str,
-            "backends": dict[str, BACKEND],
+            "backends": BACKENDS,
             "rankers": list[str],
             "datasets": list[str],
             "model": (dict[str, Any] | None, None),

@@ -42,7 +42,7 @@ def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
     path.write_text(json.dumps(harm(json.loads(path.read_text()))))
 
 
-HARMS = [None, 7.5, "x", [], {}, "\ud800", float("nan"), float("inf"), 10**400]
+HARMS: list[Any] = [None, 7.5, "x", [], {}, "\ud800", float("nan"), float("inf"), 10**400]
 """What stands in the place of a value."""
 
 
