@@ -50,11 +50,8 @@ def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Mappi
         return {"": Undefined("not_ranked")}
     if len(judged.doc_ids) < 2:
         return {"": Undefined("too_few_common")}
-    return {
-        "": float(
-            np.mean([agreement(*pair) for pair in zip(judged.orders, judged.beside_orders, strict=True)])
-        )
-    }
+    pairs = zip(judged.orders, judged.completed(judged.beside), strict=True)
+    return {"": float(np.mean([agreement(*pair) for pair in pairs]))}
 
 
 def _persistence(text: str) -> float:

@@ -1,8 +1,7 @@
 """A measure is a value: `ExpRatio(agg=geometric)@20` is its name, its hash and its spelling everywhere.
 
-A file of this package defines measures with `@measure`; `parse_measure` reads their names; `measure_all`
-gives one column per measure, condition and group. Nothing is aggregated here: that is done once, with the
-intervals, from the values of all queries.
+Modules of this package define measures with `@measure`; `parse_measure` reads their names; `measure_all` gives one
+column per measure, condition and group, which `audits.aggregates` makes figures of.
 """
 
 from __future__ import annotations
@@ -130,8 +129,7 @@ class Formula:
     `things[a, b, c]` says how often thing c is counted in a pair with answers a and b (`JudgedPairs.answers`).
     `figure` takes cells of shape (C,), real or complex, in + − * / and log alone, so that it can be
     differentiated; it gives the value or, if `logarithmic`, its logarithm. `undefined` gives the reason why
-    there is none. `halved` adds ½ to every cell where one is 0. `demanding` figures speak of a preference, and of
-    few pairs there is none to speak of.
+    there is none. `halved` adds ½ to every cell where one is 0. `demanding` figures need `FEWEST_PAIRS`.
     """
 
     things: NDArray[np.int8]
@@ -142,7 +140,6 @@ class Formula:
     demanding: bool = False
 
     def __call__(self, cells: NDArray[Any]) -> Any:
-        """The value of these cells, or its logarithm."""
         return self.figure(cells + 0.5 if self.adds_half(cells) else cells)
 
     def adds_half(self, cells: NDArray[Any]) -> bool:
@@ -182,10 +179,8 @@ class Tally:
 
     @property
     def _missing(self) -> str | None:
-        if reason := self.formula.undefined(self.cells):
-            return reason
         few = self.formula.demanding and self.readable < FEWEST_PAIRS * self.repeats
-        return "too_few_pairs" if few else None
+        return self.formula.undefined(self.cells) or ("too_few_pairs" if few else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,13 +247,13 @@ class Groups:
     relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
-    def found(self) -> Mapping[str, frozenset[str]]:
+    def of_documents(self) -> Mapping[str, set[str]]:
         """The groups that documents have, by attribute."""
-        found: dict[str, set[str]] = {}
+        groups: dict[str, set[str]] = {}
         for document in of_each_kind(self.documents):
             for attribute, names in document.groups.items():
-                found.setdefault(attribute, set()).update(names)
-        return {attribute: frozenset(names) for attribute, names in found.items()}
+                groups.setdefault(attribute, set()).update(names)
+        return groups
 
 
 class Observation(Protocol):
@@ -308,14 +303,10 @@ class Judged:
     @cached_property
     def orders(self) -> tuple[NDArray[np.intp], ...]:
         """The completed lists, one per run: places of the candidates in `doc_ids`, best first; shape (n,)."""
-        return self._completed(self.rankings)
+        return self.completed(self.rankings)
 
-    @cached_property
-    def beside_orders(self) -> tuple[NDArray[np.intp], ...]:
-        """The completed lists that `orders` are held against."""
-        return self._completed(self.beside)
-
-    def _completed(self, rankings: Sequence[Ranking]) -> tuple[NDArray[np.intp], ...]:
+    def completed(self, rankings: Sequence[Ranking]) -> tuple[NDArray[np.intp], ...]:
+        """The same of other rankings of the candidates."""
         position = {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
         return tuple(
             np.array([position[doc_id] for doc_id in complete(ranking.doc_ids, self.doc_ids)], dtype=np.intp)
@@ -335,15 +326,7 @@ class Judged:
 
     def on_side(self, side: Side | None) -> NDArray[np.bool_]:
         """Which candidates are on this side (None: on neither); shape (n,)."""
-        found: NDArray[np.bool_] = self._side_codes == _SIDE_CODES[side]
-        return found
-
-    @cached_property
-    def _side_codes(self) -> NDArray[np.int8]:
-        return np.array([_SIDE_CODES[self.sides.get(doc_id)] for doc_id in self.doc_ids], dtype=np.int8)
-
-
-_SIDE_CODES = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
+        return np.array([self.sides.get(doc_id) == side for doc_id in self.doc_ids], dtype=bool)
 
 
 Argument = str | int | float | None
@@ -354,20 +337,43 @@ class Free:
     """A parameter that takes more than a list of words: a number, a name, a path.
 
     `read` gives the value of a text, whose `str` is the canonical spelling, and raises ValueError for what the
-    parameter cannot be; `says` tells what it can. An error suggests the nearest of `words`.
+    parameter cannot be; `says` tells what it can. An error suggests the nearest of `words`. Where it is `required`, its
+    default has to be written.
     """
 
     default: Argument
     read: Callable[[str], Argument]
     says: str
     words: tuple[str, ...] = ()
+    required: bool = False
+
+
+def _whole_number(text: str) -> int:
+    """Raises ValueError for what is none from 1 to `LONGEST_LIST`."""
+    if not (text.isascii() and text.isdigit() and 1 <= (number := int(text)) <= LONGEST_LIST):
+        raise ValueError(text)
+    return number
+
+
+WHOLE_NUMBER = Free(None, _whole_number, f"a whole number from 1 to {LONGEST_LIST}")
+
+
+def _word_of(words: tuple[str, ...]) -> Free:
+    """One of these words, the first the default; a lone one is required."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return Free(words[0], read, f"one of: {', '.join(words)}", words, required=len(words) == 1)
 
 
 Allowed = tuple[str, ...] | Free | None
 """A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Definition:
     """What a measure declares of itself; reports, tables and plots ask this and never the measure's name.
 
@@ -418,6 +424,14 @@ class Definition:
     says: str = ""
     of_lists: Callable[[Judged, int], Observation] | None = None
 
+    @cached_property
+    def parameters(self) -> Mapping[str, Free]:
+        """How each parameter is read."""
+        return {
+            name: _word_of(allowed) if isinstance(allowed, tuple) else allowed or WHOLE_NUMBER
+            for name, allowed in self.params.items()
+        }
+
     def for_lists(self) -> Definition:
         """The same measure of ranked lists, whose few orders may tell less than nothing; itself where it is none."""
         make, values = self.of_lists, self.values
@@ -427,10 +441,8 @@ class Definition:
         def of_judged(judged: Judged, cutoff: int, **params: Any) -> Mapping[str, Value]:
             return values(make(judged, cutoff), None, **params)
 
-        unbounded = (-math.inf, math.inf)
-        return replace(
-            self, reads=Judged, cutoff="required", values=of_judged, bounds=unbounded, of_lists=None
-        )
+        bounds = (-math.inf, math.inf)
+        return replace(self, reads=Judged, cutoff="required", values=of_judged, bounds=bounds, of_lists=None)
 
 
 def measure(name: str, **declared: Any) -> Callable[[Callable[..., Mapping[str, Value]]], Definition]:
@@ -461,13 +473,10 @@ class Measure:
     def arguments(self) -> dict[str, Argument]:
         """Every declared parameter with its value, defaults and what others imply filled in."""
         written = dict(self.params)
-        filled: dict[str, Argument] = {}
-        for name, allowed in self.definition.params.items():
-            if isinstance(allowed, tuple):
-                filled[name] = written.get(name, allowed[0])
-            else:
-                free = allowed or WHOLE_NUMBER
-                filled[name] = free.read(written[name]) if name in written else free.default
+        filled = {
+            name: free.read(written[name]) if name in written else free.default
+            for name, free in self.definition.parameters.items()
+        }
         for (name, value), (other, implied) in self.definition.implies.items():
             if filled[name] == value:
                 filled[other] = implied
@@ -498,8 +507,7 @@ class Measure:
     def reach(self) -> str:
         """The measure whose attainable range bounds this one, or nothing."""
         bounding, *free = self.definition.reach or ("",)
-        bounded = self.cutoff is None and all(name in free for name, _ in self.params)
-        return bounding if bounded else ""
+        return bounding if self.cutoff is None and dict(self.params).keys() <= {*free} else ""
 
     def limit(self, observation: Observation) -> Limit | None:
         """What no order of a query's items passes; None where nothing but their order limits the measure."""
@@ -515,28 +523,17 @@ BARE = r"[^\s,'\"{}()=]+"
 
 
 def _quoted(value: str) -> str:
-    """The value of a parameter as it can be read again."""
     if re.fullmatch(rf"{BARE}|\{{[^{{}}]*\}}", value):
         return value
     return f'"{value}"' if "'" in value else f"'{value}'"
 
 
-def unknown_param(name: str, param: str, known: Collection[str]) -> UsageError:
+def unknown_param(name: str, param: str, names: Collection[str]) -> UsageError:
     """The error for a parameter that the measure does not have."""
     return UsageError(
-        f"{name} has no parameter '{param}'.{did_you_mean(param, known)}",
-        f"{name} knows: {', '.join(sorted(known))}" if known else f"{name} takes no parameters",
+        f"{name} has no parameter '{param}'.{did_you_mean(param, names)}",
+        f"its parameters: {', '.join(sorted(names)) or 'none'}",
     )
-
-
-def _whole_number(text: str) -> int:
-    """Raises ValueError for what is none from 1 to `LONGEST_LIST`."""
-    if not (text.isascii() and text.isdigit() and 1 <= (number := int(text)) <= LONGEST_LIST):
-        raise ValueError(text)
-    return number
-
-
-WHOLE_NUMBER = Free(None, _whole_number, f"a whole number from 1 to {LONGEST_LIST}")
 
 
 # Measures of all queries: a column of values for each measure, condition and group.
@@ -571,9 +568,9 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
     Raises ValueError when a query comes twice in a condition or a measure's value is not finite, LlmfairError
     naming measure and query where a measure breaks off.
     """
-    found: dict[Measure, dict[str, dict[str, dict[str, Value]]]] = {measure: {} for measure in measures}
+    columns: dict[Measure, dict[str, dict[str, dict[str, Value]]]] = {measure: {} for measure in measures}
     for condition, query in observed:
-        for measure, by_condition in found.items():
+        for measure, by_condition in columns.items():
             groups = by_condition.setdefault(condition, {})
             for group, value in _values(measure, query).items():
                 values = groups.setdefault(group, {})
@@ -584,7 +581,7 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
                 values[query.query_id] = value
     return [
         Column(measure, condition, group, dict(sorted(values.items())))
-        for measure, by_condition in found.items()
+        for measure, by_condition in columns.items()
         for condition, groups in by_condition.items()
         for group, values in groups.items()
     ]
@@ -592,20 +589,15 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
 
 def limit_notes(measures: Sequence[Measure], observed: Sequence[Observation]) -> dict[str, str]:
     """By measure, what no order of these lists passes on average, and why; those without such a limit are absent."""
-    found = {
-        str(measure): limit_note(measure, [limit for one in observed if (limit := measure.limit(one))])
-        for measure in measures
-    }
-    return {measure: note for measure, note in found.items() if note}
+    limits = {measure: [limit for query in observed if (limit := measure.limit(query))] for measure in measures}
+    return {str(measure): note for measure, of in limits.items() if (note := limit_note(measure, of))}
 
 
 def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
     """What no order passes of the queries with these limits, on average; nothing where that is perfect."""
     if not limits:
         return ""
-    best, perfect = (
-        fmean(values) for values in zip(*((one.best, one.perfect) for one in limits), strict=True)
-    )
+    best, perfect = fmean(limit.best for limit in limits), fmean(limit.perfect for limit in limits)
     if abs(best - perfect) < SHOWN:
         return ""
     return (

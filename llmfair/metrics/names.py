@@ -35,26 +35,26 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     of ours is written. Raises UsageError with the nearest name for an unknown name, parameter or value, and for
     a measure that reads something else than the observations of an audit, where their type is given.
     """
-    name, written, cutoff = _spelled(text)
-    defined: list[Definition] = [registry.lookup("measure", known) for known in registry.names("measure")]
+    written_name, written, cutoff = _spelled(text)
+    name = written_name.casefold()
+    defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
     if reads is Judged or (reads is None and cutoff is not None):
-        defined = [one.for_lists() for one in defined]
-    ours = {one.name.casefold(): one for one in defined}
-    theirs, definition = trec_eval_names(), ours.get(name.casefold())
-    read = dict.fromkeys(theirs.values(), Judged) | {one.name: one.reads for one in ours.values()}
-    known = {one for one, of_it in read.items() if reads in (None, of_it)}
-    hint = f"known: {', '.join(sorted(known))}"
-    if definition is None and name.casefold() not in theirs:
-        raise UsageError(f"no measure '{name}'.{did_you_mean(name, known)}", hint)
-    spoken = definition.name if definition else theirs[name.casefold()]
-    if reads is not None and spoken not in known:
+        defined = [definition.for_lists() for definition in defined]
+    ours, theirs = {definition.name.casefold(): definition for definition in defined}, trec_eval_names()
+    observations = dict.fromkeys(theirs.values(), Judged) | {each.name: each.reads for each in defined}
+    offered = sorted(each for each, observation in observations.items() if reads in (None, observation))
+    hint, definition = f"known: {', '.join(offered)}", ours.get(name)
+    canonical = definition.name if definition else theirs.get(name)
+    if canonical is None:
+        raise UsageError(f"no measure '{written_name}'.{did_you_mean(written_name, offered)}", hint)
+    if reads is not None and canonical not in offered:
+        about = observations[canonical].about
         raise UsageError(
-            f"{spoken} is a measure of {read[spoken].about}, but this audit asks about {reads.about}.", hint
+            f"{canonical} is a measure of {about}, but this audit asks about {reads.about}.", hint
         )
-    if definition is None or (name.casefold() in theirs and not written.keys() & definition.params.keys()):
-        return trec_eval_measure(
-            theirs[name.casefold()], written, cutoff, also=definition.params if definition else ()
-        )
+    params = definition.params if definition else {}
+    if definition is None or (name in theirs and not written.keys() & params.keys()):
+        return trec_eval_measure(theirs[name], written, cutoff, also=params)
     return Measure(
         definition.name, _checked_params(definition, written), _checked_cutoff(definition, cutoff), definition
     )
@@ -96,38 +96,29 @@ def _spelled(text: str) -> tuple[str, dict[str, str], str | None]:
 
 def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The parameters of the canonical spelling. Raises UsageError."""
-    name, checked = definition.name, []
-    for param, value in sorted(written.items()):
-        if param not in definition.params:
-            raise unknown_param(name, param, definition.params)
-        allowed = definition.params[param]
-        if not isinstance(allowed, tuple):
-            free = allowed or WHOLE_NUMBER
-            read = _read(free, f"{name}: {param}", value)
-            if read != free.default:
-                checked.append((param, str(read)))
-        elif value not in allowed:
-            raise UsageError(
-                f"{name}: {param} cannot be '{value}'.{did_you_mean(value, allowed)}",
-                f"{param} is one of: {', '.join(allowed)}",
-            )
-        elif len(allowed) == 1 or value != allowed[0]:
-            checked.append((param, value))
-    for (param, value), (other, implied) in definition.implies.items():
-        if written.get(param) == value and other in written:
+    name, readers, checked = definition.name, definition.parameters, dict[str, str]()
+    for param, text in sorted(written.items()):
+        if param not in readers:
+            raise unknown_param(name, param, readers)
+        free = readers[param]
+        value = _read(free, f"{name}: {param}", text)
+        if free.required or value != free.default:
+            checked[param] = str(value)
+    for (param, text), (other, implied) in definition.implies.items():
+        if written.get(param) == text and other in written:
             if written[other] != implied:
                 raise UsageError(
-                    f"{name}: {param}={value} contradicts {other}={written[other]}.",
-                    f"{param}={value} implies {other}={implied}",
+                    f"{name}: {param}={text} contradicts {other}={written[other]}.",
+                    f"{param}={text} implies {other}={implied}",
                 )
-            checked = [(stated, text) for stated, text in checked if stated != other]
-    for param, allowed in definition.params.items():
-        if isinstance(allowed, tuple) and len(allowed) == 1 and param not in written:
+            checked.pop(other, None)
+    for param, free in readers.items():
+        if free.required and param not in written:
+            needed = f"{param}={free.default}"
             raise UsageError(
-                f"{name}({','.join(sorted(written))}=…) needs {param}={allowed[0]}.",
-                f"write {name}({param}={allowed[0]},…)",
+                f"{name}({','.join(sorted(written))}=…) needs {needed}.", f"write {name}({needed},…)"
             )
-    return tuple(checked)
+    return tuple(checked.items())
 
 
 def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:

@@ -7,16 +7,16 @@ pairs of two attributes (`over=A*B`); t = target, normalised to sum 1. Sources: 
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError, did_you_mean
@@ -91,31 +91,19 @@ class Cells:
 
         An unlisted document has no mass, or is @UNKNOWN; pairs are the outer product of two rows.
         """
-        first, *second = (
-            self._table(attribute.name, axis, doc_ids, membership, unlisted)
-            for attribute, axis in zip(self.attributes, self.axes, strict=True)
-        )
+        tables = []
+        for attribute, axis in zip(self.attributes, self.axes, strict=True):
+            column = {name: place for place, name in enumerate(axis)}
+            tables.append(table := np.zeros((len(doc_ids), len(axis))))
+            for row, doc_id in zip(table, doc_ids, strict=True):
+                document = self.groups.documents.get(doc_id)
+                if document is None and unlisted == "drop":
+                    continue
+                names = document.groups.get(attribute.name, ()) if document else ()
+                columns = [column[name] for name in names if name != UNKNOWN] or [column[UNKNOWN]]
+                row[columns] = 1 / len(columns) if membership == "split" else 1.0
+        first, *second = tables
         return np.einsum("na,nb->nab", first, second[0]) if second else first
-
-    def _table(
-        self, attribute: str, axis: Sequence[str], doc_ids: Sequence[str], membership: str, unlisted: str
-    ) -> Floats:
-        column = {name: place for place, name in enumerate(axis)}
-        rows: list[int] = []
-        columns: list[int] = []
-        shares: list[float] = []
-        for row, doc_id in enumerate(doc_ids):
-            document = self.groups.documents.get(doc_id)
-            if document is None and unlisted == "drop":
-                continue
-            names = document.groups.get(attribute, ()) if document else ()
-            known = [column[name] for name in names if name != UNKNOWN] or [column[UNKNOWN]]
-            rows += [row] * len(known)
-            columns += known
-            shares += [1 / len(known) if membership == "split" else 1.0] * len(known)
-        table = np.zeros((len(doc_ids), len(axis)))
-        table[rows, columns] = shares
-        return table
 
 
 def cells(groups: Groups, over: str | None = None, unknown: str = "keep") -> Cells:
@@ -142,17 +130,17 @@ def _names(groups: Groups, attribute: Attribute) -> tuple[str, ...]:
     declared: Sequence[str] = (*attribute.protected, *attribute.unprotected, *attribute.other)
     if ANY_GROUP in declared:
         declared = tuple(_background(groups, attribute) or ())
-    return tuple(dict.fromkeys((*declared, *sorted(_found(groups, attribute)))))
+    return tuple(dict.fromkeys((*declared, *sorted(_of_documents(groups, attribute)))))
 
 
-def _found(groups: Groups, attribute: Attribute) -> frozenset[str]:
-    return groups.found.get(attribute.name, frozenset()) - {UNKNOWN}
+def _of_documents(groups: Groups, attribute: Attribute) -> set[str]:
+    return groups.of_documents.get(attribute.name, set()) - {UNKNOWN}
 
 
 def _background(groups: Groups, attribute: Attribute) -> Mapping[str, float] | None:
     """The first background that has every group of the documents: one per way of naming the groups."""
-    found = _found(groups, attribute)
-    return next((shares for shares in attribute.backgrounds if found <= shares.keys()), None)
+    names = _of_documents(groups, attribute)
+    return next((shares for shares in attribute.backgrounds if names <= shares.keys()), None)
 
 
 # Targets
@@ -210,7 +198,7 @@ def _background_shares(groups: Groups, attribute: Attribute, axis: Sequence[str]
     if background is None:
         raise UsageError(
             f"no background of {attribute.name} has all groups of the data, as targets of TREC need one: "
-            f"{', '.join(sorted(_found(groups, attribute)))}.",
+            f"{', '.join(sorted(_of_documents(groups, attribute)))}.",
             f"add [{attribute.name}.background] to attributes.toml, or write target=empirical",
         )
     return np.array([background.get(name, 0.0) for name in axis[:-1]])
@@ -230,31 +218,12 @@ def _stated(path: str, spread: Cells) -> Floats:
     return np.array([shares.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
 
 
-SHARES_HINT = 'write { "group": share, … } with shares from 0 that are not all 0'
-
-
 def read_shares(path: str) -> Mapping[str, float]:
     """The shares of a file by name, as they stand there. Raises UsageError."""
-    try:
-        return _shares_of(path, files.text(path, files.MOST_BY_HAND))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"target={path} cannot be read: {error}", SHARES_HINT) from None
-
-
-@cache
-def _shares_of(path: str, text: str) -> Mapping[str, float]:
-    """The shares that the text of a file has. Raises ValueError for one that is no JSON, UsageError."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for name, times in Counter(name for name, _ in pairs).items():
-            if times > 1:
-                raise UsageError(f"{path}: '{name}' has two shares.", SHARES_HINT)
-        return dict(pairs)
-
-    shares = json.loads(text, object_pairs_hook=once)
-    numbers = shares.values() if isinstance(shares, dict) else ()
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n < 1e300 for n in numbers):
-        raise UsageError(f"{path}: a share is not a number from 0.", SHARES_HINT)
-    if not any(numbers):
-        raise UsageError(f"{path}: no group has a share.", SHARES_HINT)
-    return {name: float(share) for name, share in shares.items()}
+    hint = 'write { "group": share, … } with shares from 0 that are not all 0'
+    shares: dict[str, float] = files.read_document(
+        Path(path), dict[str, Annotated[float, Meta(ge=0, lt=1e300)]], hint
+    )
+    if not any(shares.values()):
+        raise UsageError(f"{path}: no group has a share.", hint)
+    return shares
