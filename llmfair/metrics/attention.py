@@ -8,7 +8,7 @@ p = Σ_r w(r) m(d_r) over the first k, normalised to sum 1. Sources: metric code
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -47,21 +47,10 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
     return min(max(found, 0.0), math.log(2))  # rounding alone leaves the range
 
 
-def _aimed(
-    judged: Judged, target: str, unknown: str, over: str | None, membership: str, unlisted: str
-) -> tuple[list[Floats], Floats] | Undefined:
-    """The membership rows of every run, best first, each of shape (n, groups); and the target, shape (groups,)."""
-    listed = _listed(judged, target, unknown, over, membership, unlisted)
-    if isinstance(listed, Undefined):
-        return listed
-    rows, aim = listed
-    return [rows[order] for order in judged.orders], aim
-
-
 def _listed(
     judged: Judged, target: str, unknown: str, over: str | None, membership: str, unlisted: str
 ) -> tuple[Floats, Floats] | Undefined:
-    """The membership rows of the candidates, shape (n, groups), and the target."""
+    """The membership rows of the candidates, shape (n, groups), and the target, shape (groups,)."""
     spread = cells(judged.groups, over, unknown)
     aim = target_shares(judged, spread, target, membership)
     if isinstance(aim, Undefined):
@@ -94,11 +83,19 @@ def _awrf_limit(judged: Judged, cutoff: int | None, log: str, discount: str, **s
     return Limit(1 - divergence / (math.log(2) if log == "2" else 1.0), 1.0)
 
 
-def _mean(values: list[float | None], judged: Judged) -> Value:
-    """The mean over a query's runs that have a value."""
-    defined = [value for value in values if value is not None]
-    if defined:
-        return float(np.mean(defined))
+def _mean(
+    judged: Judged, spread: Mapping[str, Any], measured: Callable[[Floats, Floats], float | None]
+) -> Value:
+    """The mean over the query's runs of what is measured of membership rows, best first, and target."""
+    listed = _listed(judged, **spread)
+    if isinstance(listed, Undefined):
+        return listed
+    rows, target = listed
+    values = [value for order in judged.orders if (value := measured(rows[order], target)) is not None]
+    return float(np.mean(values)) if values else _unmeasured(judged)
+
+
+def _unmeasured(judged: Judged) -> Undefined:
     return Undefined("no_known_group" if judged.rankings else "not_ranked")
 
 
@@ -120,16 +117,13 @@ def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: 
     `no_target`: no listed relevant document, or no mass in t; `no_known_group`: none in the first k of any run.
     Runs are averaged.
     """
-    aimed = _aimed(judged, **spread)
-    if isinstance(aimed, Undefined):
-        return {"": aimed}
-    runs, target = aimed
     unit = math.log(2) if log == "2" else 1.0
-    values = []
-    for rows in runs:
+
+    def fairness(rows: Floats, target: Floats) -> float | None:
         mass = attention_weights(len(rows), discount)[:cutoff] @ rows[:cutoff]
-        values.append(1 - jensen_shannon(mass / mass.sum(), target) / unit if mass.any() else None)
-    return {"": _mean(values, judged)}
+        return 1 - jensen_shannon(mass / mass.sum(), target) / unit if mass.any() else None
+
+    return {"": _mean(judged, spread, fairness)}
 
 
 def shares_of(rows: Floats) -> Floats | None:
@@ -154,7 +148,7 @@ def share(
     rows = spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept]
     runs = [found for order in judged.orders if (found := shares_of(rows[order[:cutoff]])) is not None]
     if not runs:
-        return dict.fromkeys(spread.names, Undefined("no_known_group" if judged.rankings else "not_ranked"))
+        return dict.fromkeys(spread.names, _unmeasured(judged))
     return dict(zip(spread.names, np.mean(runs, axis=0).tolist(), strict=True))
 
 
@@ -224,20 +218,16 @@ def divergence(
     The paper states neither direction nor smoothing; in `target-current` eps decides the value where a group is
     missing. Undefined as `AWRF`; runs are averaged.
     """
-    aimed = _aimed(judged, **spread)
-    if isinstance(aimed, Undefined):
-        return {"": aimed}
-    runs, target = aimed
-    values: list[float | None] = []
-    for rows in runs:
-        current = shares_of(rows[:cutoff])
-        if current is None:
-            values.append(None)
-        elif direction == "current-target":
-            values.append(kullback_leibler(current / current.sum(), target, eps))
-        else:
-            values.append(kullback_leibler(target, current / current.sum(), eps))
-    return {"": _mean(values, judged)}
+
+    def divergence_of(rows: Floats, target: Floats) -> float | None:
+        shares = shares_of(rows[:cutoff])
+        if shares is None:
+            return None
+        current = shares / shares.sum()
+        pair = (current, target) if direction == "current-target" else (target, current)
+        return kullback_leibler(*pair, eps)
+
+    return {"": _mean(judged, spread, divergence_of)}
 
 
 @cache

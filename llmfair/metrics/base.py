@@ -589,7 +589,9 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
 
 def limit_notes(measures: Sequence[Measure], observed: Sequence[Observation]) -> dict[str, str]:
     """By measure, what no order of these lists passes on average, and why; those without such a limit are absent."""
-    limits = {measure: [limit for query in observed if (limit := measure.limit(query))] for measure in measures}
+    limits = {
+        measure: [limit for query in observed if (limit := measure.limit(query))] for measure in measures
+    }
     return {str(measure): note for measure, of in limits.items() if (note := limit_note(measure, of))}
 
 

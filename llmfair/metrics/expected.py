@@ -5,22 +5,22 @@ Notation: n items, m of them useful, k shown at a time, k' = min(k, n); ε_d the
 ε* the target, at which all useful items have the same exposure, and no useless one gets what a useful one could have.
 Source: Diaz et al. 2020, "Evaluating Stochastic Rankings with Expected Exposure"; Kim & Diaz, "Towards Fair RAG",
 ICTIR 2025, Eq. 4-6 and 3.3.5. Norms: `exact`, the paper's text, between the true bounds; `fair-rag`, what the released
-code computes and the paper's tables hold. How readers who browse are exposed: diazf/expeval at 69ab070.
+code computes and the paper's tables hold.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure
+from llmfair.metrics.base import Convention, Definition, Judged, Undefined, Value, measure
 
 # What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it.
 
@@ -33,17 +33,11 @@ CERTAIN = 1e-12
 
 def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
     """ε̂: the share of lists that show each item, or the sum of their weights; lists of places; shape (n,) [Eq. 5]."""
-    found = np.zeros(n)
-    for places, weight in zip(lists, weights_of(len(lists), weights), strict=True):
-        found[list(set(places))] += weight
-    return found
-
-
-def weights_of(lists: int, weights: ArrayLike | None) -> Floats:
-    """What each list counts: the weights that are given, or one part of so many."""
-    if weights is None:
-        return np.full(lists, 1 / max(lists, 1))
-    return np.asarray(weights, dtype=np.float64)
+    exposure = np.zeros(n)
+    each = np.full(len(lists), 1 / max(len(lists), 1)) if weights is None else np.asarray(weights, np.float64)
+    for places, weight in zip(lists, each, strict=True):
+        exposure[list(set(places))] += weight
+    return exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +95,6 @@ class Retrieved:
         """How many lists were drawn."""
         return sum(shown.count for shown in self.lists)
 
-    @property
-    def always_alike(self) -> bool:
-        """Whether the policy shows the same items every time."""
-        return self.exposure is not None and all(min(e, 1 - e) < CERTAIN for e in self.exposure.values())
-
     def shown(self, which: ShownList) -> tuple[str, ...]:
         """What was shown of a list: its first k items, each once."""
         return tuple(dict.fromkeys(which.doc_ids))[: self.k]
@@ -154,12 +143,10 @@ class ExpectedExposure:
 def unbiased_squares(exposure: ArrayLike, samples: int) -> float:
     """Σ ε² of the policy that `samples` lists were drawn from, estimated without bias from the shares ε̂ of them.
 
-    Shares vary, so Σ ε̂² is Σ ε(1 − ε)/N too large on average. Raises ValueError for fewer than two samples.
+    Shares vary, so Σ ε̂² is Σ ε(1 − ε)/N too large on average. Takes two samples.
     """
-    if samples < 2:
-        raise ValueError(f"{samples} samples; their variation shows from two on")
-    found = np.asarray(exposure, dtype=np.float64)
-    return float((samples * found @ found - found.sum()) / (samples - 1))
+    shares = np.asarray(exposure, dtype=np.float64)
+    return float((samples * shares @ shares - shares.sum()) / (samples - 1))
 
 
 def target(useful: ArrayLike, k: float) -> Floats:
@@ -178,7 +165,7 @@ def exact(exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None 
     EE-D = Σ ε² in [k'²/n, k'], EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². Where lists are shorter than k, k' is what they show
     on average, Σ ε. `squares` stands for Σ ε² where it is estimated.
     """
-    found, flags = _checked(exposure, useful, k)
+    found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
     n, m = len(found), int(flags.sum())
     shown = min(float(found.sum()), k)
     squares = float(found @ found) if squares is None else squares
@@ -203,7 +190,7 @@ def fair_rag(
     with m < k gets less than 1, and EE-D of small collections cannot be near 0. Where it divides by 0, m = n, the
     useless items' share of the target is left out.
     """
-    found, flags = _checked(exposure, useful, k)
+    found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
     n, m = len(found), int(flags.sum())
     squares = float(found @ found) if squares is None else squares
     disparity = Bounded(squares, 0.0, k, 0.0)
@@ -219,101 +206,13 @@ def fair_rag(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Browsing:
-    """A reader who goes on to the next item with probability `patience`; gerr: after a relevant one stops with `stop`.
-
-    `complete`: every item is judged; else those of grade 0 were not, and stand for infinitely many.
-    """
-
-    model: Literal["rbp", "gerr"]
-    patience: float
-    stop: float = 0.5
-    complete: bool = True
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.patience < 1 and 0 <= self.stop <= 1):
-            raise ValueError("patience is from 0 and below 1, the probability to stop from 0 to 1")
-
-    @property
-    def stays(self) -> float:
-        """What a relevant item leaves of the reader's attention."""
-        return 1 - self.stop if self.model == "gerr" else 1.0
-
-    def exposure(
-        self, lists: Sequence[Sequence[int]], grades: ArrayLike, weights: ArrayLike | None = None
-    ) -> Floats:
-        """ε: p^i (1 − u)^(relevant items above) at the 0-based rank i, averaged over lists; shape (n,)."""
-        relevant = np.asarray(grades) > 0
-        found = np.zeros(len(relevant))
-        for places, weight in zip(lists, weights_of(len(lists), weights), strict=True):
-            order = np.asarray(places, dtype=np.intp)
-            above = relevant[order].cumsum() - relevant[order]
-            found[order] += weight * self.patience ** np.arange(len(order)) * self.stays**above
-        return found
-
-    def target(self, grades: ArrayLike) -> Floats:
-        """ε*: items of a grade share what lists with every higher grade above them would give; shape (n,)."""
-        graded = np.asarray(grades)
-        found = np.zeros(len(graded))
-        for grade in np.unique(graded[self._counted(graded)]):
-            of_it, higher = graded == grade, int(np.count_nonzero(graded > grade))
-            count, step = int(np.count_nonzero(of_it)), self.patience * (self.stays if grade > 0 else 1.0)
-            found[of_it] = (self.stays * self.patience) ** higher * _series(step, count) / count
-        return found
-
-    def expected(self, exposure: ArrayLike, grades: ArrayLike) -> ExpectedExposure:
-        """The three figures of exposures of shape (n,), normalised by the bounds of expeval."""
-        found, graded = np.asarray(exposure, dtype=np.float64), np.asarray(grades)
-        aim, counted = self.target(graded), self._counted(graded)
-        steepest = self.patience * (self.stop if self.model == "gerr" else 1.0)
-        worst_first, falling = np.sort(aim[counted]), steepest ** np.arange(np.count_nonzero(counted))
-        squares, product, norm = float(found @ found), float(found @ aim), float(aim @ aim)
-        if self.complete:
-            least, lowest = falling.sum() ** 2 / len(falling), float(falling @ worst_first)
-            highest, farthest = (
-                _series(self.patience**2, len(falling)),
-                float(((falling - worst_first) ** 2).sum()),
-            )
-        else:  # of infinitely many items, those that have no grade could take all
-            least, lowest = 0.0, 0.0
-            highest, farthest = _series(self.patience**2, math.inf), norm + _series(steepest, math.inf)
-        one_grade = len(np.unique(graded[counted])) <= 1
-        return ExpectedExposure(
-            Bounded(squares, least, highest, 0.0),
-            Bounded(product, lowest, lowest if one_grade else norm, 1.0),
-            Bounded(squares - 2 * product + norm, 0.0, farthest, 0.0),
-        )
-
-    def _counted(self, grades: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.full(len(grades), self.complete) | (grades > 0)
-
-
-def _series(ratio: float, terms: float) -> float:
-    """1 + r + r² + … of so many terms, r below 1."""
-    return float((1 - ratio**terms) / (1 - ratio))
-
-
-def _checked(exposure: ArrayLike, useful: ArrayLike, k: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Both as arrays of one number per item. Raises ValueError for other shapes, no item, and k below 1."""
-    found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
-    if found.shape != flags.shape or found.ndim != 1 or not found.size:
-        raise ValueError(f"exposures of shape {found.shape} and usefulness of {flags.shape}")
-    if k < 1:
-        raise ValueError(f"k is {k}; it is a whole number from 1")
-    return found, flags
-
-
-NORMS: Mapping[str, Callable[..., ExpectedExposure]] = {"exact": exact, "fair-rag": fair_rag, "raw": exact}
-
-
 def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Undefined:
     """The three figures of a query.
 
     Of the policy: exact where its exposure is known, else estimated without bias from the lists it drew. Of the
     samples: of the shares of lists as they are, which are more unequal than the policy, the more so the fewer they are.
     """
-    find, useful, k = NORMS[norm], retrieved.flags, retrieved.k
+    find, useful, k = fair_rag if norm == "fair-rag" else exact, retrieved.flags, retrieved.k
     if of == "policy" and retrieved.exposure is not None:
         return find([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k)
     found = retrieved.shares((one.count, retrieved.shown(one)) for one in retrieved.lists)
@@ -328,17 +227,12 @@ def squares_of(retrieved: Retrieved, shares: Floats, samples: int, of: str) -> f
     """
     if not samples:
         return Undefined("no_samples")
-    if of == "samples" or retrieved.always_alike:
+    always_alike = retrieved.exposure is not None and all(
+        min(exposure, 1 - exposure) < CERTAIN for exposure in retrieved.exposure.values()
+    )
+    if of == "samples" or always_alike:
         return float(shares @ shares)
     return Undefined("one_sample") if samples == 1 else unbiased_squares(shares, samples)
-
-
-def _value(figure: Bounded | None, norm: str) -> Mapping[str, Value]:
-    if figure is None:
-        return {"": Undefined("no_useful")}
-    if norm == "raw":
-        return {"": float(figure.value)}
-    return {"": Convention(figure.otherwise, "degenerate") if figure.degenerate else float(figure.normalised)}
 
 
 def orders_as_samples(judged: Judged, cutoff: int) -> Retrieved:
@@ -369,31 +263,48 @@ _EXPOSED: dict[str, Any] = {
 }
 
 
-@measure(
+def _exposed(name: str, figure: str, **declared: str) -> Definition:
+    """The measure of one of the three figures."""
+
+    def values(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
+        figures = expected(retrieved, norm, of)
+        if isinstance(figures, Undefined):
+            return {"": figures}
+        bounded: Bounded | None = getattr(figures, figure)
+        if bounded is None:
+            return {"": Undefined("no_useful")}
+        if norm == "raw":
+            return {"": float(bounded.value)}
+        degenerate = bounded.degenerate
+        return {"": Convention(bounded.otherwise, "degenerate") if degenerate else float(bounded.normalised)}
+
+    return measure(name, **declared, **_EXPOSED)(values)
+
+
+_exposed(
     "EE-D",
+    "disparity",
     label="exposure disparity",
     better="lower",
     cite="Σ ε², 0 when all items are shown alike",
-    **_EXPOSED,
+    says="How unequally items are shown: 0 when all alike, 1 when always the same list.",
 )
-def disparity(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
-    """How unequally items are shown: 0 when all alike, 1 when always the same list."""
-    found = expected(retrieved, norm, of)
-    return {"": found} if isinstance(found, Undefined) else _value(found.disparity, norm)
-
-
-@measure("EE-R", label="exposure of useful items", better="higher", cite="Σ ε ε*", **_EXPOSED)
-def relevance(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
-    """How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could."""
-    found = expected(retrieved, norm, of)
-    return {"": found} if isinstance(found, Undefined) else _value(found.relevance, norm)
-
-
-@measure("EE-L", label="expected exposure loss", better="lower", cite="Σ (ε − ε*)²", **_EXPOSED)
-def loss(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
-    """How far exposure is from equal exposure of equally useful items: 0 when it is that."""
-    found = expected(retrieved, norm, of)
-    return {"": found} if isinstance(found, Undefined) else _value(found.loss, norm)
+_exposed(
+    "EE-R",
+    "relevance",
+    label="exposure of useful items",
+    better="higher",
+    cite="Σ ε ε*",
+    says="How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could.",
+)
+_exposed(
+    "EE-L",
+    "loss",
+    label="expected exposure loss",
+    better="lower",
+    cite="Σ (ε − ε*)²",
+    says="How far exposure is from equal exposure of equally useful items: 0 when it is that.",
+)
 
 
 # How far answers rest on the items that they cite: of the items cited, those that support the answer (precision), and
@@ -413,7 +324,6 @@ _OF_CITATIONS: dict[str, Any] = {
         "nothing_cited": "no answer cites an item",
     },
 }
-Cited = list[tuple[int, frozenset[str], frozenset[str]]]
 
 
 @measure(
@@ -424,10 +334,9 @@ Cited = list[tuple[int, frozenset[str], frozenset[str]]]
 )
 def citation_precision(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
     """Share of the items cited that support the answer, each by itself; mean over the answers that cite any."""
-    found = [
-        (count, len(supporting) / len(cited)) for count, cited, supporting in _judged(retrieved) if cited
-    ]
-    return {"": _mean(found, "nothing_cited" if _judged(retrieved) else "not_judged")}
+    judged = _judged(retrieved)
+    shares = [(count, len(supporting) / len(cited)) for count, cited, supporting in judged if cited]
+    return {"": mean_of_samples(shares, "nothing_cited" if judged else "not_judged")}
 
 
 @measure(
@@ -438,20 +347,22 @@ def citation_precision(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value
 )
 def citation_recall(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
     """Share of answers that an item which they cite supports; an answer without citation is none of them."""
-    return {"": _mean([(count, float(bool(found))) for count, _, found in _judged(retrieved)], "not_judged")}
+    shares = [(count, float(bool(supporting))) for count, _, supporting in _judged(retrieved)]
+    return {"": mean_of_samples(shares, "not_judged")}
 
 
-def _judged(retrieved: Retrieved) -> Cited:
+def _judged(retrieved: Retrieved) -> list[tuple[int, frozenset[str], frozenset[str]]]:
     """How many samples drew each list, what its answer cites, and which of that supports it."""
     return [
-        (one.count, one.attributed, one.supported)
-        for one in retrieved.lists
-        if one.attributed is not None and one.supported is not None
+        (shown.count, shown.attributed, shown.supported)
+        for shown in retrieved.lists
+        if shown.attributed is not None and shown.supported is not None
     ]
 
 
-def _mean(counted: list[tuple[int, float]], otherwise: str) -> float | Undefined:
+def mean_of_samples(counted: Sequence[tuple[int, float]], otherwise: str) -> float | Undefined:
+    """The mean of figures, each of so many samples; undefined, for the reason `otherwise`, without a sample."""
     samples = sum(count for count, _ in counted)
     if not samples:
         return Undefined(otherwise)
-    return math.fsum(count * value for count, value in counted) / samples
+    return math.fsum(count * figure for count, figure in counted) / samples

@@ -30,11 +30,6 @@ def position_weights(n: int, cutoff: int | None = None) -> Floats:
     return weights
 
 
-def _ratio(protected: float, unprotected: float) -> Ratio:
-    reason = None if protected > 0 and unprotected > 0 else "zero_exposure"
-    return Ratio(float(protected), float(unprotected), reason)
-
-
 def _absent(n_protected: int, n_unprotected: int) -> str | None:
     """The reason when a side has no document."""
     if not n_protected:
@@ -161,37 +156,26 @@ def exposure_ratio(
     ranked = ~judged.on_side(None) if unknown == "close" else np.ones(len(judged.doc_ids), bool)
     exposures = _exposures(judged, cutoff, missing, ranked, weight)
     mean = exposures.mean(axis=0)
-    ratio = _ratio(mean[protected].mean(), mean[unprotected].mean())
+    e1, e0 = float(mean[protected].mean()), float(mean[unprotected].mean())
+    ratio = Ratio(e1, e0, None if e1 > 0 and e0 > 0 else "zero_exposure")
     if control == "none":
         return {"": ratio}
     before = _exposures(replace(judged, rankings=judged.beside), cutoff, missing, ranked, weight)
-    final, initial = (_sides(found, protected, unprotected) for found in (exposures, before))
-    return {
-        "": replace(ratio, controlled=_controlled(judged, final, initial, before[:, ranked].mean(axis=1)))
-    }
-
-
-def _sides(exposures: Floats, protected: Flags, unprotected: Flags) -> Floats:
-    """Mean exposure of both sides in every run; shape (runs, 2)."""
-    return np.stack([exposures[:, side].mean(axis=1) for side in (protected, unprotected)], axis=1)
-
-
-def _controlled(
-    judged: Judged, final: Floats, initial: Floats, means: Floats
-) -> tuple[ControlledExposures, ...]:
-    """One entry for each initial order, repeats of it averaged; shapes (runs, 2), (runs, 2), (runs,)."""
-    orders: dict[int, list[int]] = {}
+    means = before[:, ranked].mean(axis=1)
+    runs_of: dict[int, list[int]] = {}  # of each initial order, of which repeats are averaged
     for run, (order, _) in enumerate(judged.runs or [(n, 0) for n in range(len(judged.rankings))]):
-        orders.setdefault(order, []).append(run)
-    return tuple(
-        ControlledExposures(_pair(final[runs]), _pair(initial[runs]), float(means[runs].mean()))
-        for runs in orders.values()
+        runs_of.setdefault(order, []).append(run)
+
+    def sides(exposures: Floats, runs: list[int]) -> tuple[float, float]:
+        each = np.stack([exposures[:, side].mean(axis=1) for side in (protected, unprotected)], axis=1)
+        over, under = each[runs].mean(axis=0).tolist()
+        return over, under
+
+    controlled = tuple(
+        ControlledExposures(sides(exposures, runs), sides(before, runs), float(means[runs].mean()))
+        for runs in runs_of.values()
     )
-
-
-def _pair(sides: Floats) -> tuple[float, float]:
-    protected, unprotected = sides.mean(axis=0).tolist()
-    return protected, unprotected
+    return {"": replace(ratio, controlled=controlled)}
 
 
 @measure(

@@ -9,14 +9,14 @@ Source: Kim & Diaz, "Towards Fair RAG", ICTIR 2025, 3.1 and Eq. 7-11.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.base import Convention, Free, Undefined, Value, measure
-from llmfair.metrics.expected import Retrieved, ShownList, squares_of
+from llmfair.metrics.expected import Retrieved, ShownList, mean_of_samples, squares_of
 from llmfair.nouns import LEAST_GAIN
 
 Floats = NDArray[np.float64]
@@ -37,28 +37,12 @@ def useful(gains: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(gains, dtype=np.float64) > LEAST_GAIN
 
 
-def kept(useful: ArrayLike) -> bool:
-    """Whether a query has useful items enough to be asked about."""
-    return int(np.count_nonzero(useful)) >= FEWEST_USEFUL
-
-
-def over_ceiling(utility: float, ceiling: float, zero: str = "one") -> float | Convention | Undefined:
-    """Utility as a share of the best that was seen; where that is 0, all is called perfect, or `drop`ped."""
-    if ceiling:
-        return utility / ceiling
-    return Convention(1.0, "zero_ceiling", counts=True) if zero == "one" else Undefined("zero_ceiling")
-
-
 def expected_utility(retrieved: Retrieved) -> float | Undefined:
     """The mean over the samples whose answer is known [Eq. 7]."""
-    known = [(one.count, one.utility) for one in retrieved.lists if one.utility is not None]
-    samples = sum(count for count, _ in known)
-    if not samples:
-        return Undefined("no_output")
-    return math.fsum(count * utility for count, utility in known) / samples
+    utilities = [(shown.count, shown.utility) for shown in retrieved.lists if shown.utility is not None]
+    return mean_of_samples(utilities, "no_output")
 
 
-_OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none"}
 _REASONS = {
     "no_output": "no answer is there",
     "no_ceiling": "no best utility is known",
@@ -72,6 +56,7 @@ _REASONS = {
     "few_changes": "too few queries change at all for an interval",
     "one_sample": "of one list nothing is known of the others",
 }
+_OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none", "undefined": _REASONS}
 
 
 @measure(
@@ -79,18 +64,20 @@ _REASONS = {
     label="expected utility",
     params={"norm": ("raw", "ceiling"), "zero": ("one", "drop")},
     better="higher",
-    undefined=_REASONS,
     cite="Kim & Diaz 2025, Eq. 7",
     **_OF_ANSWERS,
 )
 def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str, Value]:
     """Mean utility of the answers over the lists that a policy draws."""
-    found = expected_utility(retrieved)
-    if norm == "raw" or isinstance(found, Undefined):
-        return {"": found}
-    if retrieved.ceiling is None:
+    utility, ceiling = expected_utility(retrieved), retrieved.ceiling
+    if norm == "raw" or isinstance(utility, Undefined):
+        return {"": utility}
+    if ceiling is None:
         return {"": Undefined("no_ceiling")}
-    return {"": over_ceiling(found, retrieved.ceiling, zero)}
+    if ceiling:
+        return {"": utility / ceiling}
+    perfect = Convention(1.0, "zero_ceiling", counts=True)  # where nothing has any utility
+    return {"": perfect if zero == "one" else Undefined("zero_ceiling")}
 
 
 @measure(
@@ -99,7 +86,6 @@ def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str,
     parity=0.0,
     better="higher",
     headline=True,
-    undefined=_REASONS,
     cite="EU − EU of the deterministic list",
     **_OF_ANSWERS,
 )
@@ -119,7 +105,6 @@ def _a_word(text: str) -> str:
 
 BY = Free(None, _a_word, "a word for how answers are attributed, such as overlap, cited or nli")
 """Tells apart what several attributions found."""
-_CREDITED: dict[str, Any] = {**_OF_ANSWERS, "undefined": _REASONS}
 
 
 def credited(retrieved: Retrieved) -> list[tuple[ShownList, tuple[str, ...]]]:
@@ -147,7 +132,7 @@ def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
     bounds=(0.0, 1.0),
     better="higher",
     cite="Kim & Diaz 2025, Eq. 8-9",
-    **_CREDITED,
+    **_OF_ANSWERS,
 )
 def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mapping[str, Value]:
     """Share of k, or of what was shown where that is less, that answers rest on; mean over samples."""
@@ -168,7 +153,7 @@ def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mappin
     params={"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples"), "by": BY},
     bounds=(0.0, math.inf),
     cite="Kim & Diaz 2025, Eq. 10-11",
-    **_CREDITED,
+    **_OF_ANSWERS,
 )
 def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None) -> Mapping[str, Value]:
     """How unequally items are credited, between 0 and k' items always credited alike; it grows with EAR, too."""
@@ -187,21 +172,17 @@ def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None
     params={"by": BY},
     bounds=(0.0, math.inf),
     cite="(Σ ε^a)²/Σ (ε^a)²",
-    **_CREDITED,
+    **_OF_ANSWERS,
 )
 def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
     """How many items, credited alike, would be as unequal: 1 where one takes all the credit."""
     found = attributed_exposure(retrieved)
     if isinstance(found, Undefined):
         return {"": found}
-    number = effective_number(found[0])
-    return {"": Undefined("nothing_attributed") if number is None else number}
-
-
-def effective_number(exposure: ArrayLike) -> float | None:
-    """(Σ ε)²/Σ ε² of exposures of shape (n,); None where all are 0."""
-    found = np.asarray(exposure, dtype=np.float64)
-    return float(found.sum() ** 2 / (found @ found)) if found.any() else None
+    exposure, _ = found
+    if not exposure.any():
+        return {"": Undefined("nothing_attributed")}
+    return {"": float(exposure.sum() ** 2 / (exposure @ exposure))}
 
 
 @measure(
@@ -210,20 +191,15 @@ def effective_number(exposure: ArrayLike) -> float | None:
     params={"by": BY},
     bounds=(0.0, 1.0),
     cite="tests the equal attention that Eq. 4 assumes",
-    **_CREDITED,
+    **_OF_ANSWERS,
 )
 def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
     """Share of the items shown in each slot that answers rest on: alike where the generator attends to all alike."""
-    found = credited(retrieved)
-    slots = range(min(retrieved.k, len(retrieved.doc_ids)))
-    return {str(slot + 1): _at(retrieved, found, slot) for slot in slots}
-
-
-def _at(retrieved: Retrieved, found: Iterable[tuple[ShownList, tuple[str, ...]]], slot: int) -> Value:
-    there = [
-        (one.count, retrieved.shown(one)[slot] in doc_ids)
-        for one, doc_ids in found
-        if slot < len(retrieved.shown(one))
-    ]
-    samples = sum(count for count, _ in there)
-    return sum(count for count, hit in there if hit) / samples if samples else Undefined(retrieved.uncredited)
+    lists = [(one.count, retrieved.shown(one), doc_ids) for one, doc_ids in credited(retrieved)]
+    values: dict[str, Value] = {}
+    for slot in range(min(retrieved.k, len(retrieved.doc_ids))):
+        hits = [
+            (count, float(shown[slot] in doc_ids)) for count, shown, doc_ids in lists if slot < len(shown)
+        ]
+        values[str(slot + 1)] = mean_of_samples(hits, retrieved.uncredited)
+    return values

@@ -9,7 +9,7 @@ P(win) = β ± γ has closed forms. Source: Wang et al. 2024, "Do Large Language
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -77,11 +77,6 @@ def _answer(answer: PairAnswer) -> int:
     return TIE if answer.problem == "tie" else UNPARSEABLE
 
 
-def _things(counted: Callable[[int, int], Sequence[bool]]) -> NDArray[np.int8]:
-    """What each pair of answers adds to the things that are counted; shape (4, 4, C)."""
-    return np.array([[counted(a, b) for b in range(4)] for a in range(4)], dtype=np.int8)
-
-
 def _cells(a: int, b: int) -> list[bool]:
     """PP, UU, FF, SS."""
     both = PROTECTED, UNPROTECTED
@@ -99,7 +94,11 @@ def _answers(a: int, b: int) -> list[bool]:
     return [a == PROTECTED, b == PROTECTED, a == UNPROTECTED, b == UNPROTECTED]
 
 
-CELLS, KINDS, ANSWERS = (_things(counted) for counted in (_cells, _kinds, _answers))
+# What each pair of answers adds to the things that are counted; shape (4, 4, C).
+CELLS, KINDS, ANSWERS = (
+    np.array([[counted(a, b) for b in range(4)] for a in range(4)], dtype=np.int8)
+    for counted in (_cells, _kinds, _answers)
+)
 
 
 def _none_counted(cells: Floats) -> str | None:
@@ -136,16 +135,6 @@ def _logits(cells: Cells) -> tuple[Any, Any]:
     return np.log((pp + ff) / (uu + ss)), np.log((pp + ss) / (uu + ff))
 
 
-def _beta(cells: Cells) -> Any:
-    first, second = _logits(cells)
-    return (first + second) / 2
-
-
-def _gamma(cells: Cells) -> Any:
-    first, second = _logits(cells)
-    return (first - second) / 2
-
-
 def _kappa(cells: Cells) -> Any:
     """(PP + UU − e)/(1 − e) on shares, e = p1 p2 + (1 − p1)(1 − p2): both answers agree by chance."""
     pp, uu, ff, ss = cells / cells.sum()
@@ -164,8 +153,8 @@ _odds = partial(Formula, CELLS, undefined=_none_counted, logarithmic=True, halve
 WIN_RATIO = _ratio(CELLS, (1, 0, 0, 0), (0, 1, 0, 0), "no_consistent_pair")
 RAW_RATIO = _ratio(ANSWERS, (1, 1, 0, 0), (0, 0, 1, 1), "no_valid_answer")
 BALANCED_RATIO = _ratio(CELLS, (2, 0, 1, 1), (0, 2, 1, 1), "no_valid_answer", halved=True)
-ADJUSTED_ODDS = _odds(figure=_beta)
-POSITION_ODDS = _odds(figure=_gamma)
+ADJUSTED_ODDS = _odds(figure=lambda cells: sum(_logits(cells)) / 2)  # β
+POSITION_ODDS = _odds(figure=lambda cells: np.subtract(*_logits(cells)) / 2)  # γ
 KAPPA = Formula(CELLS, _kappa, _without_kappa, demanding=True)
 WIN_SHARES: dict[str, Formula] = {
     Side.PROTECTED: _share(KINDS, (1, 0, 0, 0, 0, 0)),

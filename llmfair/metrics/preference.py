@@ -8,7 +8,7 @@ model was asked for the best alone its choice counts, and where it scored items 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -19,8 +19,6 @@ from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, mea
 from llmfair.nouns import Encounter, Ranking, Side
 
 Flags = NDArray[np.bool_]
-Pairs = Callable[[NDArray[np.intp]], Flags]
-"""Of items by their places in the list, shape (k,): which are compared as first with which as second, shape (k, k)."""
 OF_ODDS: Mapping[str, Any] = {
     "parity": 1.0,
     "bounds": (0.0, math.inf),
@@ -88,14 +86,7 @@ def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value
         return {"": Undefined("no_common_grade")}
     if any(encounter.behind for encounter in judged.encounters or ()):
         return {"": _in_choices(judged)}
-
-    def pairs(places: NDArray[np.intp]) -> Flags:
-        grades = judged.grades[places]
-        both: Flags = protected[places][:, None] & unprotected[places][None, :]
-        alike: Flags = both & (grades[:, None] == grades[None, :])
-        return alike
-
-    return {"": _in_answers(judged, pairs)}
+    return {"": _in_answers(judged, protected, unprotected, np.equal)}
 
 
 @measure("SlotOdds", **OF_ODDS, aggregate="slot-odds", label="slot odds", worded=True, undefined=REASONS)
@@ -119,13 +110,8 @@ def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
         return {}
     if len(np.unique(judged.grades)) < 2:
         return {"": Undefined("no_common_grade")}
-
-    def pairs(places: NDArray[np.intp]) -> Flags:
-        grades = judged.grades[places]
-        better: Flags = grades[:, None] > grades[None, :]
-        return better
-
-    return {"": _in_answers(judged, pairs)}
+    everyone = np.ones(len(judged.doc_ids), dtype=bool)
+    return {"": _in_answers(judged, everyone, everyone, np.greater)}
 
 
 def _in_rankings(judged: Judged) -> QueryComparisons | Undefined:
@@ -147,11 +133,9 @@ def _in_rankings(judged: Judged) -> QueryComparisons | Undefined:
             ahead += won + drawn / 2 + len(first) * behind
             tied += drawn
             count += len(first) * (len(second) + behind) + beyond * len(second)
-    return (
-        QueryComparisons(np.array([ahead]), np.array([float(count)]), tied=tied)
-        if count
-        else Undefined("no_common_grade")
-    )
+    if not count:
+        return Undefined("no_common_grade")
+    return QueryComparisons(np.array([ahead]), np.array([float(count)]), tied=tied)
 
 
 def _won(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[int, int]:
@@ -176,14 +160,15 @@ def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -
     return places
 
 
-def _in_answers(judged: Judged, pairs: Pairs) -> QueryComparisons | Undefined:
-    """The comparisons of all first encounters, `pairs(places)` saying which items are compared with which."""
-    found = [*_outcomes(judged, pairs)]
-    if not found:
+def _in_answers(
+    judged: Judged, firsts: Flags, seconds: Flags, compare: np.ufunc
+) -> QueryComparisons | Undefined:
+    """The comparisons of all first encounters: of `firsts` with those `seconds` whose grades `compare`."""
+    outcomes = [*_outcomes(judged, firsts, seconds, compare)]
+    if not outcomes:
         return _uncompared(judged)
-    ahead = np.concatenate([outcome for outcome, _, _ in found])
-    slots = np.concatenate([places for _, places, _ in found])
-    window = max(window for _, _, window in found)
+    ahead, slots = (np.concatenate([outcome[part] for outcome in outcomes]) for part in (0, 1))
+    window = max(window for _, _, window in outcomes)
     return QueryComparisons(ahead, np.ones(len(ahead)), slots if window > 1 else None, window)
 
 
@@ -193,7 +178,9 @@ def _uncompared(judged: Judged) -> Undefined:
     return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
 
 
-def _outcomes(judged: Judged, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
+def _outcomes(
+    judged: Judged, firsts: Flags, seconds: Flags, compare: np.ufunc
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
     """Of each encounter with something to compare: who was ahead, both slots, and how many items were shown.
 
     An item that is named is ahead of all named later, and of all that were put behind. Of items scored one by one the
@@ -202,7 +189,9 @@ def _outcomes(judged: Judged, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64
     place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind)
-        first, second = np.nonzero(pairs(np.array([place_of[doc_id] for doc_id in doc_ids])))
+        places = np.array([place_of[doc_id] for doc_id in doc_ids], dtype=np.intp)
+        of_places = compare(judged.grades[places][:, None], judged.grades[places])
+        first, second = np.nonzero(firsts[places][:, None] & seconds[places] & of_places)
         if encounter.scores is not None:
             rank = -np.array(encounter.scores)
         else:
@@ -211,11 +200,8 @@ def _outcomes(judged: Judged, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64
         first, second = first[told], second[told]
         if len(first):
             slots = _slots(encounter, doc_ids)
-            yield (
-                (rank[first] < rank[second]).astype(float),
-                np.stack([slots[first], slots[second]], axis=1),
-                max(1, len(encounter.shown)),
-            )
+            both = np.stack([slots[first], slots[second]], axis=1)
+            yield (rank[first] < rank[second]).astype(float), both, max(1, len(encounter.shown))
 
 
 def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
@@ -225,13 +211,8 @@ def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
     is chosen, which one does not hang on the others that were shown (Luce 1959), so items of other grades and of
     neither group are left out.
     """
-    grades, first, slots, starts, window = (
-        judged.candidates.relevance,
-        list[float](),
-        list[float](),
-        list[int](),
-        1,
-    )
+    grades, window = judged.candidates.relevance, 1
+    first, slots, starts = list[float](), list[float](), list[int]()
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind)
         last = max(1, len(encounter.shown) - 1)

@@ -75,7 +75,8 @@ def trec_eval_measure(
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
         if isinstance(value, int) and abs(value) > LONGEST_LIST:
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: at most {LONGEST_LIST}")
-        if isinstance(value, dict) and not all(_is_gain(gain) for gain in value.values()):
+        gains = value.values() if isinstance(value, dict) else ()
+        if not all(isinstance(gain, int) and gain >= 0 for gain in gains):  # a negative one crashes trec_eval
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", "gains are whole numbers from 0")
     if at in declared and declared[at].required and at not in arguments:
         raise UsageError(f"{spoken} needs a {at}.", f"write {spoken}@k")
@@ -100,11 +101,6 @@ def trec_eval_measure(
         says=SAID.get(named.NAME, ""),
     )
     return Measure(spoken, params, arguments.get(at), definition)
-
-
-def _is_gain(value: Any) -> bool:
-    """Whether trec_eval can count with it: a negative one crashes it."""
-    return isinstance(value, int) and value >= 0
 
 
 def _literal(text: str, kind: type) -> Any:
@@ -206,10 +202,5 @@ def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:
     ranks = {Side.UNPROTECTED: 0, Side.PROTECTED: 1, None: 2}
     sides = np.array([ranks[judged.sides.get(doc_id)] for doc_id in judged.doc_ids])
     reference = set(np.lexsort((sides, -judged.grades))[:cutoff].tolist())
-    return {
-        "": float(
-            np.mean(
-                [len(reference.intersection(order[:cutoff].tolist())) / cutoff for order in judged.orders]
-            )
-        )
-    }
+    shared = [len(reference.intersection(order[:cutoff].tolist())) / cutoff for order in judged.orders]
+    return {"": float(np.mean(shared))}

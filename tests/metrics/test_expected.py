@@ -19,7 +19,6 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
 from llmfair.metrics.expected import (
     Bounded,
-    Browsing,
     Retrieved,
     ShownList,
     exact,
@@ -121,51 +120,6 @@ def test_the_bounds_of_the_reference_figures() -> None:
                 assert (bounded.low, bounded.high) == pytest.approx(tuple(code["bounds"][name]), abs=NEAR)
 
 
-def test_the_figures_of_readers_who_browse() -> None:
-    cases = [case for case in vectors("expected_exposure")["cases"] if "browsing" in case["tags"]]
-    assert cases
-    for case in cases:
-        given, expected = case["input"], case["expected"]["expeval"]
-        docs = given["docs"]
-        grades = [given["relevance"][doc] for doc in docs]
-        reader = Browsing(
-            given["browsing"], given["patience"], given["utility"], given["complete_judgements"]
-        )
-        exposure = reader.exposure(
-            [[docs.index(doc) for doc in ranking] for ranking in given["rankings"]], grades
-        )
-        seen = dict(zip(docs, exposure.tolist(), strict=True))
-        assert seen == pytest.approx(expected["exposure"], abs=NEAR)
-        aim = dict(zip(docs, reader.target(grades).tolist(), strict=True))
-        assert {doc: aim[doc] for doc in expected["target"]} == pytest.approx(expected["target"], abs=NEAR)
-        found = reader.expected(exposure, grades)
-        for key, name in (("disparity", "EE_D"), ("relevance", "EE_R"), ("loss", "EE_L")):
-            figure: Bounded = getattr(found, key)
-            assert figure.value == pytest.approx(expected[name], abs=NEAR), case["id"]
-            assert figure.normalised == pytest.approx(expected[f"{name}_norm"], abs=NEAR), case["id"]
-
-
-def test_a_reader_whom_a_relevant_item_satisfies() -> None:
-    # worked by hand from expeval's formulas: p ½, u ½, grades 1 0, the list as it is given
-    reader = Browsing("gerr", 0.5, 0.5)
-    exposure = reader.exposure([[0, 1]], [1, 0])
-    assert exposure.tolist() == [1.0, 0.25]
-    assert reader.target([1, 0]).tolist() == [1.0, 0.25]
-    found = reader.expected(exposure, [1, 0])
-    assert found.disparity == Bounded(1.0625, 1.25**2 / 2, 1.25, 0.0)
-    assert found.relevance is not None
-    assert found.loss is not None
-    assert (found.relevance.low, found.relevance.high) == (0.25 + 0.25, 1.0625)
-    assert (found.loss.value, found.loss.high) == (0.0, 0.75**2 + 0.75**2)
-    assert Browsing("gerr", 0.5, 0.25).exposure([[0, 1]], [1, 0]).tolist() == [1.0, 0.375]
-
-
-@pytest.mark.parametrize(("patience", "stop"), [(1.0, 0.5), (-0.1, 0.5), (0.5, 1.5)])
-def test_readers_whose_attention_never_ends_are_refused(patience: float, stop: float) -> None:
-    with pytest.raises(ValueError, match="patience is"):
-        Browsing("gerr", patience, stop)
-
-
 def test_the_bounds_are_what_lists_can_reach() -> None:
     for n in range(1, 7):
         for k, m in product(range(1, n + 1), range(1, n + 1)):
@@ -219,6 +173,8 @@ def test_the_policy_of_a_log_is_estimated_from_its_lists() -> None:
     squares = unbiased_squares([0.75, 1, 0.25, 0], 4)
     assert value("EE-D(norm=raw)", logged) == pytest.approx(squares)
     assert value("EE-D(norm=raw,of=samples)", logged) == pytest.approx(1.625)
+    longer = retrieved({("a", "b", "c"): 3, ("c", "b", "a"): 1}, ["a"], 2, "abcd")
+    assert value("EE-D(norm=raw,of=samples)", longer) == pytest.approx(1.625), "the first k are shown"
     assert value("EE-R(norm=raw)", logged) == value("EE-R(norm=raw,of=samples)", logged)
     assert value("EE-L(norm=raw,of=samples)", logged) == pytest.approx(
         0.25**2 + (2 / 3) ** 2 + (1 / 12) ** 2 + 1 / 9
@@ -227,11 +183,6 @@ def test_the_policy_of_a_log_is_estimated_from_its_lists() -> None:
     assert gain[0] - gain[1] == pytest.approx(1.625 - squares)  # type: ignore[operator]
     assert value("EE-D", retrieved({("a", "b"): 1}, ["a"], 2, "abcd")) == Undefined("one_sample")
     assert value("EE-D", retrieved({}, ["a"], 2, "abcd")) == Undefined("no_samples")
-
-
-def test_what_is_shown_of_a_list_are_its_first_k_each_once() -> None:
-    logged = retrieved({("a", "b", "c"): 2}, ["a"], 2, "abcd")
-    assert value("EE-D(norm=raw,of=samples)", logged) == pytest.approx(2.0)
 
 
 @given(
@@ -339,16 +290,6 @@ def test_the_released_bounds_are_those_the_figures_hang_together_by() -> None:
         assert found.loss.normalised == pytest.approx(share, abs=NEAR)
 
 
-@pytest.mark.parametrize(
-    ("exposure", "useful", "k"), [([], [], 1), ([1.0], [True, False], 1), ([1.0], [True], 0)]
-)
-def test_arrays_that_do_not_fit_are_refused(exposure: list[float], useful: list[bool], k: int) -> None:
-    with pytest.raises(ValueError, match=r"exposures of shape|k is"):
-        exact(exposure, useful, k)
-    with pytest.raises(ValueError, match="1 samples"):
-        unbiased_squares([1.0], 1)
-
-
 def of_lists(name: str, *orders: str) -> Value:
     """A measure of the list a, b, c, d, of which a is relevant, that was ranked in these orders."""
     query = judged(*orders, candidates="abcd", relevance={"a": 1})
@@ -369,14 +310,16 @@ def test_orders_and_repeats_of_a_list_are_samples_of_its_ranker() -> None:
     assert of_lists("EE-D@2", "abcd", "cdab") == pytest.approx(-1)
 
 
-def test_of_lists_it_has_a_cutoff_and_of_shown_items_none() -> None:
-    assert parse_measure("EE-D@20").definition.reads is Judged
-    assert parse_measure("EE-D").definition.reads is Retrieved
-    for name, reads, says in (
+@pytest.mark.parametrize(
+    ("name", "reads", "says"),
+    [
         ("EE-D", Judged, "EE-D needs a cutoff"),
         ("EE-D@5", Retrieved, "takes no cutoff"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            parse_measure(name, reads)
-    with pytest.raises(UsageError, match="EU is a measure of shown items, but this audit asks about lists"):
-        parse_measure("EU@5", Judged)
+        ("EU@5", Judged, "EU is a measure of shown items, but this audit asks about lists"),
+    ],
+)
+def test_of_lists_it_has_a_cutoff_and_of_shown_items_none(name: str, reads: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_measure(name, reads)
+    assert parse_measure("EE-D@20").definition.reads is Judged
+    assert parse_measure("EE-D").definition.reads is Retrieved

@@ -11,9 +11,9 @@ import pytest
 
 from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Judged, Undefined, Value, measure_all
+from llmfair.metrics.base import Undefined, Value, measure_all
 from llmfair.metrics.expected import Retrieved, ShownList, shares
-from llmfair.metrics.generation import effective_number, gains, kept, over_ceiling, useful
+from llmfair.metrics.generation import FEWEST_USEFUL, gains, useful
 from llmfair.metrics.names import parse_measure
 from tests.shared import vectors
 
@@ -88,8 +88,6 @@ def test_weighted_lists_of_the_reference_figures() -> None:
         assert dict(zip(docs, found, strict=True)) == pytest.approx(expected["attributed_exposure"], abs=NEAR)
         assert found.sum() / k == pytest.approx(expected["EAR"], abs=NEAR)
         assert found @ found == pytest.approx(expected["EAE_D"], abs=NEAR)
-        number = expected["effective_number_of_attributed_items"]
-        assert effective_number(found) == pytest.approx(number, abs=NEAR)
         # a quarter and three quarters are one list of four, and three
         lists = [
             ShownList(tuple(one["ranking"]), round(4 * weight), "", None, frozenset(one["attributed"]))
@@ -97,6 +95,8 @@ def test_weighted_lists_of_the_reference_figures() -> None:
         ]
         observed = Retrieved("q", tuple(docs), frozenset(), k, None, tuple(lists))
         assert value("EAR", observed) == pytest.approx(expected["EAR"], abs=NEAR)
+        number = expected["effective_number_of_attributed_items"]
+        assert value("EffectiveSources", observed) == pytest.approx(number, abs=NEAR)
         assert value("EAE-D(of=samples)", observed) == pytest.approx(expected["EAE_D_norm_0_k"], abs=NEAR)
 
 
@@ -107,7 +107,7 @@ def test_useful_items_and_the_queries_that_are_kept() -> None:
         found = gains(sign * given["baseline_utility"], sign * np.array(given["item_utilities"]))
         assert found == pytest.approx(expected["gain"], abs=NEAR)
         assert useful(found).astype(int).tolist() == expected["useful"]
-        assert kept(useful(found)) == expected["query_kept_more_than_one_useful"]
+        assert (useful(found).sum() >= FEWEST_USEFUL) == expected["query_kept_more_than_one_useful"]
 
 
 def test_a_gain_of_rounding_is_none() -> None:
@@ -143,7 +143,6 @@ def test_lists_count_as_often_as_they_were_drawn_and_those_without_an_answer_not
 
 
 def test_a_ceiling_of_0_is_perfect_or_dropped_and_counted() -> None:
-    assert over_ceiling(0.5, 2.0) == 0.25
     observed = {"bm25-1": [retrieved(shown("ab", 2, 0.0), ceiling=0.0)]}
     names = ("EU(norm=ceiling)", "EU(norm=ceiling,zero=drop)")
     columns = measure_all([parse_measure(name) for name in names], observed)
@@ -198,23 +197,12 @@ def test_each_slot_has_its_share() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["EAR(by=nli)", "EAE-D(by=cited,of=samples)", "EU(norm=ceiling)", "EU-change"]
-)
-def test_names_say_how_answers_were_attributed(name: str) -> None:
-    assert str(parse_measure(name, Retrieved)) == name
-
-
-@pytest.mark.parametrize(
     ("name", "says"), [("EAR@5", "takes no cutoff"), ("EU(norm=best)", "norm cannot be 'best'")]
 )
 def test_what_these_measures_do_not_take(name: str, says: str) -> None:
+    assert str(parse_measure("EAE-D(by=cited,of=samples)", Retrieved)) == "EAE-D(by=cited,of=samples)"
     with pytest.raises(UsageError, match=says):
         parse_measure(name, Retrieved)
-
-
-def test_they_are_measures_of_shown_items() -> None:
-    with pytest.raises(UsageError, match="EU is a measure of shown items, but this audit asks about lists"):
-        parse_measure("EU", Judged)
 
 
 # Citations beside what a judge says of them, worked by hand
