@@ -112,20 +112,14 @@ def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
     if Subject(spec).ranks:
         return frozenset()
     taken = {*settings.asked_with()} & {item.name for item in fields(settings)} - settings.idle()
-    if settings.margins or not _may_be_held(settings, spec):
+    backend = spec.partition(":")[0]
+    own_server = backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
+    if settings.margins or not (backend in HELD or own_server):  # to the form of its answers
         taken -= {"constrain"}
     if not settings.margins:
         taken -= {"answers"}
     return frozenset(
         name for name in taken if (value := getattr(settings, name)) is not True and value != "text"
-    )
-
-
-def _may_be_held(settings: AuditSettings, spec: str) -> bool:
-    """Whether a model can be held to the form of its answers: in this process, or by a server of one's own."""
-    backend = spec.partition(":")[0]
-    return backend in HELD or (
-        backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
     )
 
 

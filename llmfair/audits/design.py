@@ -343,13 +343,14 @@ class Design(ABC, Generic[T]):
 
     def _answers(self, results: Mapping[str, T]) -> dict[str, ProbeAnswers]:
         """How many programs of each condition came to an end, and how many of them could not be read."""
-        found: dict[str, list[T]] = {one.name: [] for one in self.conditions}
+        ended, unparseable = Counter[str](), Counter[str]()
         for program in self.all_programs(results):
-            if program.condition in found and program.probe_id in results:
-                found[program.condition].append(results[program.probe_id])
+            if program.probe_id in results:
+                ended[program.condition] += 1
+                unparseable[program.condition] += self.unparseable(results[program.probe_id]) > 0
         return {
-            name: ProbeAnswers(probes=len(ended), unparseable=sum(self.unparseable(one) > 0 for one in ended))
-            for name, ended in found.items()
+            one.name: ProbeAnswers(probes=ended[one.name], unparseable=unparseable[one.name])
+            for one in self.conditions
         }
 
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:

@@ -125,7 +125,15 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
     Without a condition a gate speaks of every condition that has the measure, not of those aside or of
     what no question gave.
     """
-    return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
+    entries = []
+    for gate in gates:
+        idle = always_held(gate, results.reach, results.where)
+        for row in _rows(gate, results):
+            reason = idle or _broken(gate, row, results, interval)
+            entries.append(
+                Requirement(gate.text, row.measure, row.condition, row.group, row.value, not reason, reason)
+            )
+    return entries
 
 
 def statuses_of(text: str | None, known: Collection[str]) -> tuple[str, ...]:
@@ -179,18 +187,11 @@ def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
     ]
 
 
-def _entry(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> Requirement:
-    reason = always_held(gate, results.reach, results.where) or _broken(gate, row, results, interval)
-    return Requirement(gate.text, row.measure, row.condition, row.group, row.value, reason is None, reason)
-
-
 def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | None:
     """Why a figure says nothing here: its gate contains all that rankers can reach."""
     # of a given initial order no range is known
     reach = reaches.get(parse_measure(gate.measure).reach, Reach())
-    if reach.low is None or reach.high is None:
-        return None
-    if not gate.contains(reach.low, reach.high):
+    if reach.low is None or reach.high is None or not gate.contains(reach.low, reach.high):
         return None
     return f"no ranker could fail {gate.text} {where}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -233,7 +234,11 @@ def _wishes(settings: Asking) -> dict[str, str]:
 
 def template_args(given: Iterable[str]) -> dict[str, Any]:
     """`--template-arg` as what a chat template is given. Raises UsageError."""
-    return {key: _plain(value) for key, value in (_assignment("--template-arg", one) for one in given)}
+    arguments: dict[str, Any] = dict(_assignment("--template-arg", text) for text in given)
+    for key, value in arguments.items():
+        with suppress(ValueError):  # any other text stands as it is
+            arguments[key] = _json(value)
+    return arguments
 
 
 def _assignment(flag: str, text: str, example: str = "enable_thinking=false") -> tuple[str, str]:
@@ -242,14 +247,6 @@ def _assignment(flag: str, text: str, example: str = "enable_thinking=false") ->
         # not quoted: it may be a key, and nothing tells so
         raise UsageError(f"a value of {flag} is not k=v.", f"for example {flag} {example}")
     return key, value
-
-
-def _plain(value: str) -> Any:
-    """`false`, `3` as JSON has them; any other text as it stands."""
-    try:
-        return _json(value)
-    except ValueError:
-        return value
 
 
 def _json(text: str) -> Any:

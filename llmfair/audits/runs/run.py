@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -55,15 +55,11 @@ if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
 
 
-class Watch(Protocol):
-    """Shows a run while it is asked: `with watch(folder, planned, progress, limit):`.
+Watch = Callable[[Path, Mapping[str, Any], Progress, int], AbstractContextManager[None]]
+"""Shows a run while it is asked: `with watch(folder, planned, progress, limit):`.
 
-    `planned` says how many `calls` there will be, and what the `design` can `reach`, before anything is asked.
-    """
-
-    def __call__(
-        self, folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-    ) -> AbstractContextManager[None]: ...
+`planned` says how many `calls` there will be, and what the `design` can `reach`, before anything is asked.
+"""
 
 
 def no_watch(
