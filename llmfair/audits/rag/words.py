@@ -446,27 +446,25 @@ def curve_plots(found: Curves, says_of_means: str, by: str = "", ending: str = "
 
     `by`: what the lines are, where titles have to say so.
     """
-    pairs = dict.fromkeys((_name(one.across), _name(one.up)) for of in found.values() for one in of)
-    looks = palette([*found])
-    for pair in (pair for pair in TOLD if pair in pairs):
-        of_pair = {
-            name: next((one for one in of if (_name(one.across), _name(one.up)) == pair), None)
-            for name, of in found.items()
-        }
-        lines = [
-            Line(name, looks[name], [(p.at, value) for p in one.points if (value := value_of(p.mean))],
-                 one.deterministic)
-            for name, one in of_pair.items()
-            if one is not None and one.points
-        ]  # fmt: skip
-        if not lines:
-            continue
-        across, up = next((one.across, one.up) for one in of_pair.values() if one is not None)
-        name, title, told = TOLD[pair]
-        diagonal = pair[0] == OF_SLOTS
-        marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
-        sentence = f"{told} ({up}) by {across}: means {AVERAGED}, {says_of_means}.{marks}"
-        yield curves(lines, (across, up), title + by, sentence, name + ending, ANCHORS, diagonal)
+    looks, by_pair = palette([*found]), dict[tuple[str, str], dict[str, Curve]]()
+    for name, of in found.items():
+        for curve in of:
+            if curve.points:
+                by_pair.setdefault((_name(curve.across), _name(curve.up)), {}).setdefault(name, curve)
+    for pair, (file, title, beginning) in TOLD.items():
+        lines = []
+        for name, curve in by_pair.get(pair, {}).items():
+            points = [(point.at, value) for point in curve.points if (value := value_of(point.mean))]
+            lines.append(Line(name, looks[name], points, curve.deterministic))
+        if lines:
+            first = next(iter(by_pair[pair].values()))
+            diagonal = pair[0] == OF_SLOTS
+            marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
+            sentence = (
+                f"{beginning} ({first.up}) by {first.across}: means {AVERAGED}, {says_of_means}.{marks}"
+            )
+            axes = (first.across, first.up)
+            yield curves(lines, axes, title + by, sentence, file + ending, ANCHORS, diagonal)
 
 
 def _name(measure: str) -> str:
