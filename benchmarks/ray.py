@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.dispatch import Shape, cpu_seconds, programs
 from benchmarks.fleet import Process
-from llmfair.backends.on_ray import AHEAD
+from llmfair.on_ray import AHEAD
 
 LATENCY, SLOTS, TURNS, MOST_OVERHEAD = 0.05, 8, 3, 1.05
 
@@ -109,13 +109,13 @@ def asked(row: Row, url: str | None = None) -> Found:
     from llmfair.asking.journal import Journal
     from llmfair.asking.limits import Limits
     from llmfair.backends.base import BackendOptions
-    from llmfair.backends.on_ray import OnRay
     from llmfair.nouns import Failure, Sampling
+    from llmfair.on_ray import ModelOnRay
 
     prefix, _, name = row.model.partition(":")
     options = BackendOptions(base_url=url)
     here = registry.lookup("backend", prefix)(name, options)
-    backend = Opened(OnRay(row.model, options, here, row.processes, "local") if row.processes else here)
+    backend = Opened(ModelOnRay(row.model, options, here, row.processes, "local") if row.processes else here)
     pairs = Shape(row.name, row.calls // 2, 2, 0, 1, 5, row.latency)
     questions: Iterable[Any] = lists(row.calls) if prefix == "python" else programs(pairs)
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ BASICS = {"nouns", "io", "errors", "beginning", "registry", "manifest", "cluster
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
-    "rundir", "report", "results",
+    "rundir", "report", "results", "on_ray",
 }  # fmt: skip
 API_MAY = {
     "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "datasets.frames", "documents", "metrics.names",
@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "beginning": set(),
     "nouns": {"io"},
     "manifest": {"errors", "io"},
-    "cluster": {"errors"},
+    "on_ray": {"errors", "nouns", "registry", "backends.base", "rankers.base"},
     "errors": set(),
     "registry": {"errors"},
     "report": {"audits.kind", "audits.study", "results", "rundir", "stats", "metrics.base"},

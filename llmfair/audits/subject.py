@@ -16,13 +16,13 @@ from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fleet import Fleet
-from llmfair.backends.on_ray import OnRay
 from llmfair.backends.python import SCORES, is_scorer
 from llmfair.backends.server import Server
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.io.files import is_deep
 from llmfair.nouns import Attribute, Document, Sampling
+from llmfair.on_ray import ModelOnRay
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.settings import Asking, AuditSettings, seconds
 from llmfair.settings.asking import wished
@@ -179,7 +179,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
     options = replace(options, base_url=urls[0])
     backend: Backend = make(name, options)
     if settings.on_ray:
-        backend = OnRay(model, options, backend, settings.ray_workers or 1, settings.ray_address)
+        backend = ModelOnRay(model, options, backend, settings.ray_workers or 1, settings.ray_address)
     elif isinstance(backend, Server) and len(urls) > 1:
         backend = Fleet([backend, *(make(name, replace(options, base_url=url)) for url in urls[1:])])
     return capable(backend, model, settings)

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Free, Judged, Undefined, Value, measure
+from llmfair.metrics.base import Judged, Undefined, Value, measure, number
 
 Places = NDArray[np.intp]
 
@@ -54,16 +54,9 @@ def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Mappi
     return {"": float(np.mean([agreement(*pair) for pair in pairs]))}
 
 
-def _persistence(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1:
-        raise ValueError(text)
-    return value
-
-
 @measure(
     "RBO",
-    params={"p": Free(0.9, _persistence, "a number between 0 and 1")},
+    params={"p": number(0.9, 0, 1, ends=False)},
     cutoff="none",
     bounds=(0.0, 1.0),
     better="higher",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Free, Judged, Limit, Measure, Product, Undefined, Value, measure
+from llmfair.metrics.base import Judged, Limit, Measure, Product, Undefined, Value, measure, number
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
 
@@ -152,12 +152,6 @@ def share(
     return dict(zip(spread.names, np.mean(runs, axis=0).tolist(), strict=True))
 
 
-def _smoothing(text: str) -> float:
-    if not 0 < float(text) < 1:
-        raise ValueError(text)
-    return float(text)
-
-
 def _kl_limit(judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any) -> Limit | None:
     """KL of both distributions with the list's groups as one: what they have together is fixed (log sum inequality)."""
     held = _held(judged, **spread)
@@ -198,7 +192,7 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
     "KL",
     params={
         "direction": ("current-target", "target-current"),
-        "eps": Free(1e-6, _smoothing, "a number above 0 and below 1"),
+        "eps": number(1e-6, 0, 1, ends=False),
         **SPREAD_TO_TARGET,
     },
     implies=IMPLIES,

@@ -348,14 +348,35 @@ class Free:
     required: bool = False
 
 
-def _whole_number(text: str) -> int:
-    """Raises ValueError for what is none from 1 to `LONGEST_LIST`."""
-    if not (text.isascii() and text.isdigit() and 1 <= (number := int(text)) <= LONGEST_LIST):
-        raise ValueError(text)
-    return number
+def number(default: float, low: float, high: float, ends: bool = True) -> Free:
+    """A number from `low` to `high`, or without its `ends` between them."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        inside = low <= value <= high if ends else low < value < high
+        if not (inside and text.isascii() and "_" not in text):
+            raise ValueError(text)
+        return value
+
+    return Free(
+        default,
+        read,
+        f"a number {'from' if ends else 'above'} {low:g} {'to' if ends else 'and below'} {high:g}",
+    )
 
 
-WHOLE_NUMBER = Free(None, _whole_number, f"a whole number from 1 to {LONGEST_LIST}")
+def whole(default: int | None, high: int, least: int = 1) -> Free:
+    """A whole number from `least` to `high`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= high):
+            raise ValueError(text)
+        return int(text)
+
+    return Free(default, read, f"a whole number from {least} to {high:,}")
+
+
+WHOLE_NUMBER = whole(None, LONGEST_LIST)
 
 
 def _word_of(words: tuple[str, ...]) -> Free:
@@ -371,6 +392,19 @@ def _word_of(words: tuple[str, ...]) -> Free:
 
 Allowed = tuple[str, ...] | Free | None
 """A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
+
+
+def reader_of(allowed: Allowed) -> Free:
+    return _word_of(allowed) if isinstance(allowed, tuple) else allowed or WHOLE_NUMBER
+
+
+def read_argument(what: str, text: str, free: Free) -> Argument:
+    """The value of a parameter's text. Raises UsageError that says what it can be."""
+    try:
+        return free.read(text)
+    except ValueError:
+        nearest = did_you_mean(text, free.words)
+        raise UsageError(f"{what} cannot be '{text}'.{nearest}", f"it is {free.says}") from None
 
 
 @dataclass(frozen=True)
@@ -427,10 +461,7 @@ class Definition:
     @cached_property
     def parameters(self) -> Mapping[str, Free]:
         """How each parameter is read."""
-        return {
-            name: _word_of(allowed) if isinstance(allowed, tuple) else allowed or WHOLE_NUMBER
-            for name, allowed in self.params.items()
-        }
+        return {name: reader_of(allowed) for name, allowed in self.params.items()}
 
     def for_lists(self) -> Definition:
         """The same measure of ranked lists, whose few orders may tell less than nothing; itself where it is none."""

@@ -11,12 +11,11 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import (
     BARE,
     WHOLE_NUMBER,
-    Argument,
     Definition,
-    Free,
     Judged,
     Measure,
     Observation,
+    read_argument,
     unknown_param,
 )
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
@@ -101,7 +100,7 @@ def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple
         if param not in readers:
             raise unknown_param(name, param, readers)
         free = readers[param]
-        value = _read(free, f"{name}: {param}", text)
+        value = read_argument(f"{name}: {param}", text, free)
         if free.required or value != free.default:
             checked[param] = str(value)
     for (param, text), (other, implied) in definition.implies.items():
@@ -129,13 +128,4 @@ def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:
         raise UsageError(f"{definition.name} takes no cutoff.", f"write it without @{cutoff}")
     if cutoff is None:
         return None
-    return cast(int, _read(WHOLE_NUMBER, f"{definition.name}: the cutoff", cutoff))
-
-
-def _read(free: Free, what: str, text: str) -> Argument:
-    """The value of a text. Raises UsageError."""
-    try:
-        return free.read(text)
-    except ValueError:
-        nearest = did_you_mean(text, free.words)
-        raise UsageError(f"{what} cannot be '{text}'.{nearest}", f"it is {free.says}") from None
+    return cast(int, read_argument(f"{definition.name}: the cutoff", cutoff, WHOLE_NUMBER))

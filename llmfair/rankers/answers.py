@@ -98,12 +98,6 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     return Reading(answer_class, *chosen, readers_differ=strict != original[0])
 
 
-def read_strict(text: str, n: int) -> Reading:
-    """The strict reading of a text, its numbers repaired whatever they count from."""
-    answer_class, numbers = _strict(text, n)
-    return Reading(answer_class, *_repaired(numbers, n))
-
-
 def _strict(text: str, n: int) -> tuple[AnswerClass, Sequence[int]]:
     """The class of an answer that ended by itself, and the numbers it puts in order: none where it is no order."""
     answer = answer_of(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -56,36 +56,6 @@ KINDS: Mapping[str, _Kind] = {
 
 
 SBERT = "sbert"
-
-
-@register("ranker", "dense")
-def dense(options: RankerOptions) -> Encoder:
-    """Any dense encoder. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return Encoder("dense", options)
-
-
-@register("ranker", "sparse")
-def sparse(options: RankerOptions) -> Encoder:
-    """Any sparse encoder. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return Encoder("sparse", options)
-
-
-@register("ranker", "contriever")
-def contriever(options: RankerOptions) -> Encoder:
-    """Contriever. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return Encoder("contriever", options)
-
-
-@register("ranker", "sbert")
-def sbert(options: RankerOptions) -> Encoder:
-    """SBERT. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return Encoder("sbert", options)
-
-
-@register("ranker", "splade")
-def splade(options: RankerOptions) -> Encoder:
-    """SPLADE. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return Encoder("splade", options)
 
 
 def named_encoder(name: str, options: RankerOptions) -> Encoder:
@@ -203,6 +173,10 @@ class Encoder(ScoringRanker):
         """What the tokenizer can encode, and reads as nothing but text."""
         encodable = text.strip().encode("utf-8", "replace").decode("utf-8")
         return without_control_tokens(encodable, tuple(self._model.tokenizer.all_special_tokens))
+
+
+for _name in KINDS:
+    register("ranker", _name)(partial(Encoder, _name))
 
 
 class Vectors:

@@ -89,17 +89,6 @@ def draws(log_weights: ArrayLike, k: int, noise: ArrayLike) -> Places:
     return everything
 
 
-def log_probability(log_weights: ArrayLike, order: ArrayLike) -> float:
-    """The log-probability of beginning with these places, best first [Eq. 1]."""
-    weights, order = _finite(log_weights), np.asarray(order, dtype=np.intp)
-    left, total = np.ones(len(weights), dtype=bool), 0.0
-    for place in order:
-        highest = weights[left].max()
-        total += weights[place] - highest - math.log(np.exp(weights[left] - highest).sum())
-        left[place] = False
-    return float(total)
-
-
 def inclusion(log_weights: ArrayLike, k: int) -> Floats:
     """ε: the probability that each item is among the first k, exact to about 1e-12; shape (n,), sum min(k, n) [Eq. 5].
 

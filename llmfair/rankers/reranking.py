@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Free, Judged, Undefined
+from llmfair.metrics.base import Free, Judged, Undefined, number, whole
 from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, target_shares
 from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.encoders import KINDS, Encoder, unit
-from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
+from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.registry import register
 from llmfair.retrieval.analysis import ENGLISH, plain
 
@@ -113,35 +113,14 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, trade: float = 0.5, k: int 
     `relevance` of shape (n,), `similarity` of shape (n, n); `trade` is λ, the weight of relevance.
     """
     relevant, alike = np.asarray(relevance, dtype=float), np.asarray(similarity, dtype=float)
-    return _chosen(relevant, alike, trade, k, None)
-
-
-def mmr_of_vectors(
-    query: ArrayLike, documents: ArrayLike, trade: float = 0.5, k: int | None = None
-) -> list[int]:
-    """The same of embeddings, by their cosines: shapes (d,) and (n, d); a vector of zeros is like none.
-
-    The most relevant document is first whatever λ is: at λ = 0 the formula alone would not say which.
-    """
-    towards = unit(np.atleast_2d(np.asarray(query, dtype=float)))[0]
-    vectors = unit(np.asarray(documents, dtype=float).reshape(-1, towards.size))
-    relevance = vectors @ towards
-    first = int(np.argmax(relevance)) if relevance.size else None
-    return _chosen(relevance, vectors @ vectors.T, trade, k, first)
-
-
-def _chosen(
-    relevance: Floats, similarity: Floats, trade: float, k: int | None, first: int | None
-) -> list[int]:
-    n = relevance.size
-    worth, redundancy = trade * relevance, np.zeros(n)
-    found: list[int] = []
-    for _ in range(n if k is None else min(k, n)):
-        place = first_best(worth - (1 - trade) * redundancy) if found or first is None else first
-        redundancy = np.maximum(redundancy, similarity[:, place]) if found else similarity[:, place].copy()
-        found.append(place)
+    worth, redundancy = trade * relevant, np.zeros(relevant.size)
+    chosen: list[int] = []
+    for _ in range(relevant.size if k is None else min(k, relevant.size)):
+        place = first_best(worth - (1 - trade) * redundancy)
+        redundancy = np.maximum(redundancy, alike[:, place]) if chosen else alike[:, place].copy()
+        chosen.append(place)
         worth[place] = -np.inf
-    return found
+    return chosen
 
 
 def cosines(vectors: ArrayLike) -> Floats:
@@ -458,12 +437,6 @@ def central(ranks: ArrayLike) -> Places:
     improved = [_improved(start, before - before.T) for start in (borda, *np.argsort(relabelled))]
     found: Places = first[min(improved, key=lambda order: int(np.tril(before[np.ix_(order, order)]).sum()))]
     return found
-
-
-def kendall_distance(order: ArrayLike, ranks: ArrayLike) -> int:
-    """In how many pairs an order of items differs from the orders of these ranks, summed; shapes (n,), (orders, n)."""
-    before = _before(np.asarray(ranks, dtype=np.intp)[:, np.asarray(order, dtype=np.intp)])
-    return int(np.tril(before).sum())
 
 
 def _before(ranks: Places) -> Places:

@@ -17,6 +17,7 @@ import numpy as np
 
 from llmfair.errors import UsageError
 from llmfair.io import files
+from llmfair.metrics.base import whole
 from llmfair.nouns import (
     Candidates,
     Completion,
@@ -31,7 +32,7 @@ from llmfair.nouns import (
 )
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
 from llmfair.rankers.choices import LEAST_MASS, labels_sent
-from llmfair.rankers.parameters import Declared, read_parameters, whole
+from llmfair.rankers.parameters import Declared, read_parameters
 from llmfair.rankers.questions import (
     ANSWERED,
     MOST_LABELS,
@@ -160,14 +161,6 @@ def encounters_of(answers: Iterable[Compared]) -> tuple[Encounter, ...]:
                 found.append(Encounter(tuple(answer.shown), ranked, behind))
         seen |= shown
     return tuple(found)
-
-
-def first_encounters(answers: Iterable[tuple[Sequence[str], Sequence[str]]]) -> tuple[Encounter, ...]:
-    """The same of questions that were asked one after the other: items shown, and those that the answer names.
-
-    These come best first; an answer that cannot be read names none.
-    """
-    return encounters_of(Compared(number, *answer) for number, answer in enumerate(answers))
 
 
 def scored_encounter(scores: Mapping[str, float]) -> Encounter:
@@ -453,11 +446,7 @@ class Tournament(Strategy):
                 [document for group in through[start : start + each] for document in group]
                 for start in range(0, len(through), each)
             ]
-        order = sorted(head, key=lambda document: -points[document.doc_id])
-        scores = tuple(points[document.doc_id] for document in order)
-        order += candidates.documents[len(head) :]
-        ids = tuple(document.doc_id for document in order)
-        return Ranking(candidates.query.query_id, ids, scores if len(scores) == len(ids) else None)
+        return _by_points(candidates, head, points)
 
     def _stages(self, n: int) -> Sequence[Sequence[int]]:
         """The sizes of the groups of every stage."""
@@ -476,6 +465,15 @@ class Tournament(Strategy):
     @property
     def parameters(self) -> Mapping[str, Any]:
         return {"group": self.question.group, "best": self.question.of_group, "rounds": self.rounds}
+
+
+def _by_points(candidates: Candidates, head: Sequence[Document], points: Mapping[str, float]) -> Ranking:
+    """The head by falling points, which score it where it is the whole list; then the tail as it was."""
+    order = sorted(head, key=lambda document: -points[document.doc_id])
+    scores = tuple(points[document.doc_id] for document in order)
+    order += candidates.documents[len(head) :]
+    ids = tuple(document.doc_id for document in order)
+    return Ranking(candidates.query.query_id, ids, scores if len(scores) == len(ids) else None)
 
 
 def _cut(
@@ -562,25 +560,15 @@ class AllPairs(Strategy):
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         head = candidates.documents[: self.depth]
         pairs = [
-            (pair, rank) for rank, other in self._pairs(len(head)) for pair in self._both(head, rank, other)
+            (pair, rank)
+            for (rank, one), (_, other) in combinations(enumerate(head), 2)
+            for pair in ((one, other), (other, one))
         ]
-        found = (yield from ask.together(pairs)) if pairs else []
+        answered = (yield from ask.together(pairs)) if pairs else []
         points: dict[str, float] = defaultdict(float)
-        for first, _ in found:
+        for first, _ in answered:
             points[first.doc_id] += 0.5
-        order = sorted(head, key=lambda document: -points[document.doc_id])
-        scores = tuple(points[document.doc_id] for document in order)
-        order += candidates.documents[len(head) :]
-        ids = tuple(document.doc_id for document in order)
-        return Ranking(candidates.query.query_id, ids, scores if len(scores) == len(ids) else None)
-
-    @staticmethod
-    def _pairs(n: int) -> Sequence[tuple[int, int]]:
-        return [*combinations(range(n), 2)]
-
-    @staticmethod
-    def _both(head: Sequence[Document], rank: int, other: int) -> Sequence[Sequence[Document]]:
-        return [head[rank], head[other]], [head[other], head[rank]]
+        return _by_points(candidates, head, points)
 
     def plan(self, n: int) -> Plan:
         asked = min(n, self.depth or n)

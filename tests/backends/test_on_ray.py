@@ -22,9 +22,9 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import backend_of
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
-from llmfair.backends.on_ray import AHEAD, MOST_DEATHS, OnRay
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Text
+from llmfair.on_ray import AHEAD, MOST_DEATHS, ModelOnRay
 from tests import models
 from tests.servers import Reply, Server, rank
 
@@ -79,9 +79,9 @@ def test_a_query_keeps_its_process_until_that_is_ahead() -> None:
     assert max(Counter(found).values()) - min(Counter(found).values()) <= 2 * AHEAD + 1
 
 
-def on_ray(processes: int) -> OnRay:
+def on_ray(processes: int) -> ModelOnRay:
     options = BackendOptions()
-    return OnRay("fake:biased", options, fake("biased", options), processes, "local")
+    return ModelOnRay("fake:biased", options, fake("biased", options), processes, "local")
 
 
 def asked(query_id: str) -> Request:
@@ -306,7 +306,7 @@ def test_a_question_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
 
 FULL = """
 import asyncio, ray
-from llmfair.backends import on_ray
+from llmfair import on_ray
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
 from llmfair.errors import BackendError
@@ -314,7 +314,7 @@ from llmfair.errors import BackendError
 async def opened(processes, gpus):
     here = fake("biased", BackendOptions())
     here.gpus = gpus
-    backend = on_ray.OnRay("fake:biased", BackendOptions(), here, processes, "local")
+    backend = on_ray.ModelOnRay("fake:biased", BackendOptions(), here, processes, "local")
     try:
         await backend.open()
     finally:

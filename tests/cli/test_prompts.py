@@ -10,7 +10,6 @@ from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
-from llmfair.rankers.answers import read_strict
 from llmfair.rankers.choices import read_text
 from llmfair.rankers.strategies import strategy_of
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
@@ -87,9 +86,7 @@ def test_a_ranker_that_reads_no_prompt_is_the_same_run_on_any_data() -> None:
 def test_answers_to_the_general_prompt_are_read() -> None:
     assert read_text("Item B", "letter") == read_text("B", "letter")
     assert read_text("Item 2 > Item 1", "order") == read_text("[2] > [1]", "order")
-    assert (
-        read_strict("[2] Ada, item 3 of hers > [1]", 2).permutation == read_strict("[2] > [1]", 2).permutation
-    )
+    assert read_text("[2] Ada, item 3 of hers > [1]", "order") == read_text("[2] > [1]", "order")
 
 
 def test_a_copy_with_other_words_is_ones_own_prompt(mine: Path) -> None:

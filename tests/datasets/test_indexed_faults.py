@@ -18,8 +18,6 @@ from typing import Any
 import pytest
 
 from llmfair.audits.lists import engine_of
-from llmfair.datasets import download, pages
-from llmfair.audits.lists import engine_of
 from llmfair.datasets import pages
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection

@@ -15,7 +15,7 @@ from llmfair.audits.listwise.measure import HowRanked, concluded
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
-from llmfair.rankers.strategies import first_encounters
+from llmfair.rankers.strategies import Compared, encounters_of
 from llmfair.stats.preference import Comparisons, preference_fit
 from tests.shared import vectors
 
@@ -38,12 +38,17 @@ def judged(
     )
 
 
+def one_after_another(answers: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Encounter, ...]:
+    """The first encounters of questions: items shown, and those that the answer names."""
+    return encounters_of(Compared(number, *answer) for number, answer in enumerate(answers))
+
+
 def of_vector(query: Mapping[str, Any]) -> Judged:
     """A query of the known answers: its chains as questions and answers."""
     encounters = [
         encounter
         for chain in query["chains"]
-        for encounter in first_encounters((asked["shown"], asked["answer"]) for asked in chain["windows"])
+        for encounter in one_after_another([(asked["shown"], asked["answer"]) for asked in chain["windows"]])
     ]
     sides = {doc_id: SIDES[side] for doc_id, side in query["side"].items()}
     return judged(sides, query["grade"], encounters, query_id=query["query_id"])
@@ -145,11 +150,11 @@ def test_odds_of_rankings_are_the_share_of_pairs_that_the_protected_item_wins() 
 
 def test_only_items_that_no_question_has_shown_meet_for_the_first_time() -> None:
     answers = [(["a", "b", "c"], ["c", "a"]), (["d", "e", "c"], ["c", "e", "d"]), (["f", "e"], ["f", "e"])]
-    assert first_encounters(answers) == (
+    assert one_after_another(answers) == (
         Encounter(("a", "b", "c"), ("c", "a")),  # b was put behind by repair, which is no comparison
         Encounter(("d", "e", "c"), ("e", "d")),  # c has been ranked before
     )
-    assert first_encounters([(["a", "b"], []), (["a", "b"], ["b", "a"])]) == ()
+    assert one_after_another([(["a", "b"], []), (["a", "b"], ["b", "a"])]) == ()
 
 
 def test_a_slot_preference_is_told_from_one_for_groups() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -29,7 +30,7 @@ from llmfair.nouns import (
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.listwise import ListwiseRanker, retries_of
-from llmfair.rankers.reranking import central, consensus, kendall_distance
+from llmfair.rankers.reranking import central, consensus
 from llmfair.rankers.strategies import PLANS, Windows, check_window, covering, never_ranked, rankgpt, sent
 from tests.pace import within
 from tests.rankers import Answer, ask
@@ -565,6 +566,12 @@ def orders(draw: st.DrawFn, most: int = 7) -> list[list[int]]:
 
 def ranks_of(found: list[list[int]]) -> np.ndarray:
     return np.argsort(np.array(found), axis=1)
+
+
+def kendall_distance(order: Sequence[int] | np.ndarray, ranks: np.ndarray) -> int:
+    """In how many pairs an order of items differs from the orders of these ranks, summed."""
+    of = ranks[:, np.asarray(order)]
+    return int(np.tril((of[:, :, None] < of[:, None, :]).sum(axis=0)).sum())
 
 
 def test_by_hand() -> None:

@@ -17,9 +17,9 @@ from llmfair import registry
 from llmfair.audits.rag.design import retriever_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.nouns import Candidates, Document, Query
+from llmfair.on_ray import PARTS, RankerOnRay
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.bm25 import Bm25
-from llmfair.rankers.on_ray import PARTS, OnRay
 from tests import models
 from tests.audits.rag.test_log import write_corpus
 
@@ -55,7 +55,7 @@ def lists_of(*items: tuple[Document, ...]) -> list[Candidates]:
     ]
 
 
-class Here(OnRay):
+class Here(RankerOnRay):
     """Scores in this process what would be sent, part by part."""
 
     def _scored(self, parts: Any) -> Any:
@@ -91,8 +91,8 @@ def test_lists_of_their_own_are_scored_whole() -> None:
     ("name", "given", "kind"),
     [
         ("bm25", {"ray_workers": 2}, Bm25),
-        ("tests-costly", {"ray_workers": 2}, OnRay),
-        ("tests-costly", {"engine": "ray"}, OnRay),
+        ("tests-costly", {"ray_workers": 2}, RankerOnRay),
+        ("tests-costly", {"engine": "ray"}, RankerOnRay),
         ("tests-costly", {}, Costly),
     ],
 )
@@ -151,7 +151,7 @@ def test_one_process_two_and_none_find_the_same(data: str, tmp_path: Path) -> No
 MORTAL = """
 import os
 from pathlib import Path
-from llmfair.rankers.on_ray import OnRay
+from llmfair.on_ray import RankerOnRay
 from tests.rankers.test_on_ray import Ranked, documents, lists_of
 
 HERE = Path(__file__).parent
@@ -171,7 +171,7 @@ class Other(Ranked):
 
 if __name__ == "__main__":
     from mortal import Mortal, Other
-    from llmfair.rankers import on_ray
+    from llmfair import on_ray
     from llmfair.errors import LlmfairError
     made = {"Mortal": Mortal, "Other": Other}[os.environ["MADE"]]
     lists = lists_of(*(documents(n) for n in (3, 4, 5, 6)))
@@ -180,7 +180,7 @@ if __name__ == "__main__":
         ray.init(address="local", num_gpus=int(os.environ["GPUS"]), include_dashboard=False)
     on_ray.START_SECONDS = 30.0
     try:
-        found = [*OnRay(made, Ranked(), 3, "local").scores_of_each(lists)]
+        found = [*RankerOnRay(made, Ranked(), 3, "local").scores_of_each(lists)]
     except LlmfairError as error:
         print(type(error).__name__, error.message)
     else:

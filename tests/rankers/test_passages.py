@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmfair.control_tokens import without_control_tokens
-from llmfair.nouns import Document
-from llmfair.rankers.answers import AnswerClass, read_strict
+from llmfair.nouns import Completion, Document, Finish
+from llmfair.rankers.answers import AnswerClass, read
 from llmfair.rankers.passages import clean, passage
 
 IDENTIFIER = re.compile(r"\[\s*\d+\s*\]")
@@ -92,4 +92,4 @@ def test_cleaning_is_idempotent_and_leaves_one_safe_line(text: str, words: int) 
 @given(texts)
 def test_a_title_quoted_in_an_answer_is_no_identifier(text: str) -> None:
     answer = f"[2] x{clean(text)}x > [1]"
-    assert read_strict(answer, 2).answer_class is AnswerClass.OK
+    assert read(Completion(answer, Finish.STOP), 2).answer_class is AnswerClass.OK

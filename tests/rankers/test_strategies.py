@@ -20,8 +20,9 @@ from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.exhibits import all_answers
 from llmfair.errors import UsageError
+from llmfair.metrics.base import number, whole
 from llmfair.nouns import Candidates, Chat, Completion, Finish, Ranking, Scores, Steps
-from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
+from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.rankers.strategies import Ask, Strategy, StrategyOptions, Window, Windows, strategy_of
 from llmfair.rundir import RunDir
 from tests.cli.command import kept, llmfair, ran, refuses

@@ -12,7 +12,7 @@ import pytest
 from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.simulate import Items, Noise, simulate_encounters
 from llmfair.metrics.base import QueryComparisons
-from llmfair.rankers.strategies import covering, first_encounters
+from llmfair.rankers.strategies import Compared, covering, encounters_of
 from llmfair.stats.power import Meeting, Windows, first_shown, query_sd
 
 EVEN = ((50, 50), (50, 50))
@@ -37,7 +37,10 @@ def test_they_are_the_encounters_of_an_audit(n: int, window: int, step: int) -> 
     windows = covering(n, window, step)
     ids = [str(rank) for rank in range(n)]
     asked = [(ids[start:end], ids[start:end]) for start, end in windows]
-    found = [encounter.ranked for encounter in first_encounters(asked)]
+    found = [
+        encounter.ranked
+        for encounter in encounters_of(Compared(number, *of) for number, of in enumerate(asked))
+    ]
     assert found == [tuple(ids[r] for r in ranks) for ranks in first_shown(windows) if len(ranks) > 1]
 
 

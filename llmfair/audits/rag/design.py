@@ -41,10 +41,10 @@ from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import EMPTY, GREATEST, UTILITIES, cleaned, rating, utility
 from llmfair.nouns import Candidates, Chat, Document, Failure, Query, Steps, Text
+from llmfair.on_ray import RankerOnRay
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers import plackett_luce
 from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
-from llmfair.rankers.on_ray import OnRay
 from llmfair.rankers.plackett_luce import deterministic
 from llmfair.rankers.reader import (
     Asked,
@@ -490,7 +490,7 @@ def retriever_of(
         return FoundOnce(Path(name), dataset, queries)
     here = _named(name)
     if settings.on_ray and here.costly:
-        return OnRay(partial(_named, name), here, settings.ray_workers or 1, settings.ray_address)
+        return RankerOnRay(partial(_named, name), here, settings.ray_workers or 1, settings.ray_address)
     return here
 
 
