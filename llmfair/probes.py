@@ -194,10 +194,7 @@ def pairwise_probes(
 
     `shown` is what a prompt shows of a document. Everything is asked `repeats` times (draws 0, 1, …), and the
     first ⌈noise_share · n⌉ of the n pairs at least twice. A query without items of one side has no probes.
-    Raises ValueError for counts below 1 or a share outside [0, 1].
     """
-    if pairs < 1 or repeats < 1 or not 0 <= noise_share <= 1:
-        raise ValueError(f"{pairs} pairs, {repeats} repeats, noise share {noise_share}")
     texts = {document.doc_id: shown(document) for document in candidates.documents}
     places = {doc_id: place for place, doc_id in enumerate(candidates.doc_ids)}
     passed_over, chosen = 0, list[tuple[int, int, int]]()

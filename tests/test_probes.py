@@ -275,9 +275,3 @@ def test_noise_share_and_repeats(share: float, pairs: int, repeats: int, again: 
         assert [probe.order for probe in found if probe.draw] == list(range(again))
         assert again == 0 or set(draws) == {0, 1}
         assert again == math.ceil(round(share * pairs, 9))
-
-
-@pytest.mark.parametrize(("pairs", "share", "repeats"), [(0, 0.1, 1), (5, -0.1, 1), (5, 1.1, 1), (5, 0, 0)])
-def test_counts_that_ask_nothing(pairs: int, share: float, repeats: int) -> None:
-    with pytest.raises(ValueError):
-        pairs_of(MIXED, "relevant", pairs, noise=share, repeats=repeats)

@@ -51,7 +51,7 @@ class Estimate:
 
 def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
     """The mean over queries (of their ratios, if they are ratios), with the t interval mean ± t s/√n."""
-    return _of_mean(_finite(values), level, exponential=False)
+    return _of_mean(np.asarray(values, float), level, exponential=False)
 
 
 def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 0.95) -> Estimate:
@@ -59,7 +59,7 @@ def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 
 
     A query adds Σ (x − x̄)/N over its observations to the error, so one observation a query gives the plain interval.
     """
-    found = _finite(values)
+    found = np.asarray(values, float)
     centre = float(found.mean())
     scores = np.bincount(queries, found - centre)[np.unique(queries)] / len(found)
     return _interval(centre, standard_error(scores), len(scores), level, exponential=False)
@@ -67,7 +67,7 @@ def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 
 
 def geometric_mean(ratios: ArrayLike, level: float = 0.95) -> Estimate:
     """The geometric mean of positive ratios, with the t interval on their logarithms."""
-    positive = _finite(ratios)
+    positive = np.asarray(ratios, float)
     if (positive <= 0).any():
         raise ValueError("a geometric mean needs positive ratios")
     return _of_mean(np.log(positive), level, exponential=True)
@@ -86,9 +86,9 @@ def ratio_of_means(
     over = [E1, M0] and under = [E0, M1], R is the excess ratio. A query may have a zero on one side; every sum
     must be positive (ValueError). `boot-t` draws from `rng`.
     """
-    over, under = _factors(over), _factors(under)
-    if over.shape != under.shape:
-        raise ValueError(f"{over.shape[-1]} numerators and {under.shape[-1]} denominators")
+    over, under = np.atleast_2d(np.asarray(over, float)), np.atleast_2d(np.asarray(under, float))
+    if not (over.any(axis=-1).all() and under.any(axis=-1).all()):
+        raise ValueError("a ratio of means needs two groups that are not all 0")
     value = float(np.prod(over.sum(axis=-1) / under.sum(axis=-1)))
     logarithm, scores = float(log_ratio(over, under)), ratio_scores(over, under)
     error, queries = standard_error(scores), len(scores)
@@ -113,7 +113,9 @@ def log_ratio(over: Floats, under: Floats) -> Floats:
 
 def ratio_scores(over: ArrayLike, under: ArrayLike) -> Floats:
     """d_q = Σ_j a_jq/Σa_j − Σ_j b_jq/Σb_j: what each query adds to the error of ln R; shape (queries,), sum 0."""
-    scores: Floats = _shares(_factors(over)) - _shares(_factors(under))
+    scores: Floats = _shares(np.atleast_2d(np.asarray(over, float))) - _shares(
+        np.atleast_2d(np.asarray(under, float))
+    )
     return scores
 
 
@@ -158,32 +160,12 @@ def _interval(centre: float, error: float, queries: int, level: float, exponenti
     """centre ± t·error with t on queries − 1 degrees of freedom, on the scale of the figure."""
     from scipy.special import stdtrit
 
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level of {level}")
     shown = np.exp if exponential else float
     if queries < FEWEST_QUERIES:
         return Estimate(float(shown(centre)), None, None, queries, "too_few_queries", error)
     half = float(stdtrit(queries - 1, (1 + level) / 2)) * error
     low, high = float(shown(centre - half)), float(shown(centre + half))
     return Estimate(float(shown(centre)), low, high, queries, None, error)
-
-
-def _factors(values: ArrayLike) -> Floats:
-    """One side of a ratio as shape (factors, queries). Raises ValueError for a side that is negative or all 0."""
-    factors = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
-        raise ValueError("a ratio of means needs one finite number per query")
-    if (factors < 0).any() or not factors.any(axis=1).all():
-        raise ValueError("a ratio of means needs two groups that are not negative and not all 0")
-    return factors
-
-
-def _finite(values: ArrayLike) -> Floats:
-    """The values as an array of one number per query. Raises ValueError for none, NaN and infinity."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not array.size or not np.isfinite(array).all():
-        raise ValueError("an aggregate needs one finite number per query, and at least one query")
-    return array
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,14 +30,9 @@ def change_by_query(
 ) -> Change:
     """The mean change of the queries' own values, shapes (queries,), with its t interval and sign flip.
 
-    On a log scale the geometric mean of other/base. Raises ValueError for other shapes, for no query, and on a
-    log scale for values that are not positive.
+    On a log scale the geometric mean of other/base.
     """
     before, after = np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    if before.shape != after.shape:
-        raise ValueError(f"values of shapes {before.shape} and {after.shape} are not paired")
-    if on_log_scale and ((before <= 0).any() or (after <= 0).any()):
-        raise ValueError("quotients need positive values")
     found = geometric_mean(after / before, level) if on_log_scale else mean(after - before, level)
     if len(before) < FEWEST_TESTED:
         return Change(found, None)

@@ -58,12 +58,7 @@ class Variance:
 
 
 def clustered_variance(scores: Floats, clusters: Codes) -> Variance:
-    """The variance of Σ d_k; scores of shape (n,) that sum to 0, clusters (ways, n): codes 0, 1, … of each way.
-
-    Raises ValueError for other shapes and for none.
-    """
-    if clusters.ndim != 2 or not scores.size or clusters.shape[1:] != scores.shape:
-        raise ValueError(f"scores of shape {scores.shape} in clusters of shape {clusters.shape}")
+    """The variance of Σ d_k; scores of shape (n,) that sum to 0, clusters (ways, n): codes 0, 1, … of each way."""
     ways = range(len(clusters))
     of_ways: dict[tuple[int, ...], Codes] = {(way,): clusters[way] for way in ways}
     components: dict[tuple[int, ...], float] = {}
@@ -114,19 +109,13 @@ class PairContributions:
     Most often the things are the cells PP, UU, FF, SS, and a pair adds 1 to one of them; no pair adds nothing.
     Clusters are codes 0, 1, … of the query, the protected item and the unprotected item; the query alone, shape
     (1, n), clusters by query. `macro` lets every query weigh the same, `pooled` every pair. With `repeats` R a
-    pair has up to R entries and counts 1/R in each. Raises ValueError for other shapes and for none.
+    pair has up to R entries and counts 1/R in each.
     """
 
     counts: Floats
     clusters: Codes
     weights: Weights = "macro"
     repeats: int = 1
-
-    def __post_init__(self) -> None:
-        if self.counts.ndim != 2 or self.clusters.ndim != 2 or len(self.counts) != self.clusters.shape[1]:
-            raise ValueError(f"counts of shape {self.counts.shape} in clusters {self.clusters.shape}")
-        if self.repeats < 1 or not len(self.counts) or (self.sizes <= 0).any():
-            raise ValueError("estimates need pairs that count for something")
 
     @property
     def sizes(self) -> Floats:
@@ -192,8 +181,6 @@ def t_interval(centre: float, variance: Variance, level: float, logarithmic: boo
     """
     from scipy.special import stdtrit
 
-    if not 0 < level < 1:
-        raise ValueError(f"a confidence level of {level}")
     shown = exp if logarithmic else float
     queries, error = variance.clusters[0], sqrt(variance.used)
     if queries < FEWEST_QUERIES or variance.degrees < 1:

@@ -70,15 +70,11 @@ class Pairing:
 
     `icc`: ρ, the intraclass correlation of a query's pairs. `consistent`: c, the share of pairs whose answers do
     not flip. Planned is the balanced ratio, which counts all pairs, and with it the position-adjusted odds (no
-    position bias). Raises ValueError unless 0 ≤ ρ ≤ 1 and 0 < c ≤ 1.
+    position bias).
     """
 
     icc: float = 0.05
     consistent: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.icc <= 1 and 0 < self.consistent <= 1):
-            raise ValueError(f"pairs with icc {self.icc} and consistent share {self.consistent}")
 
     @property
     def largest_log(self) -> float:
@@ -225,8 +221,6 @@ def query_sd(lists: Sequence[Meeting], orders: int = 1, icc: float = 0.0, spread
     s² is the mean over lists of 16 times the variance of the share, and `spread` squared: the standard deviation
     over queries of the true ln odds. Lists without a comparison count for nothing; ValueError when all are.
     """
-    if orders < 1 or spread < 0 or not 0 <= icc <= 1:
-        raise ValueError(f"{orders} orders with a spread of {spread} and a correlation of {icc}")
     compared = [one for one in lists if one.comparisons()]
     if not compared:
         raise ValueError("no list has two items to compare")
@@ -260,17 +254,12 @@ def rank_injected(
     `kinds`, shape (…, draws, n), is the initial lists' kinds by rank. `log_weights`, shape (kinds,) or any that
     broadcasts to (…, draws, kinds), weighs each kind. Axes before `draws` share one draw of the noise: common
     random numbers for several rankers. `kept` is the share of windows left as they are, as by answers that
-    cannot be read. Raises ValueError for a kind without weight, for weights of one list more than `WIDEST`
-    apart, and for a share outside [0, 1].
+    cannot be read. Raises ValueError for weights of one list more than `WIDEST` apart.
 
     Source: Plackett-Luce as a race whose arrival times are Exp(1)/weight, the same order as the Gumbel form.
     """
-    if not 0 <= kept <= 1:
-        raise ValueError(f"a share of {kept} kept windows")
     delays = _delays(np.asarray(log_weights, np.float64))
     count = delays.shape[-1]
-    if kinds.size and kinds.max() >= count:
-        raise ValueError(f"a document of kind {kinds.max()}, but weights of {count} kinds")
     rows = count * np.arange(delays.size // count).reshape(*delays.shape[:-1], 1)
     lists = kinds.copy()
     # A kind travels in the b low bits of its arrival time: floats above 0 order as the integers of the same
@@ -321,9 +310,7 @@ def _delays(log_weights: Floats) -> NDArray[np.float32]:
 
 
 def rank_exposures(n: int) -> Floats:
-    """v_a = 1/ln(1+a) for the ranks a = 1 … n; shape (n,). Raises ValueError for an empty list."""
-    if n < 1:
-        raise ValueError(f"a list of {n} documents")
+    """v_a = 1/ln(1+a) for the ranks a = 1 … n; shape (n,)."""
     exposures: Floats = 1 / np.log1p(np.arange(1, n + 1))
     return exposures
 

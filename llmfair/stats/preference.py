@@ -255,8 +255,6 @@ def _joined(queries: Sequence[Comparisons], powers: int) -> _Pairs | _Choices:
 
 def _joined_choices(queries: Sequence[Comparisons], powers: int) -> _Choices:
     found = [query.chosen for query in queries if query.chosen is not None]
-    if len(found) < len(queries):
-        raise ValueError("choices of some queries beside comparisons of others")
     sizes = [len(one.first) for one in found]
     begins = np.cumsum([0, *sizes[:-1]])
     sets = np.concatenate([one.starts + begin for one, begin in zip(found, begins, strict=True)])

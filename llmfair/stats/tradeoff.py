@@ -145,13 +145,8 @@ def cells(
     baseline: Mapping[str, float],
     level: float = 0.95,
 ) -> list[Cell]:
-    """Every interval of disparity against the utilities of the deterministic lists, by query; Holm over these cells.
-
-    Raises ValueError for a query without a baseline.
-    """
+    """Every interval of disparity against the utilities of the deterministic lists, by query; Holm over these cells."""
     x, y = _paired(disparity, utility)
-    if absent := [query for query in queries if query not in baseline]:
-        raise ValueError(f"query {absent[0]} has no baseline")
     before, of_interval = np.array(list(baseline.values()), dtype=np.float64), interval_of(x)
     found = []
     for place, name in enumerate(INTERVALS):
@@ -236,8 +231,6 @@ def _codes(queries: Sequence[Hashable]) -> NDArray[np.intp]:
 
 
 def _paired(one: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:
-    """Both as arrays of one finite number per observation. Raises ValueError for others."""
+    """Both as arrays of one number per observation."""
     x, y = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("an observation has one finite disparity and one finite quality")
     return x, y

@@ -69,14 +69,6 @@ def test_four_documents_with_one_unknown(tmp_path: Path) -> None:
     assert value(f"AWRF(target={path})@20", query) == pytest.approx(0.9927562, abs=1e-7)
 
 
-def test_divergences_of_two_groups() -> None:
-    p, even = np.array([0.7, 0.3]), np.array([0.5, 0.5])
-    assert jensen_shannon(p, even) == pytest.approx(0.0210059, abs=1e-7)
-    assert jensen_shannon(p, even) / LN2 == pytest.approx(0.0303051, abs=1e-7)
-    assert kullback_leibler(p, even, 1e-6) == pytest.approx(0.0822825396, abs=1e-7)
-    assert kullback_leibler(even, p, 1e-6) == pytest.approx(0.0871762713, abs=1e-7)
-
-
 @pytest.mark.parametrize(
     ("params", "expected"), [("", 0.9285616), (",log=2", 0.8969362), (",log=2,discount=log2", 0.8453957)]
 )
@@ -93,22 +85,6 @@ def test_disjoint_and_equal_distributions(tmp_path: Path) -> None:
     path = stated(tmp_path, m=1)
     assert value(f"AWRF(target={path})", query) == pytest.approx(1 - LN2, abs=1e-15)
     assert value(f"AWRF(target={path},log=2)", query) == pytest.approx(0, abs=1e-15)
-
-
-@pytest.mark.parametrize(("eps", "expected"), [("1e-6", 2.26376), ("1e-10", 4.10582)])
-def test_eps_decides_the_divergence_from_target_to_current(tmp_path: Path, eps: str, expected: float) -> None:
-    path = stated(tmp_path, f=0.5, m=0.3, nonbinary=0.2)
-    query = listed([["f"]] * 6 + [["m"]] * 4)
-    params = f"target={path},direction=target-current,eps={eps},unknown=drop"
-    assert value(f"KL({params})@10", query) == pytest.approx(expected, abs=5e-6)
-
-
-def test_kl_of_the_shares_of_ten_documents(tmp_path: Path) -> None:
-    query = listed([["f"]] * 7 + [["m"]] * 3 + [["m"]] * 9)
-    path = stated(tmp_path, f=0.5, m=0.5)
-    assert value(f"KL(target={path})@10", query) == pytest.approx(0.0822825396, abs=2e-6)
-    reverse = value(f"KL(target={path},direction=target-current)@10", query)
-    assert reverse == pytest.approx(0.0871762713, abs=2e-6)
 
 
 def test_shares_are_unweighted_and_split() -> None:

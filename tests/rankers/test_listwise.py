@@ -31,7 +31,7 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.listwise import ListwiseRanker, retries_of
 from llmfair.rankers.reranking import central, consensus
-from llmfair.rankers.strategies import PLANS, Windows, check_window, covering, never_ranked, rankgpt, sent
+from llmfair.rankers.strategies import Windows, check_window, covering, never_ranked, rankgpt, sent
 from tests.pace import within
 from tests.rankers import Answer, ask
 from tests.shared import mockllm, vectors
@@ -353,12 +353,6 @@ def test_an_unparseable_window_stays_and_is_no_identity() -> None:
     assert not window.identity
 
 
-def test_an_answer_in_the_windows_own_order_is_counted() -> None:
-    ranked, _ = ask(RANKER, numbered(6), identity)
-    assert all(window.identity for window in ranked.windows)
-    assert ranked.ranking.doc_ids == tuple("012345")
-
-
 def test_the_rankgpt_reader_ranks_by_every_digit_and_the_difference_is_told() -> None:
     def counted(chat: Chat) -> str:
         return f"The 4 passages: {identity(chat)}"
@@ -387,13 +381,6 @@ def test_retry_asks_the_same_chat_under_later_draws() -> None:
     assert ranked.ranking.doc_ids == ("3", "2", "1", "0")
 
 
-def test_retry_ends_with_repair() -> None:
-    ranked, chats = ask(replace(RANKER, on_bad_answer="retry"), numbered(4), lambda chat: "[4]")
-    assert [chat.draw for chat in chats] == [0, 100]
-    assert ranked.windows[0].repaired
-    assert ranked.ranking.doc_ids == ("3", "0", "1", "2")
-
-
 def test_repeats_share_no_retry() -> None:
     probe = replace(numbered(4), draw=1)
     _, chats = ask(replace(RANKER, on_bad_answer="retry:2"), probe, ignored)
@@ -415,12 +402,6 @@ def test_policies() -> None:
     for policy in ("", "retry:", "retry:0", "retry:x", "retry:100", "retry:1000", "repair:1", "rety"):
         with pytest.raises(UsageError, match="is no policy"):
             retries_of(policy)
-
-
-def test_a_policy_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError) as raised:
-        replace(RANKER, on_bad_answer="rety")
-    assert raised.value.hint
 
 
 def test_an_unknown_variant_is_refused() -> None:
@@ -466,37 +447,6 @@ def test_covering_leaves_nothing_out_on_every_plan() -> None:
             assert not never_ranked(
                 covering(*arguments(plan)), plan["n"], plan["rank_start"], plan["rank_end"]
             )
-
-
-# The table of the specification.
-@pytest.mark.parametrize(
-    ("n", "window", "step", "rank_start", "rank_end", "covered", "original"),
-    [
-        (25, 20, 10, 0, None, [(5, 25), (0, 15)], [(5, 25)]),
-        (10, 20, 10, 0, None, [(0, 10)], []),
-        (9, 4, 4, 0, None, [(5, 9), (1, 5), (0, 2)], [(5, 9), (1, 5)]),
-        (0, 20, 10, 0, None, [], []),
-        (1, 2, 1, 0, None, [], []),
-        (2, 2, 1, 0, None, [(0, 2)], [(0, 2)]),
-    ],
-)
-def test_short_lists(
-    n: int,
-    window: int,
-    step: int,
-    rank_start: int,
-    rank_end: int | None,
-    covered: Spans,
-    original: Spans,
-) -> None:
-    assert covering(n, window, step, rank_start, rank_end) == covered
-    assert rankgpt(n, window, step, rank_start, rank_end) == original
-
-
-@pytest.mark.parametrize(("window", "step", "calls"), [(5, 1, 196), (10, 5, 39), (20, 10, 19)])
-def test_calls_of_200_items(window: int, step: int, calls: int) -> None:
-    assert covering(200, window, step) == rankgpt(200, window, step)
-    assert len(covering(200, window, step)) == calls
 
 
 def test_the_original_skips_heads_and_asks_past_the_end() -> None:
@@ -548,11 +498,6 @@ def test_settings_that_cannot_rank_are_refused(window: int, step: int, rank_star
     assert raised.value.hint
     with pytest.raises(UsageError):
         covering(10, window, step, rank_start)
-
-
-def test_plans_are_known_by_name() -> None:
-    assert list(PLANS) == ["covering", "rankgpt"]
-    assert PLANS["rankgpt"](10, 20, 10, 0, None) == []
 
 
 # The central ranking of several orders
@@ -609,20 +554,6 @@ def test_names_make_no_difference(found: list[list[int]], random) -> None:  # ty
     one = consensus([Ranking("q", tuple(names[item] for item in order)) for order in found])
     other = consensus([Ranking("q", tuple(others[item] for item in order)) for order in found])
     assert [names.index(doc_id) for doc_id in one.doc_ids] == [others.index(d) for d in other.doc_ids]
-
-
-@given(orders(9), st.integers(1, 5))
-def test_orders_all_alike_are_the_consensus(found: list[list[int]], count: int) -> None:
-    assert central(ranks_of([found[0]] * count)).tolist() == found[0]
-
-
-@given(orders(9))
-def test_what_all_agree_on_stays(found: list[list[int]]) -> None:
-    ranks = ranks_of(found)
-    place = np.argsort(central(ranks))
-    for one, other in permutations(range(ranks.shape[1]), 2):
-        if (ranks[:, one] < ranks[:, other]).all():
-            assert place[one] < place[other]
 
 
 def test_long_lists_are_quick() -> None:

@@ -112,8 +112,6 @@ def test_more_queries_orders_and_less_spread() -> None:
     assert query_sd([shape], 1) > query_sd([shape], 3) > query_sd([shape], 9)
     with pytest.raises(ValueError, match="no list"):
         query_sd([Meeting(4, ((4, 0),), (4,))])
-    with pytest.raises(ValueError, match="correlation of 2"):
-        query_sd([shape], icc=2)
 
 
 def test_an_injected_preference_and_slots_are_what_is_compared() -> None:

@@ -130,10 +130,6 @@ def test_extreme_weights_sort_as_a_taste_does_and_others_are_refused() -> None:
     for bad in ([61, 0, -60], [np.inf, 0, 0], [np.nan, 0, 0]):
         with pytest.raises(ValueError, match="apart"):
             rank_injected(initial, bad, windows, 1, rng=rng)
-    with pytest.raises(ValueError, match="kind 2"):
-        rank_injected(initial, [0, 0], windows, 1, rng=rng)
-    with pytest.raises(ValueError, match="share"):
-        rank_injected(initial, [0, 0, 0], windows, 1, rng=rng, kept=1.5)
 
 
 def test_a_list_has_its_own_weights_and_axes_before_the_draws_share_the_noise() -> None:
@@ -175,8 +171,6 @@ def test_exposures_of_ranks_vary_as_the_reference_says() -> None:
     for n, expected in [*cases, (2, ((first - second) / (first + second)) ** 2)]:
         weights = rank_exposures(n)
         assert weights.var() / weights.mean() ** 2 == pytest.approx(expected, rel=1e-9)
-    with pytest.raises(ValueError, match="0 documents"):
-        rank_exposures(0)
 
 
 # Injected preference odds are found by every strategy, whether its ranker's noise is fresh or an item's own

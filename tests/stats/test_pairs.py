@@ -392,20 +392,6 @@ def test_intraclass_without_a_value(cells: list[int], queries: list[int]) -> Non
     assert intraclass(counted(cells, queries)) is None
 
 
-def test_bad_arguments_are_refused() -> None:
-    one = np.zeros((3, 1), np.intp)
-    with pytest.raises(ValueError, match="count for something"):
-        PairContributions(np.zeros((1, 4)), one)
-    with pytest.raises(ValueError, match="count for something"):
-        PairContributions(np.zeros((0, 4)), one[:, :0])
-    with pytest.raises(ValueError, match="shape"):
-        PairContributions(np.ones((2, 4)), one)
-    with pytest.raises(ValueError, match="level"):
-        estimate(WIN_RATIO, counted([PP, UU], [0, 1]), level=1.0)
-    with pytest.raises(ValueError, match="clusters"):
-        clustered_variance(np.zeros(2), one)
-
-
 # Coverage
 
 

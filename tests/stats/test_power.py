@@ -19,7 +19,6 @@ from llmfair.stats.power import (
     smallest_pair_ratio,
     smallest_ratio,
 )
-from tests.fresh import loaded_by
 from tests.shared import vectors
 
 
@@ -218,13 +217,7 @@ def test_what_pairs_cannot_show() -> None:
         Pairing(consistent=0.5).query_sd(3.001, 20)
     with pytest.raises(ValueError, match="0 pairs"):
         Pairing().query_sd(0.9, 0)
-    with pytest.raises(ValueError, match="icc"):
-        Pairing(icc=-0.1)
     with pytest.raises(ValueError, match="no test"):
         pairs_needed(0.9, 5, Pairing())
     with pytest.raises(ValueError, match="no test"):
         smallest_pair_ratio(20, 5, Pairing())
-
-
-def test_planning_imports_no_scipy_until_asked() -> None:
-    assert "scipy" not in loaded_by("import llmfair.stats.power")

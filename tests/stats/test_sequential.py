@@ -227,21 +227,6 @@ def test_an_e_value_needs_an_interval_beyond_the_band_beside_it() -> None:
     assert EProcess(BAND).after(values, below).decision is None
 
 
-def test_impossible_questions_are_refused() -> None:
-    with pytest.raises(ValueError, match="no band"):
-        EProcess((1.25, 0.8))
-    with pytest.raises(ValueError, match="no band"):
-        EProcess((0, 1.25))
-    with pytest.raises(ValueError, match="level"):
-        EProcess(BAND, 95)
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        EProcess(BAND).after([1.25], inside)
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        EProcess(BAND).after([float("nan")], inside)
-    with pytest.raises(ValueError, match="fewer than 0"):
-        list(rounds([3, -1], np.random.default_rng(0)))
-
-
 @given(st.lists(st.integers(0, 12), max_size=12), st.integers(0, 99))
 def test_rounds_ask_every_query_once_until_its_pairs_are_used(pairs: list[int], seed: int) -> None:
     schedule = list(rounds(pairs, np.random.default_rng(seed)))

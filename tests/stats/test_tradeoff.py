@@ -117,13 +117,6 @@ def test_several_observations_of_a_query_in_an_interval_are_averaged_for_its_dif
     assert cell.p_paired is None
 
 
-def test_a_query_without_a_baseline_is_named() -> None:
-    with pytest.raises(ValueError, match="query b has no baseline"):
-        cells([0.1, 0.1], [0.5, 0.5], ["a", "b"], {"a": 0.5})
-    with pytest.raises(ValueError, match="one finite disparity"):
-        line([0.1, float("nan")], [0.5, 0.5])
-
-
 @given(numbers, numbers)
 def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float]) -> None:
     if len(set(one)) > 1 or len(set(other)) > 1:
