@@ -13,7 +13,7 @@ from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import RankerOptions
-from llmfair.rankers.neural import CrossEncoder, MonoBert, MonoT5
+from llmfair.rankers.neural import CrossEncoder, MonoT5
 from tests import models
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
@@ -190,11 +190,6 @@ def test_a_checkpoint_of_another_kind_is_said(folders: dict[str, Path], tmp_path
     (broken / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(UsageError, match="no piece ▁true"):
         ranker("monot5", broken).scores(lists("a"))
-
-
-def test_the_class_of_a_ranker_is_found_by_name() -> None:
-    assert {"monot5", "monobert", "bm25"} <= set(registry.names("ranker"))
-    assert (MonoT5.name, MonoBert.name) == ("monot5", "monobert")
 
 
 def test_an_audit_ranks_under_every_variant_and_asks_nothing(

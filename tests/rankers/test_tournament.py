@@ -283,14 +283,9 @@ def test_what_a_model_that_is_held_to_a_form_may_answer(
 
 def test_parameters_of_setwise() -> None:
     assert made("setwise:k=5,c=3") == Setwise(3, 5) and made("setwise", depth=30) == Setwise(4, 20, 30)
-    for spec, said_of_it in (
-        ("setwise:c=1", "from 2 to 26"),
-        ("setwise:c=x", "c cannot be"),
-        ("setwise:q=1", "no parameter 'q'"),
-    ):
-        with pytest.raises(UsageError) as raised:
-            made(spec)
-        assert said_of_it in f"{raised.value.message} {raised.value.hint}"
+    with pytest.raises(UsageError) as raised:
+        made("setwise:c=1")
+    assert "from 2 to 26" in raised.value.hint
 
 
 # One chat per item
