@@ -60,9 +60,9 @@ MESSAGES = _objects(
     "MessageShown", "A message of a chat.", role=Literal["system", "user", "assistant"], content=str
 )
 RUN_STATUS = Literal["running", "interrupted", "incomplete", "complete", "damaged"]
-BACKENDS = Mapping[
+BACKENDS: Any = Mapping[  # type: ignore[misc]
     str,
-    _class(  # type: ignore[misc]
+    _class(
         JsonObject,
         "BackendReady",
         "Whether a backend can be asked.",

@@ -449,29 +449,21 @@ def test_an_object_may_say_more_of_itself() -> None:
         llmfair.audit_pairwise(model=model, constrain=True, **PAIRS)
 
 
-def test_what_is_no_model_is_said_at_once() -> None:
-    class Nameless:
-        async def complete(self, request: llmfair.Request) -> str:
-            return "[1] > [2]"
+async def mapped(self: object, request: llmfair.Request) -> Any:
+    return {"text": "[1] > [2]"}
 
-    with pytest.raises(llmfair.UsageError, match="of class Nameless, has no name"):
-        llmfair.audit_pairwise(model=Nameless(), **PAIRS)
 
-    class Plain:
-        name = "plain"
-
-        def complete(self, request: llmfair.Request) -> str:
-            return "[1] > [2]"
-
-    with pytest.raises(llmfair.UsageError, match="complete of object:plain is not async"):
-        llmfair.audit_pairwise(model=Plain(), **PAIRS)
-
-    class Wrong(InOrder):
-        async def complete(self, request: llmfair.Request) -> Any:
-            return {"text": "[1] > [2]"}
-
-    with pytest.raises(llmfair.UsageError, match="complete of object:in order returned a dict"):
-        llmfair.audit_pairwise(model=Wrong(), **PAIRS)
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"complete": mapped}, "of class Model, has no name"),
+        ({"name": "plain", "complete": lambda self, request: "[1] > [2]"}, "complete of object:plain is not async"),
+        ({"name": "in order", "complete": mapped}, "complete of object:in order returned a dict"),
+    ],
+)  # fmt: skip
+def test_what_is_no_model_is_said_at_once(attributes: dict[str, Any], says: str) -> None:
+    with pytest.raises(llmfair.UsageError, match=says):
+        llmfair.audit_pairwise(model=type("Model", (), attributes)(), **PAIRS)
 
 
 def test_an_object_that_breaks_leaves_an_incomplete_run() -> None:
