@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import convert
@@ -155,7 +155,7 @@ def _orders(planned: Mapping[str, Any]) -> str:
     return count(planned["orders"], "order")
 
 
-def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
+def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
     return [
         *filter(None, [planned["sees"]]),
         *planned_note(planned),

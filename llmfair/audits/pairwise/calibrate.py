@@ -217,9 +217,10 @@ def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
     return {
         query_id: tuple(
             PairVerdict(
-                query_id, stratum, probe.order, probe.draw, *probe.candidates.doc_ids, unanswered, unanswered
+                query_id, stratum, probe.order, probe.draw, protected, unprotected, unanswered, unanswered
             )
             for probe in one
+            for protected, unprotected in [probe.candidates.doc_ids]
             if probe.draw < design.settings.repeats
         )
         for query_id, one in design.pairs[stratum].items()

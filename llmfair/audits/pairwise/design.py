@@ -121,8 +121,8 @@ class PairwiseDesign(Design[PairVerdict]):
     def facts(self) -> PairwiseFacts:
         """What results say of the design."""
         settings = self.settings
-        probes = {stratum: self._count(stratum) for stratum in self.strata}
-        counts = {
+        probes: dict[str, int] = {stratum: self._count(stratum) for stratum in self.strata}
+        counts: dict[str, list[int]] = {
             stratum: [len(one.pairs) for one in self.pairs[stratum].values()] for stratum in self.strata
         }
         return PairwiseFacts(
