@@ -22,7 +22,7 @@ from llmfair.nouns import Side
 from llmfair.rankers.strategies import covering
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import random_lists, rank_injected
-from llmfair.stats.significance import LabelledItems, permutation, sign_flip
+from llmfair.stats.significance import LabelledItems, permutations, sign_flip
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ def rejections(queries: int = QUERIES, runs: int = RUNS, seed: int = 0) -> dict[
     permuted = [
         (found.p or 0) < 1 - LEVEL
         for run, audit in enumerate(documents)
-        for found in [permutation(audit, np.random.default_rng([seed, run]).spawn(queries), 999)]
+        for found in permutations([audit], np.random.default_rng([seed, run]).spawn(queries), 999)
     ]
     return {
         "naive": _share("t on R, without relevance: rejected", naive),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from llmfair.stats.significance import LabelledItems, null_of, permutation, sign_flip
+from llmfair.stats.significance import LabelledItems, null_of, permutations, sign_flip
 
 DRAWS, LOOPED = 9_999, 50
 
@@ -71,7 +71,7 @@ def best(work: Callable[[], object]) -> float:
 
 def main() -> None:
     queries = labelled(44, 200, 3, np.random.default_rng(1))
-    seconds = best(lambda: permutation(queries, np.random.default_rng(2).spawn(44), DRAWS))
+    seconds = best(lambda: permutations([queries], np.random.default_rng(2).spawn(44), DRAWS))
     plain = best(lambda: looped(queries, LOOPED, 2)) * DRAWS / LOOPED
     print(
         f"permutation test, 44 × 200, {DRAWS:,} shuffles: {seconds:.2f} s; a plain loop {plain:.0f} s "

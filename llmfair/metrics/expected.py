@@ -28,7 +28,7 @@ from llmfair.metrics.base import Convention, Definition, Judged, Undefined, Valu
 Floats = NDArray[np.float64]
 
 CERTAIN = 1e-12
-"""Exposures this close to 0 or 1 are never, or always."""
+"""Exposures this close to 0 or 1 are never, or always; bounds this close are one number."""
 
 
 def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
@@ -108,10 +108,6 @@ class Retrieved:
         return shares(lists, len(self.doc_ids), np.array(counts) / max(sum(counts), 1))
 
 
-ALIKE = 1e-12
-"""Bounds this close are one number."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bounded:
     """A figure with its bounds, and what it is called between bounds that coincide."""
@@ -123,7 +119,7 @@ class Bounded:
 
     @property
     def degenerate(self) -> bool:
-        return self.high - self.low <= ALIKE
+        return self.high - self.low <= CERTAIN
 
     @property
     def normalised(self) -> float:

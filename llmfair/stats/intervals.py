@@ -51,7 +51,7 @@ class Estimate:
 
 def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
     """The mean over queries (of their ratios, if they are ratios), with the t interval mean ± t s/√n."""
-    return _of_mean(np.asarray(values, float), level, exponential=False)
+    return _of_mean(_finite(values), level, exponential=False)
 
 
 def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 0.95) -> Estimate:
@@ -59,7 +59,7 @@ def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 
 
     A query adds Σ (x − x̄)/N over its observations to the error, so one observation a query gives the plain interval.
     """
-    found = np.asarray(values, float)
+    found = _finite(values)
     centre = float(found.mean())
     scores = np.bincount(queries, found - centre)[np.unique(queries)] / len(found)
     return _interval(centre, standard_error(scores), len(scores), level, exponential=False)
@@ -67,7 +67,7 @@ def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 
 
 def geometric_mean(ratios: ArrayLike, level: float = 0.95) -> Estimate:
     """The geometric mean of positive ratios, with the t interval on their logarithms."""
-    positive = np.asarray(ratios, float)
+    positive = _finite(ratios)
     if (positive <= 0).any():
         raise ValueError("a geometric mean needs positive ratios")
     return _of_mean(np.log(positive), level, exponential=True)
@@ -86,17 +86,14 @@ def ratio_of_means(
     over = [E1, M0] and under = [E0, M1], R is the excess ratio. A query may have a zero on one side; every sum
     must be positive (ValueError). `boot-t` draws from `rng`.
     """
-    over, under = np.atleast_2d(np.asarray(over, float)), np.atleast_2d(np.asarray(under, float))
-    if not (over.any(axis=-1).all() and under.any(axis=-1).all()):
-        raise ValueError("a ratio of means needs two groups that are not all 0")
+    over, under = _factors(over), _factors(under)
     value = float(np.prod(over.sum(axis=-1) / under.sum(axis=-1)))
     logarithm, scores = float(log_ratio(over, under)), ratio_scores(over, under)
     error, queries = standard_error(scores), len(scores)
     linear = replace(_interval(logarithm, error, queries, level, exponential=True), value=value)
     if method == "linear-t" or queries < FEWEST_QUERIES:
         return linear
-    if rng is None:
-        raise ValueError("boot-t draws, so it needs a generator")
+    assert rng is not None
     deviations = _studentized(over, under, logarithm, rng)
     if len(deviations) < (1 - MOST_DROPPED) * RESAMPLES:
         return replace(linear, reason="linear_t_instead")
@@ -113,9 +110,7 @@ def log_ratio(over: Floats, under: Floats) -> Floats:
 
 def ratio_scores(over: ArrayLike, under: ArrayLike) -> Floats:
     """d_q = Σ_j a_jq/Σa_j − Σ_j b_jq/Σb_j: what each query adds to the error of ln R; shape (queries,), sum 0."""
-    scores: Floats = _shares(np.atleast_2d(np.asarray(over, float))) - _shares(
-        np.atleast_2d(np.asarray(under, float))
-    )
+    scores: Floats = _shares(_factors(over)) - _shares(_factors(under))
     return scores
 
 
@@ -166,6 +161,24 @@ def _interval(centre: float, error: float, queries: int, level: float, exponenti
     half = float(stdtrit(queries - 1, (1 + level) / 2)) * error
     low, high = float(shown(centre - half)), float(shown(centre + half))
     return Estimate(float(shown(centre)), low, high, queries, None, error)
+
+
+def _factors(values: ArrayLike) -> Floats:
+    """One side of a ratio as shape (factors, queries). Raises ValueError for a side that is negative or all 0."""
+    factors = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
+        raise ValueError("a ratio of means needs one finite number per query")
+    if (factors < 0).any() or not factors.any(axis=1).all():
+        raise ValueError("a ratio of means needs two groups that are not negative and not all 0")
+    return factors
+
+
+def _finite(values: ArrayLike) -> Floats:
+    """The values as an array of one number per query. Raises ValueError for none, NaN and infinity."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not array.size or not np.isfinite(array).all():
+        raise ValueError("an aggregate needs one finite number per query, and at least one query")
+    return array
 
 
 @dataclass(frozen=True, slots=True)

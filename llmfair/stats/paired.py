@@ -30,14 +30,12 @@ def change_by_query(
 ) -> Change:
     """The mean change of the queries' own values, shapes (queries,), with its t interval and sign flip.
 
-    On a log scale the geometric mean of other/base.
+    On a log scale, of positive values, the geometric mean of other/base.
     """
     before, after = np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    found = geometric_mean(after / before, level) if on_log_scale else mean(after - before, level)
-    if len(before) < FEWEST_TESTED:
-        return Change(found, None)
+    estimate = geometric_mean(after / before, level) if on_log_scale else mean(after - before, level)
     changes = np.log(after / before) if on_log_scale else after - before
-    return Change(found, sign_flip(changes, rng=rng))
+    return Change(estimate, sign_flip(changes, rng=rng) if len(before) >= FEWEST_TESTED else None)
 
 
 def paired_t(differences: ArrayLike) -> tuple[float, float] | None:

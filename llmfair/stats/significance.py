@@ -40,10 +40,6 @@ class LabelledItems:
     protected: NDArray[np.bool_]
     strata: NDArray[np.integer]
 
-    def labels(self) -> tuple[bytes, bytes]:
-        """Equal where groups and strata are."""
-        return self.protected.tobytes(), self.strata.tobytes()
-
 
 @dataclass(frozen=True, slots=True)
 class Null:
@@ -144,21 +140,14 @@ def null_of(query: LabelledItems) -> Null:
     return Null(*_sides(query, expected), scale**2 * scatter)
 
 
-def permutation(
-    queries: Sequence[LabelledItems], rngs: Sequence[np.random.Generator], draws: int = 9999
-) -> PermutationTest:
-    """Shuffles the group labels within query × stratum; two-sided p = (1 + #{|T_b| ≥ |T|})/(draws + 1).
-
-    One generator per query, so that no query's draws depend on the others. `draws` 0: z alone.
-    """
-    (found,) = permutations([queries], rngs, draws)
-    return found
-
-
 def permutations(
     rankers: Sequence[Sequence[LabelledItems]], rngs: Sequence[np.random.Generator], draws: int = 9999
 ) -> list[PermutationTest]:
-    """The same of several rankers of the same queries and labels, whose shuffles are drawn once for all of them."""
+    """Shuffles the group labels within query × stratum; two-sided p = (1 + #{|T_b| ≥ |T|})/(draws + 1).
+
+    Several rankers of the same queries and labels are tested, with shuffles that are drawn once for all of them, by
+    one generator per query, so that no query's draws depend on the others. `draws` 0: z alone.
+    """
     queries = list(zip(*rankers, strict=True))
     with ThreadPoolExecutor(
         os.cpu_count()

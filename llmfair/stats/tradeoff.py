@@ -157,13 +157,14 @@ def cells(
         cell = Cell(name, len(here), len(by_query))
         if len(here):
             changes = [math.fsum(of) / len(of) - baseline[query] for query, of in by_query.items()]
+            _, p_paired = paired_t(changes) or (None, None)
             cell = replace(
                 cell,
                 difference=float(y[here].mean() - before.mean()),
                 p_student=student_p(y[here], before),
                 p_welch=welch_p(y[here], before),
                 paired=mean(changes, level),
-                p_paired=paired_p(changes),
+                p_paired=p_paired,
             )
         found.append(cell)
     return adjusted([found])[0]
@@ -196,12 +197,6 @@ def welch_p(one: ArrayLike, other: ArrayLike) -> float | None:
     return _two_sided(float(a.mean() - b.mean()), math.fsum(of_means), degrees)
 
 
-def paired_p(differences: ArrayLike) -> float | None:
-    """The two-sided p of a mean difference of 0, t over queries; None for fewer than six of them."""
-    tested = paired_t(differences)
-    return None if tested is None else tested[1]
-
-
 Kept = Literal["kept", "lost", "inconclusive"]
 
 
@@ -231,6 +226,4 @@ def _codes(queries: Sequence[Hashable]) -> NDArray[np.intp]:
 
 
 def _paired(one: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:
-    """Both as arrays of one number per observation."""
-    x, y = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    return x, y
+    return np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)

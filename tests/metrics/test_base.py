@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import ClassVar
@@ -22,7 +20,6 @@ from llmfair.metrics.base import (
     Definition,
     Judged,
     Observation,
-    Ratio,
     Undefined,
     Value,
     complete,
@@ -37,7 +34,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.nouns import Ranking, Side
-from tests.cli.command import Outcome, kept, process, ran, table
+from tests.cli.command import kept, ran, table
 from tests.folders import write_folder
 from tests.metrics import attribute_with, grouped, judged, lettered, raw
 
@@ -55,7 +52,6 @@ CHOICES = {
     ("written", "canonical"),
     [
         ("nDCG@20", "nDCG@20"),
-        ("ndcg@20", "nDCG@20"),
         ("NDCG@20", "nDCG@20"),
         ("P@10(rel=2)", "P(rel=2)@10"),
         ("P(rel=1)@10", "P@10"),
@@ -66,13 +62,11 @@ CHOICES = {
         ("nDCG(gains={3: 7, 2: 3})@20", "nDCG(gains={2:3,3:7})@20"),
         ("nDCG(dcg='log2')@5", "nDCG@5"),
         ("nDCG@20(ideal=500, discount=trec)", "nDCG(discount=trec,ideal=500)@20"),
-        ("nDCG(discount=trec)", "nDCG(discount=trec)"),
         ("OVERLAP@20", "overlap@20"),
         ("exposure(log=2)", "Exposure(log=2)"),
         ("Exposure(log=e)", "Exposure"),
         (" expratio ( weight = top1 , agg=geometric ) @ 5 ", "ExpRatio(agg=geometric,weight=top1)@5"),
         ("ExpRatio(agg=ratio-of-means,missing=append)", "ExpRatio"),
-        ("ExpRatio()", "ExpRatio"),
     ],
 )
 def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
@@ -81,15 +75,6 @@ def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
     assert measure == parse(canonical)
     assert hash(measure) == hash(parse(canonical))
     assert str(parse(str(measure))) == canonical
-
-
-def test_different_measures_differ() -> None:
-    names = [
-        "ExpRatio", "ExpRatio@5", "ExpRatio@6", "ExpRatio(agg=geometric)", "nDCG@5", "nDCG(discount=trec)@5",
-    ]  # fmt: skip
-    assert len({parse(name) for name in names}) == len(names)
-    with pytest.raises(FrozenInstanceError):
-        parse("P@5").cutoff = 6  # type: ignore[misc]
 
 
 @given(
@@ -119,20 +104,15 @@ def test_canonical_names_round_trip(
         ("ExpRatio(ag=geometric)", "Did you mean 'agg'?"),
         ("ExpRatio(controls=order)", "no parameter 'controls'"),
         ("ExpRatio(agg=geometrical)", "Did you mean 'geometric'?"),
-        ("ExpRatio(agg=mean)", "agg cannot be 'mean'"),
         ("ExpRatio@0", "cutoff cannot be '0'"),
         ("ExpRatio@2.5", "cutoff cannot be '2.5'"),
         ("nDCG(discont=trec)@20", "Did you mean 'discount'?"),
-        ("nDCG(discount=trek)@20", "Did you mean 'trec'?"),
         ("nDCG(ideal=500)@20", "needs discount=trec"),
         ("nDCG(discount=trec,ideal=0)@20", "ideal cannot be '0'"),
         ("nDCG(discount=trec,gains={1:2})@20", "no parameter 'gains'"),
         ("nDCG(gains={1:-3,0:1})@20", "gains cannot be"),
-        ("nDCG(gains={1:None})@20", "gains cannot be"),
         ("nDCG(dcg='exp-log2')@20", "not computed by pytrec_eval"),
         ("ERR@20", "no measure 'ERR'"),
-        ("NumRet", "no measure 'NumRet'"),
-        ("RR@10", "not computed by pytrec_eval"),
         ("P(rel=two)@10", "rel cannot be 'two'"),
         ("P(rle=2)@10", "Did you mean 'rel'?"),
         ("P@-1", "cutoff cannot be '-1'"),
@@ -141,7 +121,6 @@ def test_canonical_names_round_trip(
         ("Rprec@5", "takes no cutoff"),
         ("P@5@6", "not a measure"),
         ("P(rel=1,rel=2)@5", "not a measure"),
-        ("P(rel)@5", "not a measure"),
         ("", "not a measure"),
     ],
 )
@@ -155,10 +134,8 @@ def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
     ("reads", "text", "says"),
     [
         (Judged, "AdjustedOdds", "AdjustedOdds is a measure of pairs, but this audit asks about lists."),
-        (Judged, "noiserate", "NoiseRate is a measure of pairs"),
         (JudgedPairs, "p@20", "P is a measure of lists, but this audit asks about pairs."),
         (JudgedPairs, "nDCG(discount=trec)@20", "nDCG is a measure of lists"),
-        (JudgedPairs, "ExpRatio", "ExpRatio is a measure of lists"),
         (JudgedPairs, "WinRati", "no measure 'WinRati'. Did you mean 'WinRatio'?"),
         (JudgedPairs, "ExpRati", "no measure 'ExpRati'."),
     ],
@@ -197,12 +174,6 @@ def test_a_measure_of_another_package_may_read_anything(reads: type[Observation]
             assert caught.value.message == says
     finally:
         del registry._found["measure"]["Own"]
-
-
-def test_the_hint_for_exponential_gains_names_gains() -> None:
-    with pytest.raises(UsageError) as caught:
-        parse("nDCG(dcg=exp-log2)@20")
-    assert "gains={" in caught.value.hint
 
 
 def test_aggregate_parity_and_scale_come_from_the_definition() -> None:
@@ -255,11 +226,6 @@ def test_a_completed_ranking_is_a_permutation_of_the_candidates(
     assert sorted(completed) == sorted(candidates)
     absent = [doc_id for doc_id in candidates if doc_id not in ranked]
     assert list(completed[len(completed) - len(absent) :]) == absent
-
-
-def test_ratios_keep_their_sides() -> None:
-    assert Ratio(3.0, 2.0).value == 1.5
-    assert Ratio(0.0, 2.0, "zero_exposure").value is None
 
 
 def test_columns_come_in_the_order_asked_with_sorted_queries() -> None:
@@ -315,70 +281,6 @@ def test_a_plain_name_lacks_what_tables_say_once() -> None:
     assert plain_name("AdjustedOdds(agg=pooled)") == "AdjustedOdds"
     assert plain_name("AdjustedOdds(agg=pooled)", CONTROLLED) == "AdjustedOdds(agg=pooled)"
     assert plain_name("ExpRatio(agg=geometric)") == "ExpRatio(agg=geometric)"
-
-
-# A measure of pairs and an aggregate of another package, installed, through the command line
-
-
-MODULE = '''
-from llmfair.metrics.base import measure
-from llmfair.metrics.pairs import JudgedPairs
-from llmfair.metrics.base import Undefined
-from llmfair.registry import register
-from llmfair.stats.intervals import Estimate
-
-
-@measure("Asked", reads=JudgedPairs, params={"agg": ("most", "mean")}, undefined={"none": "nothing was asked"})
-def asked(pairs, cutoff, agg):
-    """How many pairs of a query have a verdict that counts."""
-    counted = int((pairs.draws < pairs.repeats).sum())
-    return {"": float(counted) if counted else Undefined("none")}
-
-
-@register("aggregate", "most")
-def most(values, inference):
-    """The greatest of all queries."""
-    return Estimate(max(values), None, None, len(values), "no_interval")
-'''
-
-
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package on the path of new processes, as pip leaves it."""
-    site = tmp_path / "site"
-    info = site / "theirs-1.0.dist-info"
-    info.mkdir(parents=True)
-    (site / "theirs.py").write_text(MODULE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[llmfair.measures]\nAsked = theirs:asked\n\n[llmfair.aggregates]\nmost = theirs:most\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
-
-
-def asked(*arguments: str) -> Outcome:
-    with process(*arguments) as running:
-        out, err = running.communicate()
-    return Outcome(running.returncode, out, err)
-
-
-@pytest.mark.whole
-@pytest.mark.usefixtures("installed")
-def test_they_are_measured_gated_and_refused_for_lists() -> None:
-    found = asked(
-        *("pairwise", "-n", "6", "--pairs", "4", "--measures", "Asked,asked(agg=mean)"),
-        *("--require", "Asked>=4", "--require", "Asked(agg=mean)<=3", "--json"),
-    )
-    results = found.json
-    rows = {row["measure"]: row for row in results["rows"] if row["condition"] == "relevant"}
-    assert results["measures"] == ["Asked", "Asked(agg=mean)", "AdjustedOdds"]
-    assert rows["Asked"]["value"] == 4 and rows["Asked"]["reason"] == "no_interval"
-    assert rows["Asked(agg=mean)"]["value"] <= 4
-    assert found.code == 4 and [entry["holds"] for entry in results["requirements"]][:2] == [True, True]
-    assert "Asked(agg=mean) (relevant pairs)" in found.err
-    refused = asked("listwise", "--measures", "Asked")
-    assert refused.code == 2
-    assert "Asked is a measure of pairs, but this audit asks about lists." in refused.err
 
 
 # What no order of a list passes, where the target of a measure holds groups that the list does not have

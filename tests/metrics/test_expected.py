@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
@@ -263,14 +262,6 @@ def test_without_useful_items_only_disparity_is_defined() -> None:
         assert value(name, useless) == Undefined("no_useful")
 
 
-def test_uniform_exposure_is_relevant_as_the_collection_is() -> None:
-    for norm in ("exact", "fair-rag"):
-        uniform = retrieved(
-            {}, "abcdefg", 5, "abcdefghijklmnopqrst", dict.fromkeys("abcdefghijklmnopqrst", 0.25)
-        )
-        assert value(f"EE-R(norm={norm})", uniform) == pytest.approx(7 / 20)
-
-
 def test_the_figures_of_released_samples() -> None:
     folder = realdata("fairrag/fork_run_lamp3")
     published = {row["qid"]: row for row in map(json.loads, _lines(folder / "ee_metrics.jsonl"))}
@@ -286,48 +277,8 @@ def test_the_figures_of_released_samples() -> None:
     assert found == pytest.approx({qid: published[qid]["ee_disparity"] for qid in found}, abs=NEAR)
 
 
-def test_released_figures_hang_together_for_a_whole_number_of_useful_items() -> None:
-    one, other = (
-        realdata(f"fairrag/{name}") for name in ("fork_run_lamp3/ee_metrics.jsonl", "fork_run_lamp1")
-    )
-    rows = [json.loads(line) for line in _lines(one)]
-    rows += csv.DictReader(_lines(other / "query_summary_first35.csv"))
-    assert len(rows) == 135
-    for row in rows:
-        d, r, difference = (float(row[f"ee_{name}"]) for name in ("disparity", "relevance", "difference"))
-        assert any(abs(_loss(d, r, m, n) - difference) < 3e-6 for m, n in _collections()), row
-
-
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
-
-
-def _collections() -> list[tuple[int, int]]:
-    many = [(m, 10**6) for m in range(6, 2000)]  # beyond k the loss does not depend on n
-    return many + [(m, n) for m in range(1, 6) for n in range(m + 1, 2000)]
-
-
-def _loss(d: float, r: float, m: int, n: int, k: int = 5) -> float:
-    """EE-L of EE-D and EE-R, all in the norm of the released code: its bounds are had from an exposure of any kind."""
-    highest = _highest(m, n, k)
-    each = 1.0 if m <= k else k / m
-    return (k * d - 2 * r * highest + m * each**2) / (highest + k)
-
-
-def _highest(m: int, n: int, k: int) -> float:
-    """The upper bound of EE-R as `fair_rag` has it."""
-    return m + (k - m) ** 2 / (n - m) if m <= k else k**2 / m
-
-
-def test_the_released_bounds_are_those_the_figures_hang_together_by() -> None:
-    for m, n in ((1, 20), (5, 12), (9, 30)):
-        useful = [place < m for place in range(n)]
-        found = fair_rag(np.full(n, 5 / n), useful, 5)
-        assert found.relevance is not None
-        assert found.loss is not None
-        assert found.relevance.high == pytest.approx(_highest(m, n, 5))
-        share = _loss(found.disparity.normalised, found.relevance.normalised, m, n)
-        assert found.loss.normalised == pytest.approx(share, abs=NEAR)
 
 
 def of_lists(name: str, *orders: str) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.aggregates import aggregate, joined, summarise, tallied_p, undefined_counts
+from llmfair.audits.aggregates import aggregate, joined, tallied_p, undefined_counts
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs
@@ -108,33 +109,20 @@ def test_a_cell_without_pairs_is_filled_with_halves() -> None:
     assert undefined_counts([column]) == {}
 
 
-def test_always_the_first_shown_is_no_preference() -> None:
-    query = of(FF=40)
-    expected = {"WinRatio": None, "BalancedRatio": 1, "Kappa": 0, "AdjustedOdds": 1, "FirstSlotRate": 1}
-    for name, value in expected.items():
-        assert figure(name, query) == (None if value is None else pytest.approx(value))
-    assert row("WinRatio", query).reason == "no_consistent_pair"
-
-
 @pytest.mark.parametrize(
-    ("query", "reason"), [(of(PP=20, FF=5), "no_unprotected_win"), (of(UU=20, SS=5), "no_protected_win")]
+    ("names", "query", "reason"),
+    [
+        (("WinRatio",), of(PP=20, FF=5), "no_unprotected_win"),
+        (("WinRatio",), of(UU=20, SS=5), "no_protected_win"),
+        (("WinRatio", "BalancedRatio", "Kappa"), of(PP=20), "no_unprotected_win"),
+        (("WinRatio", "BalancedRatio", "Kappa"), of(UU=20, M1=2), "no_protected_win"),
+    ],
 )
-def test_a_side_that_never_wins_has_no_ratio(query: JudgedPairs, reason: str) -> None:
-    for query_id in ("all", "q"):
-        found = row("WinRatio", query, query_id=query_id)
+def test_a_side_that_never_wins_has_no_ratio(names: Sequence[str], query: JudgedPairs, reason: str) -> None:
+    for name, query_id in product(names, ("all", "q")):
+        found = row(name, query, query_id=query_id)
         assert (found.value, found.reason) == (None, reason)
-
-
-@pytest.mark.parametrize(
-    ("query", "reason"), [(of(PP=20), "no_unprotected_win"), (of(UU=20, M1=2), "no_protected_win")]
-)
-def test_a_side_that_always_wins_leaves_ratios_and_kappa_without_a_value(
-    query: JudgedPairs, reason: str
-) -> None:
-    for name in ("WinRatio", "BalancedRatio", "Kappa"):
-        assert (row(name, query).value, row(name, query).reason) == (None, reason)
-    odds = figure("AdjustedOdds", query)
-    assert odds is not None and (odds > 10 or odds < 0.1)
+    assert figure("AdjustedOdds", query) is not None
 
 
 @pytest.mark.parametrize("query", [of(), of(M2=4)])
@@ -268,38 +256,6 @@ def assert_of_table(query: JudgedPairs, expected: dict[str, Any], tolerance: flo
     )
 
 
-# Table 3 of Wang et al. 2024: unprotected, protected, ratio; relevant pairs, then irrelevant ones.
-TABLE_3 = """
-2022-gender GPT-3.5        .2407 .2453 1.0190  .1797 .2979 1.6580
-2022-gender GPT-4          .2275 .2496 1.0971  .2033 .2939 1.4430
-2022-gender Mistral-7b     .2366 .0995 0.4206  .1335 .1160 0.8689
-2022-gender Llama2-13b     .1227 .2293 1.8694  .0920 .2913 3.1643
-2022-location GPT-3.5      .2638 .2537 0.9615  .3199 .2245 0.7500
-2022-location GPT-4        .2347 .2878 1.2262  .2759 .2401 0.8701
-2022-location Mistral-7b   .2484 .4168 1.6779  .1876 .1928 1.0277
-2022-location Llama2-13b   .1521 .2290 1.5052  .2444 .1643 0.6725
-2021-location GPT-3.5      .2117 .3150 1.4877  .2385 .2616 1.0968
-2021-location GPT-4        .2148 .3125 1.4545  .2428 .2598 1.0701
-2021-location Mistral-7b   .2582 .4137 1.6019  .2516 .1628 0.6471
-2021-location Llama2-13b   .1490 .2688 1.8035  .2540 .1752 0.6898
-"""
-
-
-def test_all_ratios_of_table_3_but_two_follow_from_its_shares() -> None:
-    misprints = []
-    for line in TABLE_3.split("\n")[1:-1]:
-        data, model, *printed = line.split()
-        for stratum, place in (("relevant", 0), ("irrelevant", 3)):
-            unprotected, protected, ratio = map(float, printed[place : place + 3])
-            query = of_shares(protected, unprotected)
-            assert row("WinShare", query, group="protected").value == pytest.approx(protected)
-            # both shares are rounded to four digits, and so is the ratio
-            room = 5e-5 * (1 + ratio) / unprotected + 5e-5
-            if abs((figure("WinRatio", query) or 0) - ratio) > room:
-                misprints.append((data, model, stratum))
-    assert misprints == [("2022-gender", "GPT-4", "irrelevant"), ("2022-location", "GPT-3.5", "irrelevant")]
-
-
 # Properties
 
 answer_pairs = st.sampled_from([sorted(ANSWERS), ["FF", "PP", "SS", "UU"]]).flatmap(
@@ -358,14 +314,3 @@ def test_every_pair_of_answers_is_of_one_kind() -> None:
         (verdict,) = pairs([(texts[a], texts[b])]).verdicts
         assert names[int(KINDS[a, b].argmax())] == verdict.cell.value.rstrip("12")
         assert list(CELLS[a, b]) == list(KINDS[a, b, :4])
-
-
-def test_measures_declare_themselves() -> None:
-    for name in RATIOS:
-        definition = parse_measure(name).definition
-        assert (definition.parity, definition.scale, definition.better) == (1.0, "log", "parity")
-    assert parse_measure("adjustedodds").definition.label == "preference odds"
-    assert str(parse_measure("WinRatio(agg=macro)")) == "WinRatio"
-    assert parse_measure("winratio(agg=pooled)").aggregate == "pooled"
-    (column,) = measure_all([parse_measure("WinShare")], {"relevant": [of(PP=1)]})[:1]
-    assert [one.condition for one in summarise([column])] == ["relevant", "relevant"]

@@ -97,9 +97,12 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     Judge.down, Judge.asked = False, 0
 
 
+def settings_of(output: str, limit: int = 3, **given: Any) -> NumbersSettings:
+    return NumbersSettings.make(limit=limit, output=Path(output), no_cache=True, **given)
+
+
 def doubted(output: str, **given: Any) -> Any:
-    settings = NumbersSettings.make(limit=3, output=Path(output), no_cache=True, **given)
-    return audit(DoubtedKind().design(settings, Subject("counter:x")))
+    return audit(DoubtedKind().design(settings_of(output, **given), Subject("counter:x")))
 
 
 def journal(path: str) -> list[Any]:
@@ -114,12 +117,10 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
     assert found.results.status == "complete"
     manifest = RunDir(Path("run")).read_manifest()
     assert manifest.settings["stages"] == {"judged": "counter judge"}
-    assert check_run(RunDir(Path("run"))) == {
-        "answers": len(first) + len(second),
-        "problems": [],
-        "notes": [],
-    }
+    answers = len(first) + len(second)
+    assert check_run(RunDir(Path("run"))) == {"answers": answers, "problems": [], "notes": []}
     assert len(answers_of(RunDir(Path("run")))) == len(first) + len(second)
+    assert check_run(RunDir(Path(shutil.copytree("run", "copy"))))["problems"] == []
 
     asked = Judge.asked
     assert doubted("run").results == found.results and Judge.asked == asked
@@ -127,13 +128,13 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
 
 @pytest.mark.whole
 def test_every_stage_is_counted_and_shown() -> None:
-    settings = NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
-    planned = plan(DoubtedKind(), replace(settings, model=("counter:x",)))
+    settings = replace(settings_of("run"), model=("counter:x",))
+    planned = plan(DoubtedKind(), settings)
     assert (planned["calls"], planned["answered"], planned["left"]) == (480, 0, 480)
     found = doubted("run")
     run = RunDir(Path("run"))
     answers = len(journal("run/journal.jsonl")) + len(journal("run/judged.jsonl"))
-    planned = plan(DoubtedKind(), replace(settings, model=("counter:x",)))
+    planned = plan(DoubtedKind(), settings)
     assert (planned["answered"], planned["left"]) == (answers, 0)  # equal questions are one answer
     assert run.summary()["answers"] == answers
     shown = drawn_answers(run, run.read_manifest(), 1000)
@@ -159,9 +160,8 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
     assert doubted("run").results.status == "complete"
     doubted("whole")
     for name in ("metrics.csv", "per_query.csv", "numbers.csv"):
-        assert Path("run", name).read_text().replace("run,", "whole,") == Path(
-            "whole", name
-        ).read_text().replace("run,", "whole,")
+        run, whole = (Path(folder, name).read_text() for folder in ("run", "whole"))
+        assert run.replace("run,", "whole,") == whole
 
 
 @pytest.mark.whole
@@ -202,8 +202,7 @@ def test_a_judge_s_torn_line_is_told_and_asked_again() -> None:
     path = Path("run/judged.jsonl")
     header, first, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([header, first[: len(first) // 2] + "\n", *rest]))
-    kind, settings = DoubtedKind(), NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
-    written = perform(kind.design(settings, Subject("counter:x")))
+    written = perform(DoubtedKind().design(settings_of("run"), Subject("counter:x")))
     assert written.skipped == [f"{path}:2: not readable, skipped; its answer was asked again if needed"]
     assert written.results.status == "complete"
 
@@ -229,16 +228,8 @@ def test_results_come_as_they_were_asked_whoever_was_answered_first(monkeypatch:
         return Completion("4", Finish.STOP)
 
     monkeypatch.setattr(Counter, "complete", late)
-    settings = NumbersSettings.make(limit=1, output=Path("run"), no_cache=True)
-    audit(ListedKind().design(settings, Subject("counter:x")))
+    audit(ListedKind().design(settings_of("run", 1), Subject("counter:x")))
     assert check_run(RunDir(Path("run")))["problems"] == []
-
-
-@pytest.mark.whole
-def test_a_copied_folder_checks() -> None:
-    doubted("run")
-    shutil.copytree("run", "copy")
-    assert check_run(RunDir(Path("copy")))["problems"] == []
 
 
 @pytest.mark.whole
@@ -258,14 +249,7 @@ def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
 
     def by_batch(output: str, batch: bool = True) -> Any:
         options = BackendOptions(base_url=server.base_url, server_name="test")
-        settings = NumbersSettings.make(
-            limit=3,
-            output=Path(output),
-            no_cache=True,
-            batch=batch,
-            base_url=(server.base_url,),
-            server_name="test",
-        )
+        settings = settings_of(output, batch=batch, base_url=(server.base_url,), server_name="test")
         design = DoubtedKind().design(settings, Subject("openai:any"))
         return audit(replace(design, judge=OpenAI("judge", options)))
 
@@ -290,14 +274,7 @@ def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
 
 def test_a_judge_without_batches_is_asked_question_by_question() -> None:
     with BatchServer(lambda body, attempt: Reply("7"), looks=1) as server:
-        settings = NumbersSettings.make(
-            limit=1,
-            output=Path("run"),
-            no_cache=True,
-            batch=True,
-            base_url=(server.base_url,),
-            server_name="test",
-        )
+        settings = settings_of("run", 1, batch=True, base_url=(server.base_url,), server_name="test")
         audit(DoubtedKind().design(settings, Subject("openai:any")))
         assert len(server.batches) == 1 and Judge.asked == 1
 

@@ -17,9 +17,9 @@ from llmfair.stats.intervals import (
     mean,
     ratio_of_means,
     ratio_scores,
-    standard_error,
 )
-from llmfair.stats.significance import LabelledItems, holm, means, null_of, permutation, sign_flip
+from llmfair.stats.significance import LabelledItems, holm, means, null_of, permutations, sign_flip
+from tests.fresh import loaded_by
 from tests.metrics import lettered, value
 from tests.shared import vectors
 
@@ -50,17 +50,6 @@ def test_ratio_of_means_by_hand() -> None:
     assert (found.low, found.high) == pytest.approx((1.5 * np.exp(-half), 1.5 * np.exp(half)), rel=1e-6)
 
 
-def test_query_standard_error_of_the_reference() -> None:
-    golden = vectors("injected_bias")["golden_repeats"]
-    protected, unprotected = (np.mean(golden[f"final_E{side}"], axis=0) for side in (1, 0))
-    error = standard_error(ratio_scores(protected, unprotected))
-    assert error == pytest.approx(golden["plain"]["se_query"], rel=1e-12)
-    estimate = ratio_of_means(protected, unprotected)
-    assert estimate.value is not None
-    assert np.log(estimate.value) == pytest.approx(golden["plain"]["log_ratio"], rel=1e-12)
-    assert estimate.reason == "too_few_queries"
-
-
 AGGREGATES: list[Callable[..., Estimate]] = [
     mean,
     geometric_mean,
@@ -76,10 +65,21 @@ def test_few_queries_have_a_value_without_interval(aggregate: Callable[..., Esti
     assert (found.low, found.high, found.n, found.reason) == (None, None, queries, "too_few_queries")
 
 
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")], [[[1.0, 2.0]]]])
+def test_what_is_not_a_number_per_query_is_refused(
+    aggregate: Callable[..., Estimate], values: list[float]
+) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        aggregate(values)
+
+
 def test_impossible_ratios_are_refused() -> None:
     with pytest.raises(ValueError, match="not all 0"):
-        ratio_of_means([1, 2], [0, 0])
-    with pytest.raises(ValueError, match="positive ratios"):
+        ratio_of_means([0, 0], [1, 2])
+    with pytest.raises(ValueError, match="not negative"):
+        ratio_of_means([1, 2], [1, -1])
+    with pytest.raises(ValueError, match="positive"):
         geometric_mean([1, 0])
 
 
@@ -122,6 +122,10 @@ def test_intervals_cover_the_truth() -> None:
         assert found.high is not None
         covered += found.low <= truth <= found.high
     assert 0.93 <= covered / sims <= 0.97
+
+
+def test_stats_import_no_scipy() -> None:
+    assert "scipy" not in loaded_by("import llmfair.stats.intervals, llmfair.stats.power")
 
 
 def test_a_product_of_ratios_by_hand() -> None:
@@ -171,8 +175,6 @@ def test_resamples_without_a_side_are_dropped_and_too_many_of_them_refused() -> 
     assert (found.low, found.high) == (ratio_of_means(over, under).low, ratio_of_means(over, under).high)
     assert boot(np.ones(6), np.ones(6)).low == pytest.approx(1)
     assert boot(np.ones(4), np.ones(4)).reason == "too_few_queries"
-    with pytest.raises(ValueError, match="generator"):
-        ratio_of_means(over, under, method="boot-t")
 
 
 # Tests and intervals against reference figures
@@ -205,14 +207,6 @@ def test_paired_differences() -> None:
         if "exact_sign_flip_p_two_sided" in expected:
             p = sign_flip(differences, rng=GENERATOR)
             assert p == pytest.approx(expected["exact_sign_flip_p_two_sided"], abs=tolerance)
-
-
-def test_random_sign_flips_of_100_differences_are_close_to_t() -> None:
-    found, _ = cases("ttest")
-    (case,) = (case for case in found if len(case["input"]["a"]) == 100)
-    differences = np.subtract(case["input"]["a"], case["input"]["b"])
-    p = sign_flip(differences, rng=np.random.default_rng(1))
-    assert p == pytest.approx(case["expected"]["paired_p"], abs=0.02)
 
 
 def test_holm() -> None:
@@ -266,7 +260,7 @@ def test_stratified_permutation() -> None:
     assert excess == pytest.approx(golden["excess_ratio"], rel=1e-9)
 
     def statistic(labels: np.ndarray[Any, np.dtype[np.bool_]]) -> float:
-        return permutation([LabelledItems(exposures, labels, strata)], [GENERATOR], draws=0).statistic
+        return permutations([[LabelledItems(exposures, labels, strata)]], [GENERATOR], draws=0)[0].statistic
 
     relevant, other = np.flatnonzero(strata == 1), np.flatnonzero(strata == 0)
     every = [
@@ -280,6 +274,6 @@ def test_stratified_permutation() -> None:
     exact = float(np.mean(np.abs(every) >= abs(statistic(protected)) - 1e-12))
     assert exact == golden["exact_two_sided_p"]
 
-    found = permutation([query], [np.random.default_rng(3)])
+    (found,) = permutations([[query]], [np.random.default_rng(3)])
     assert found.p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / found.draws) ** 0.5)
     assert found.z == pytest.approx((observed[0] - observed[1] - 0.0420127867) / golden["perm_sd_diff"])

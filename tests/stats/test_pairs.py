@@ -21,7 +21,6 @@ from llmfair.stats.pairs import (
     Weights,
     clustered_variance,
     estimate,
-    gradient,
     intraclass,
     pair_p,
     t_test,
@@ -93,16 +92,6 @@ def test_scores_are_those_of_the_closed_forms() -> None:
         }
         for name, formula in FORMULAS.items():
             assert pairs.scores(formula) == pytest.approx(expected[name], rel=1e-12, abs=1e-15)
-
-
-def test_a_derivative_is_exact() -> None:
-    cells = np.array([30.0, 10.0, 55.0, 5.0])
-    assert gradient(WIN_RATIO, cells) == pytest.approx([1 / 30, -1 / 10, 0, 0], rel=1e-15)
-    p1, p2 = 0.85, 0.35
-    of_p1, of_p2 = 1 / (200 * p1 * (1 - p1)), 1 / (200 * p2 * (1 - p2))
-    slopes = gradient(ADJUSTED_ODDS, cells)
-    assert slopes[PP] - slopes[UU] == pytest.approx(of_p1 + of_p2, rel=1e-14)
-    assert slopes[FF] - slopes[SS] == pytest.approx(of_p1 - of_p2, rel=1e-14)
 
 
 pairs_of_queries = st.lists(

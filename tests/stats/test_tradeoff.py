@@ -23,7 +23,6 @@ from llmfair.stats.tradeoff import (
     keeping,
     line,
     most_changed,
-    paired_p,
     student_p,
     welch_p,
 )
@@ -129,9 +128,7 @@ def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float])
 
 
 def test_tests_of_too_few_are_not_made() -> None:
-    assert student_p([1.0], [1.0, 2.0]) is welch_p([1.0, 2.0], [1.0]) is paired_p([1.0] * 5) is None
-    assert paired_p([0.0] * 6) == 1.0
-    assert paired_p([1.0] * 6) == 0.0
+    assert student_p([1.0], [1.0, 2.0]) is welch_p([1.0, 2.0], [1.0]) is None
 
 
 @pytest.mark.parametrize(
