@@ -218,8 +218,9 @@ def divergence(
         if shares is None:
             return None
         current = shares / shares.sum()
-        pair = (current, target) if direction == "current-target" else (target, current)
-        return kullback_leibler(*pair, eps)
+        if direction == "current-target":
+            return kullback_leibler(current, target, eps)
+        return kullback_leibler(target, current, eps)
 
     return {"": _mean(judged, spread, divergence_of)}
 

@@ -40,6 +40,10 @@ class LabelledItems:
     protected: NDArray[np.bool_]
     strata: NDArray[np.integer]
 
+    def labels(self) -> tuple[bytes, bytes]:
+        """Equal where groups and strata are."""
+        return self.protected.tobytes(), self.strata.tobytes()
+
 
 @dataclass(frozen=True, slots=True)
 class Null:

@@ -157,14 +157,13 @@ def cells(
         cell = Cell(name, len(here), len(by_query))
         if len(here):
             changes = [math.fsum(of) / len(of) - baseline[query] for query, of in by_query.items()]
-            _, p_paired = paired_t(changes) or (None, None)
             cell = replace(
                 cell,
                 difference=float(y[here].mean() - before.mean()),
                 p_student=student_p(y[here], before),
                 p_welch=welch_p(y[here], before),
                 paired=mean(changes, level),
-                p_paired=p_paired,
+                p_paired=paired_p(changes),
             )
         found.append(cell)
     return adjusted([found])[0]
@@ -195,6 +194,12 @@ def welch_p(one: ArrayLike, other: ArrayLike) -> float | None:
     spread = math.fsum(part**2 / (len(side) - 1) for part, side in zip(of_means, (a, b), strict=True))
     degrees = math.fsum(of_means) ** 2 / spread if spread else math.inf
     return _two_sided(float(a.mean() - b.mean()), math.fsum(of_means), degrees)
+
+
+def paired_p(differences: ArrayLike) -> float | None:
+    """The two-sided p of a mean difference of 0, t over queries; None for fewer than six of them."""
+    tested = paired_t(differences)
+    return None if tested is None else tested[1]
 
 
 Kept = Literal["kept", "lost", "inconclusive"]

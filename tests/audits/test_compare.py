@@ -85,10 +85,6 @@ def test_a_change_of_quotients_and_of_differences() -> None:
     assert quotients.p == pytest.approx(2 / 64)  # all signs alike, either way
     differences = change_by_query([0.5] * 5, [0.5, 0.6, 0.7, 0.6, 0.6], False, 0.95, rng)
     assert differences.estimate.value == pytest.approx(0.1) and differences.p is None
-    with pytest.raises(ValueError, match="not paired"):
-        change_by_query([1.0], [1.0, 2.0], False, 0.95, rng)
-    with pytest.raises(ValueError, match="positive"):
-        change_by_query([1.0], [0.0], True, 0.95, rng)
 
 
 def test_few_queries_have_no_interval_and_no_test() -> None:
