@@ -35,7 +35,7 @@ def changed(path: Path, name: str, value: Any) -> None:
         (lambda lines: [*lines, lines[-1]], "is not a verdict: it is there twice"),
         (
             lambda lines: [*lines[:-1], lines[-1].replace(",0,", ",0_0,")],
-            "is not a verdict: '0_0' is no number",
+            "is not a verdict: '0_0' is not an integer",
         ),
     ],
 )

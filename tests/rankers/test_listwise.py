@@ -196,7 +196,7 @@ def test_another_wording_is_another_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[{k}] {title}", "{title} {n}", "placeholder 'k'"),
+        ("[{k}] {title}", "{title} {n}", "'k' has to be both in the text and under [placeholders]"),
         ("the WikiProject", "the {word} WikiProject", "variant 'neutral': unknown placeholder 'word'"),
         ("sensitive =", "sensible =", "no variant 'sensitive'. Did you mean 'sensible'?"),
     ],

@@ -163,15 +163,15 @@ def test_a_base_is_named_as_audits_name_it_and_what_probes_show_is_told(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[" * 100_000, "pairs.jsonl: cannot be read"),
-        ('{"part": "test"', "pairs.jsonl: cannot be read"),
-        ({"pair_id": None}, "pairs.jsonl:1: Expected `str`, got `null` - at `$.pair_id`"),
-        ({"stratum": "strange"}, "pairs.jsonl:1: Invalid enum value 'strange'"),
+        ("[" * 100_000, "pairs.jsonl:1: "),
+        ('{"part": "test"', "pairs.jsonl:1: "),
+        ({"pair_id": None}, "pairs.jsonl:1: pair_id: expected `str`, got `null`"),
+        ({"stratum": "strange"}, "pairs.jsonl:1: stratum: invalid enum value 'strange'"),
         (
             {"a": {"doc_id": {}, "title": "x"}},
-            "pairs.jsonl:1: Expected `str`, got `object` - at `$.a.doc_id`",
+            "pairs.jsonl:1: a.doc_id: expected `str`, got `object`",
         ),
-        ({"b": {"doc_id": "x"}}, "pairs.jsonl:1: Object missing required field `title` - at `$.b`"),
+        ({"b": {"doc_id": "x"}}, "pairs.jsonl:1: b.title: is missing"),
     ],
 )
 def test_a_line_of_pairs_that_is_none_is_named(

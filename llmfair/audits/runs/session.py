@@ -182,7 +182,7 @@ def unchanged(run: RunDir, inputs: str) -> tuple[bool, bool]:
         made = run.read_manifest().made if run.manifest.is_file() else {}
         same = made.get("inputs") == inputs and made.get("files") == _files(run, False)
         return same, same and made.get("page") == _files(run, True)
-    except OSError:
+    except (OSError, LlmfairError):  # a damaged manifest is made anew
         return False, False
 
 
