@@ -1,0 +1,65 @@
+"""Limits of a bounded mean that hold at any number of queries, whatever the law of the changes (a betting bound).
+
+A gambler who bets a share f of what they own on every query against "the mean is at most μ" owns a product that
+exceeds 1/α with a chance of at most α where that is true (Ville). The limit is the largest μ that is refuted so.
+Source: Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+SHARES = np.arange(1, 11) / 10
+WEIGHTS = np.where(SHARES == 1, 1 / 2, 1 / 18)
+TOLERANCE = 1e-12
+
+
+def wealth(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -> float:
+    """What betting against a mean of at most this has made of 1: the mean of the products over ten shares.
+
+    `changes`: one a query, none below −worst_loss. Raises ValueError for others.
+    """
+    above = np.asarray(changes, float) + worst_loss
+    if worst_loss <= 0 or (above < -TOLERANCE).any():
+        raise ValueError("a change is below the worst loss")
+    if mean <= -worst_loss:
+        return math.inf
+    factors = 1 - SHARES[:, None] + SHARES[:, None] * np.maximum(above, 0) / (worst_loss + mean)
+    with np.errstate(divide="ignore"):
+        logs = np.log(factors).sum(axis=1)
+    return float(WEIGHTS @ np.exp(np.minimum(logs, 700)))
+
+
+def lower_limit(changes: Sequence[float] | Floats, worst_loss: float, alpha: float = 0.05) -> float:
+    """The largest mean that betting refutes at level alpha: the true one is above it with a chance of 1 − alpha.
+
+    -worst_loss where no mean is refuted.
+    """
+    low, high = -worst_loss, float(np.max(changes, initial=-worst_loss))
+    if wealth(changes, worst_loss, high) >= 1 / alpha:
+        return high
+    while high - low > TOLERANCE * max(1.0, worst_loss):
+        middle = (low + high) / 2
+        low, high = (middle, high) if wealth(changes, worst_loss, middle) >= 1 / alpha else (low, middle)
+    return low
+
+
+def p_value(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -> float:
+    """p of "the mean is at most this", at least 0 and at most 1."""
+    return min(1.0, 1 / wealth(changes, worst_loss, mean))
+
+
+def fewest_queries(margin: float, worst_loss: float, alpha: float = 0.05) -> int:
+    """From how many queries without any change a loss of more than `margin` can be ruled out."""
+    fewest = 1
+    while lower_limit(np.zeros(fewest), worst_loss, alpha) < -margin:
+        fewest += max(1, fewest // 20)
+    while fewest > 1 and lower_limit(np.zeros(fewest - 1), worst_loss, alpha) >= -margin:
+        fewest -= 1
+    return fewest

@@ -1,0 +1,92 @@
+"""What wrong relevance judgements alone would make of a fair ranker: groups of unequal shares of relevant items.
+
+Among items judged relevant, the group that has fewer of them has more that are not. With a share x of all judgements
+wrong, of a group's items judged relevant (share o) the share (π(1 − x))/o is, where π = (o − x)/(1 − 2x), and of
+those judged irrelevant the share πx/(1 − o).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+TOLERANCE = 1e-9
+
+
+class Judgements(NamedTuple):
+    """How many items of a group there are, and how many of them are judged relevant."""
+
+    items: int
+    relevant: int
+
+    @property
+    def share(self) -> float:
+        return self.relevant / self.items
+
+
+class Strata(NamedTuple):
+    """A figure of items judged relevant, and of those judged irrelevant."""
+
+    relevant: float
+    irrelevant: float
+
+
+def largest_wrong(protected: Judgements, other: Judgements) -> float:
+    """The share of wrong judgements that the smaller share of relevant items allows: x has to be below it."""
+    return min(protected.share, other.share, 1 - protected.share, 1 - other.share, 0.5)
+
+
+def odds_of_a_fair_ranker(
+    protected: Judgements, other: Judgements, better_ahead: float, wrong: float
+) -> Strata:
+    """The odds that a ranker without preference would show in each stratum, with so large a share of labels wrong.
+
+    `better_ahead`: the run's share of pairs of unequal grade in which the better graded is ahead. Raises ValueError
+    where x is not below what the judgements allow.
+    """
+    if not 0 <= wrong < largest_wrong(protected, other):
+        raise ValueError("more judgements are wrong than are relevant")
+    of_protected, of_other = _truly_relevant(protected.share, wrong), _truly_relevant(other.share, wrong)
+    counts = protected.relevant + other.relevant, protected.items + other.items
+    relevant = _mean(of_protected.relevant, protected.relevant, of_other.relevant, other.relevant)
+    irrelevant = _mean(
+        of_protected.irrelevant,
+        protected.items - protected.relevant,
+        of_other.irrelevant,
+        other.items - other.relevant,
+    )
+    assert 0 < counts[0] < counts[1]
+    pull = (better_ahead - 0.5) / (relevant - irrelevant)
+    chances = (
+        0.5 + (of_protected[stratum] - of_other[stratum]) * pull for stratum in range(len(of_protected))
+    )
+    return Strata(*(chance / (1 - chance) for chance in chances))
+
+
+def _truly_relevant(share: float, wrong: float) -> Strata:
+    """Of the items judged relevant, and of those judged irrelevant, which share is relevant."""
+    true = (share - wrong) / (1 - 2 * wrong)
+    return Strata(true * (1 - wrong) / share, true * wrong / (1 - share))
+
+
+def _mean(first: float, weight: float, second: float, other: float) -> float:
+    return (first * weight + second * other) / (weight + other)
+
+
+def explaining_share(odds: Callable[[float], float], limit: float, most: float) -> float | None:
+    """The least share of wrong judgements at which a fair ranker reads as far from 1 as `limit`; None without one.
+
+    `odds(x)`: of a fair ranker; `most`: x is below it.
+    """
+
+    def far(wrong: float) -> bool:
+        value = odds(wrong)
+        return value <= limit if limit < 1 else value >= limit
+
+    low, high = 0.0, most * (1 - TOLERANCE)
+    if not far(high):
+        return None
+    while high - low > TOLERANCE:
+        middle = (low + high) / 2
+        low, high = (low, middle) if far(middle) else (middle, high)
+    return high

@@ -1,0 +1,107 @@
+"""What a verdict on pairs will be, before any is asked: from how answers follow the slot and agree with themselves.
+
+Every pair is asked in both orders. The logit of "the protected item wins" is b + γ where it stands first and b − γ
+where it stands second; two answers to one pair agree as often as a pilot run's, and pairs of a query have an
+intraclass correlation ρ. The error of b over Q queries of m pairs is
+
+    se² = [τ² + (S(b) − τ²)/m]/Q,    S(b) = ¼[1/v₁ + 1/v₂ + 2r/√(v₁v₂)] at σ(b ± γ),    τ² = ρ S(0).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmfair.stats.intervals import FEWEST_QUERIES
+
+BAND = math.log(1.25)
+GATE_LEVEL = 0.9995
+"""Of the one-sided test that answers agree with themselves more than coins would."""
+DRAWS = 4000
+"""Quantiles of the error's law that a chance is a mean over."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairPlan:
+    """`gamma`: the slot's effect; `agreement`: the correlation r of both answers to a pair; `error` of the log odds.
+
+    Chances: that odds of 1 are rejected, of *disparity*, that the interval lies in the band, that answers are
+    consistent enough, and of *parity*. `agreement` has no name where it is beyond what the slots allow: it is cut.
+    """
+
+    gamma: float
+    agreement: float
+    error: float
+    power: float
+    disparity: float
+    in_band: float
+    consistent: float
+
+    @property
+    def parity(self) -> float:
+        return self.in_band * self.consistent
+
+
+def plan_pairs(
+    queries: int, pairs: int, odds: float, first_slot: float, consistent: float | None, icc: float
+) -> PairPlan:
+    """What to expect where the protected item wins at these odds.
+
+    `pairs`: of a query. `first_slot`: how often the item in the first slot wins; `consistent`: the share of pairs
+    whose two answers name the same item, None where no pilot says so; `icc`: of a query's pairs. Raises ValueError
+    for fewer than 5 queries.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    if queries < FEWEST_QUERIES:
+        raise ValueError("too few queries")
+    gamma = math.log(first_slot / (1 - first_slot))  # of ½[σ(γ) + 1 − σ(−γ)]
+    agreement = _agreement(gamma, consistent, icc)
+    effect, between = math.log(odds), icc * _variance(0.0, gamma, agreement)
+    error = math.sqrt((between + (_variance(effect, gamma, agreement) - between) / pairs) / queries)
+    freedom = queries - 1
+    t = float(stdtrit(freedom, 0.975))
+
+    def beyond(edge: float) -> float:
+        """The chance that the interval lies outside ±edge."""
+        edges = np.array([edge - effect, edge + effect]) / error
+        return float(
+            np.nan_to_num(nctdtr(freedom, edges, -t)).sum()
+        )  # nan where it is too small for a number
+
+    strength = agreement * math.sqrt(pairs * queries / (1 + (pairs - 1) * icc**2))
+    gate = float(np.nan_to_num(nctdtr(freedom, -strength, -stdtrit(freedom, GATE_LEVEL))))
+    return PairPlan(
+        gamma, agreement, error, beyond(0.0), beyond(BAND), _in_band(effect, error, freedom, t), gate
+    )
+
+
+def _agreement(gamma: float, consistent: float | None, icc: float) -> float:
+    """The correlation of both answers to a pair, whose chances differ by the slot."""
+    if consistent is None:
+        return icc / (2 - icc)
+    first, second = _chance(gamma), _chance(-gamma)
+    spread = math.sqrt(first * (1 - first) * second * (1 - second))
+    return max(-1.0, min(1.0, ((consistent + first + second - 1) / 2 - first * second) / spread))
+
+
+def _variance(effect: float, gamma: float, agreement: float) -> float:
+    """S: of the log odds that one pair in both orders gives."""
+    first, second = (chance * (1 - chance) for chance in (_chance(effect + gamma), _chance(effect - gamma)))
+    return (1 / first + 1 / second + 2 * agreement / math.sqrt(first * second)) / 4
+
+
+def _in_band(effect: float, error: float, freedom: int, t: float) -> float:
+    """The chance that the interval of an estimate with an error that is estimated, too, lies in the band."""
+    from scipy.special import chdtri, ndtr
+
+    quantiles = chdtri(freedom, 1 - (np.arange(DRAWS) + 0.5) / DRAWS)
+    reach = BAND / error - t * np.sqrt(quantiles / freedom)
+    inside = ndtr(reach - effect / error) - ndtr(-reach - effect / error)
+    return float(np.where(reach > 0, inside, 0.0).mean())
+
+
+def _chance(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))

@@ -1,0 +1,204 @@
+"""Preference odds by strata: known answers from raw windows, and what any such figure keeps to."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.stats.strata import Comparisons, Figure, Strata, Stratum, figure, simes
+from tests.shared import vectors
+
+NAMES = {"pooled": None, "irrelevant": Stratum.IRRELEVANT, "relevant": Stratum.RELEVANT}
+
+
+def compared(queries: Sequence[Mapping[str, Any]]) -> tuple[Comparisons, float]:
+    """The comparisons in raw windows, and the share of items that answers leave out."""
+    items: dict[str, int] = {}
+    rows: list[tuple[float, ...]] = []
+    shown: Counter[tuple[int, Stratum]] = Counter()
+    window, asked, missing = 1, 0, 0
+    for number, query in enumerate(queries):
+        for chain in query["chains"]:
+            seen: set[str] = set()
+            for part in chain["windows"]:
+                ids, answer = part["shown"], part["answer"]
+                window = max(window, len(ids))
+                fresh = [doc_id for doc_id in ids if doc_id not in seen]
+                seen.update(ids)
+                if answer is None:
+                    continue
+                asked, missing = asked + len(ids), missing + len(ids) - len(answer)
+                place = {doc_id: 2 * slot / max(1, len(ids) - 1) - 1 for slot, doc_id in enumerate(ids)}
+                rank = {doc_id: place for place, doc_id in enumerate(answer)}
+                for first in fresh:
+                    for second in fresh:
+                        sides = query["side"].get(first), query["side"].get(second)
+                        grade = query["grade"][first]
+                        if sides != ("protected", "unprotected") or grade != query["grade"][second]:
+                            continue
+                        shown[number, Stratum.RELEVANT if grade else Stratum.IRRELEVANT] += 1
+                        ranks = rank.get(first, len(ids)), rank.get(second, len(ids))
+                        if ranks[0] != ranks[1]:
+                            pair = [items.setdefault(doc_id, len(items)) for doc_id in (first, second)]
+                            ahead = ranks[0] < ranks[1]
+                            rows.append((number, grade > 0, *pair, ahead, place[first], place[second]))
+    table = np.array(rows)
+    number, first, second = table[:, [0, 2, 3]].T.astype(int)
+    relevant, ahead = table[:, [1, 4]].T > 0
+    return Comparisons(number, relevant, first, second, ahead, table[:, 5:], shown, window), missing / asked
+
+
+def strata_of(comparisons: Comparisons, left_out: float = 0.0) -> Strata:
+    figures = {stratum: figure(comparisons, stratum) for stratum in Stratum}
+    return Strata(figure(comparisons), figures, left_out)
+
+
+def status(value: Figure) -> str:
+    if value.reason is None:
+        return "figure"
+    return "bound" if value.reason == "always_one_way" else "no figure"
+
+
+def test_known_answers() -> None:
+    for case in vectors("preference_odds_strata")["cases"]:
+        comparisons, left_out = compared(case["input"]["queries"])
+        expected = case["expected"]
+        for name, known in expected["figures"].items():
+            where, value = (case["id"], name), figure(comparisons, NAMES[name])
+            assert (value.comparisons, value.queries) == (known["comparisons"], known["queries"]), where
+            assert status(value) == known["status"], where
+            if known["status"] == "bound":
+                assert value.always_ahead is (known["bound"] == "at least"), where
+                assert value.outside == pytest.approx(known["p_outside"], rel=1e-7), where
+            elif known["status"] == "figure":
+                assert value.log_odds is not None and value.error is not None
+                assert (value.recurs, value.slot_columns) == (known["recurs"], known["slot_columns"]), where
+                assert value.shared is (known["fit"] == "shared"), where
+                assert value.few_items is known.get("few_items", False), where
+                figures = (math.exp(value.log_odds), value.freedom, *(value.interval() or ()), value.outside)
+                names = "odds", "df", "low", "high", "p_outside"
+                assert figures == pytest.approx([known[each] for each in names], rel=1e-7), where
+                assert value.error == pytest.approx(known["se"], rel=1e-6), where
+        strata = strata_of(comparisons, left_out)
+        assert strata.left_out == pytest.approx(expected["left_out"]), case["id"]
+        assert strata.outside == pytest.approx(expected["simes_outside"], rel=1e-7), case["id"]
+        assert strata.parity() == (expected["within_but_for_usefulness"], expected["reason"]), case["id"]
+
+
+def lists(
+    seed: int,
+    odds: tuple[float, float] = (1.0, 1.0),
+    queries: int = 44,
+    items: int = 40,
+    relevant: int = 12,
+    window: int = 20,
+    pool: int = 0,
+    lazy: float = 0.0,
+    omits: float = 0.0,
+) -> tuple[Comparisons, float]:
+    """Lists of a ranker of these odds among irrelevant and relevant items, shown in parts that share no item.
+
+    `pool`: items recur, from so many, with a quality of their own. `lazy`: the share of parts left as they are.
+    `omits`: of the protected items of an answer's lower half, how many are left out.
+    """
+    rng = np.random.default_rng(seed)
+    quality = rng.standard_t(2, pool) if pool else None
+    groups, grades = rng.permutation(pool) % 2, rng.random(pool) < relevant / items
+    documents = []
+    for number in range(queries):
+        if quality is None:
+            chosen = [(f"{number}.{i}", i % 2, i < relevant, 0.0) for i in range(items)]
+        else:
+            places = rng.choice(pool, items, replace=False)
+            chosen = [(f"{i}", int(groups[i]), bool(grades[i]), float(quality[i])) for i in places]
+        sides = {name: "protected" if female else "unprotected" for name, female, *_ in chosen}
+        known = {name: (female, grade, own) for name, female, grade, own in chosen}
+        windows = []
+        order = [chosen[i][0] for i in rng.permutation(items)]
+        for start in range(0, items, window):
+            shown = order[start : start + window]
+            tastes = {}
+            for name in shown:
+                female, grade, own = known[name]
+                tastes[name] = 1.5 * grade + own + rng.gumbel() + female * math.log(odds[grade])
+            answer = shown if rng.random() < lazy else sorted(shown, key=tastes.__getitem__, reverse=True)
+            half = len(answer) // 2
+            answer = [
+                name
+                for i, name in enumerate(answer)
+                if i < half or not known[name][0] or rng.random() >= omits
+            ]
+            windows.append({"shown": shown, "answer": answer})
+        grades_of = {name: int(grade) for name, (_, grade, _) in known.items()}
+        documents.append({"side": sides, "grade": grades_of, "chains": [{"windows": windows}]})
+    return compared(documents)
+
+
+def swapped(comparisons: Comparisons) -> Comparisons:
+    return replace(
+        comparisons,
+        first=comparisons.second,
+        second=comparisons.first,
+        ahead=~comparisons.ahead,
+        slots=comparisons.slots[:, ::-1],
+    )
+
+
+@pytest.mark.parametrize("pool", [0, 60])
+@pytest.mark.parametrize("stratum", NAMES.values())
+def test_swapping_the_groups_inverts_the_odds(stratum: Stratum | None, pool: int) -> None:
+    comparisons, _ = lists(1, (0.7, 0.5), pool=pool)
+    there, back = figure(comparisons, stratum), figure(swapped(comparisons), stratum)
+    assert there.log_odds == pytest.approx(-(back.log_odds or 0), rel=1e-8)
+    assert (there.error, there.outside) == pytest.approx((back.error, back.outside))
+
+
+def test_neither_numbers_of_items_nor_the_order_of_rows_matter() -> None:
+    comparisons, _ = lists(2, pool=60)
+    order = np.random.default_rng(0).permutation(len(comparisons.query))
+    moved = comparisons.some(order)
+    moved = replace(moved, first=10_000 - moved.first, second=10_000 - moved.second)
+    there, back = figure(comparisons), figure(moved)
+    assert (there.log_odds, there.error) == pytest.approx((back.log_odds, back.error))
+
+
+def test_relevant_items_alone_at_a_disadvantage_are_no_parity() -> None:
+    strata = strata_of(*lists(3, (1.0, 0.1), items=60, relevant=6, window=60))
+    assert strata.pooled.within(), "the pooled figure is in the band"
+    assert strata.outside is not None and strata.outside < 0.001
+    assert not strata.parity()[0]
+    assert math.exp(strata.strata[Stratum.RELEVANT].log_odds or 0) < 0.4
+
+
+def test_answers_that_leave_out_one_group_speak_against_it() -> None:
+    comparisons, left_out = lists(4, (0.77, 0.77), items=60, relevant=20, window=60, omits=0.8)
+    value = figure(comparisons)
+    assert value.log_odds is not None and value.log_odds < 0 and left_out > 0.05
+
+
+def test_lists_left_as_they_are_give_the_odds_that_pairs_in_both_orders_would() -> None:
+    comparisons, _ = lists(5, (0.5, 0.5), queries=150, lazy=0.8)
+    ahead_first, ahead_second = 0.8 + 0.2 / 3, 0.2 / 3
+    of_pairs = math.sqrt(math.prod(p / (1 - p) for p in (ahead_first, ahead_second)))
+    assert math.exp(figure(comparisons).log_odds or 0) == pytest.approx(of_pairs, abs=0.08)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(("pool", "most"), [(0, 0.09), (60, 0.12)])
+def test_nine_in_ten_intervals_and_more_hold_a_fair_rankers_odds(pool: int, most: float) -> None:
+    missed = 0
+    for seed in range(100):
+        limits = figure(lists(seed, pool=pool, items=20, window=20, relevant=6)[0]).interval()
+        missed += limits is None or not limits[0] < 1 < limits[1]
+    assert missed / 100 <= most
+
+
+def test_simes_by_hand() -> None:
+    assert simes([0.04, 0.01, 0.5]) == pytest.approx(0.03)
+    assert simes([]) is None
