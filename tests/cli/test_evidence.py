@@ -1,4 +1,4 @@
-"""What stands behind a number: counts of bad answers, replays that notice any change, what names a run."""
+"""What stands behind a number, and what a run says of its own making: counts, replays, costs, what names it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from llmfair.asking.limits import Progress
 from llmfair.audits.listwise.measure import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
 from llmfair.audits.runs.replay import agree
+from llmfair.cli.audits import cost_text
 from llmfair.nouns import Ranking, Side
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategies import Ranked, WindowAnswer
@@ -20,6 +22,7 @@ from llmfair.report.tables import Table
 from llmfair.terminal import print_table
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses
 from tests.folders import balanced, write, write_folder
+from tests.manifests import invocation, manifest
 from tests.servers import Reply, Server, faulty, rank
 
 pytestmark = pytest.mark.whole
@@ -299,3 +302,72 @@ def test_a_run_of_another_machine_is_compared_to_twelve_digits() -> None:
 )
 def test_what_agrees_to_twelve_digits(first: str, second: str, alike: bool) -> None:
     assert agree(first, second) == alike
+
+
+LISTWISE = tuple("listwise -q -d mine --no-report --max-invalid 1 --conditions neutral --orders 1".split())
+PAIRWISE = ("pairwise", "-q", "-d", "mine", "--no-report", "--max-invalid", "1", "--pairs", "2")
+
+
+def group(attribute: str, name: str = "Asia") -> None:
+    """A group of one more attribute for some items."""
+    path = Path("mine/groups.tsv")
+    write(path, [*path.read_text().splitlines(), *(f"q{q}f0\t{attribute}\t{name}" for q in range(5))])
+
+
+@pytest.mark.parametrize("command", [LISTWISE, PAIRWISE])
+def test_the_run_goes_on_and_is_compared(command: tuple[str, ...]) -> None:
+    write_folder(Path("mine"), balanced(5, 4, 4))
+    ran(*command)
+    run = only_run()
+    group("location")
+    ran(*command)
+    assert only_run() == run and kept("manifest")["calls"] == 0
+    ran("runs", "check", run)
+    ran(*command, "-m", "fake:oracle", "-o", "other")
+    ran("compare", run, "other")
+    group("gender", "male")  # an item of both sides is audited
+    refuses("belongs to other settings (lists_sha256", *command, "-o", run, code=1)
+
+
+def test_calls_that_were_not_made_are_not_said_to_have_been() -> None:
+    """Of a run that stopped when it knew; tables of those that broke off are in tests/snapshots."""
+    ran("pairwise", "--sequential", "--max-pairs", "400", "-m", "fake:biased,pairwise=3", "-o", "early")
+    ran("report", "early")
+    (row,) = re.findall(r"<dt>calls</dt>\s*<dd>(.*?)</dd>", Path("early/report.html").read_text())
+    assert re.fullmatch(r"[0-9,]+ of [0-9,]+", row)
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_lists_that_were_drawn_are_said_to_be_with_the_seed(task: str) -> None:
+    lists = write_folder(Path("lists"), balanced(6, 6, 6))
+    small = (
+        task,
+        "-d",
+        lists,
+        *(("--passes", "1", "--orders", "1") if task == "listwise" else ("--pairs", "2")),
+    )
+    told = "lists drawn with seed 7 from documents relevant to the query and, beside them, documents relevant to other"
+    drawn = (*small, "--candidates", "8", "--seed", "7")
+    for found in (llmfair(*drawn, "-v"), llmfair(*drawn, "--dry-run"), llmfair("plan", *drawn)):
+        assert found.code == 0 and f"  {told} queries only, as many of either group\n" in found.out, found.err
+    counts = llmfair(*small, "--buckets", "2,2,1,2", "--dry-run").out
+    assert "seed 0" in counts and "queries only, --buckets 2,2,1,2\n" in counts
+    if task == "listwise":
+        small = ("study", "windows", *small[1:], "--settings", "10/5", "--candidates", "8", "--seed", "7")
+        for found in (llmfair(*small, "-v"), llmfair(*small, "--dry-run")):
+            assert found.code == 0 and f"  {told} queries only, as many of either group\n" in found.out, (
+                found.err
+            )
+    assert "drawn" not in llmfair(task, "--dry-run").out
+
+
+def test_what_is_not_in_a_run_s_cost_is_said() -> None:
+    """Commands without prices, and those that a kill left no word to."""
+    told, free, killed = invocation(5, 0.5), invocation(3), invocation()
+    assert cost_text(manifest(told, cost=0.5)) == "the run in all: 5 calls, cost 0.5000"
+    text = cost_text(manifest(told, free, killed, told, cost=1.0), Progress(calls=1, cost=0.25))
+    assert text.startswith(
+        "this command: 1 call, cost 0.2500; the run in all: 10 calls, cost 1.0000, and 3 calls "
+    )
+    assert text.endswith("made without prices, and 1 command killed or still running")
+    assert cost_text(manifest(free, killed)) == ""

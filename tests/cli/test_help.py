@@ -1,10 +1,14 @@
-"""`--help` of every command, found by walking the app itself; and what `llmfair` alone says."""
+"""`--help` of every command, found by walking the app itself, what `llmfair` alone says, and what Tab offers."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,3 +199,50 @@ def test_a_group_without_a_command_names_them_in_a_sentence() -> None:
         found = refuses("Missing command.", name)
         assert found.err.splitlines()[1:] == [f"  llmfair {name} {'|'.join(group.commands)}"]
     assert "runs" in groups
+
+
+def offered(*words: str) -> list[str]:
+    """What bash is told after these words, the last of which is being written."""
+    asked = {
+        "_LLMFAIR_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["llmfair", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    found = subprocess.run(
+        [sys.executable, "-m", "llmfair"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (0, "")
+    return found.stdout.split()
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("pla", ["plan"]),
+        ("listwise --max-c", ["--max-calls", "--max-cost"]),
+        ("listwise --initial r", ["random"]),
+        ("listwise -d trec-fair/2022/e", ["trec-fair/2022/eval/gender", "trec-fair/2022/eval/location"]),
+        ("listwise --measures Exp", ["ExpRatio", "Exposure"]),
+        ("listwise -m mono", ["monobert", "monot5"]),
+        ("listwise --prompt ge", ["general"]),
+        ("compare li", ["listwise-one", "listwise-two"]),
+        ("report runs/o", ["runs/other"]),
+        ("runs check --runs-dir nowhere li", []),
+    ],
+)
+def test_what_is_offered(words: str, says: list[str]) -> None:
+    for name in ("listwise-one", "listwise-two", "other"):
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "manifest.json").touch()
+    Path("runs/listwise-nothing").mkdir()
+    assert offered(*words.split()) == says
+
+
+@pytest.mark.whole
+def test_the_script_that_a_shell_runs_asks_for_what_is_offered() -> None:
+    asked = {**os.environ, "_LLMFAIR_COMPLETE": "source_bash"}
+    found = subprocess.run(
+        [sys.executable, "-m", "llmfair"], env=asked, capture_output=True, text=True, check=True
+    )
+    assert "_LLMFAIR_COMPLETE=complete_bash" in found.stdout and "complete -o default" in found.stdout

@@ -1,11 +1,17 @@
-"""Long commands stopped at random moments: no answered chat is asked again, and results equal an undisturbed run's."""
+"""Long commands stopped at random moments, by signals, and with clocks that are set back: nothing is asked twice, and results equal a calm run's."""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +32,24 @@ from tests.cli.kills import (
     asked,
 )
 from tests.cli.long_commands import COMMANDS, audit
-from tests.cli.stops import CLOSED, ENDINGS, HUP, INT, KILL, TERM, Ending, stop_again_and_again
+from tests.cli.stops import (
+    CLOSED,
+    ENDINGS,
+    HUP,
+    INT,
+    KILL,
+    ROOT,
+    TERM,
+    Ending,
+    Long,
+    Watch,
+    new_folder,
+    same_files,
+    stop_again_and_again,
+    stopped,
+    through,
+)
+from tests.folders import balanced, write_folder
 from tests.shared import SHARED
 
 pytestmark = pytest.mark.whole
@@ -123,3 +146,127 @@ def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
     statuses = {row["status"] for row in sent}
     assert {200, 429, 500} <= statuses
     assert kept("manifest")["calls"] == len(sent)
+
+
+HOUR, TEN_YEARS = 3_600, 315_576_000
+ATTEMPTS = (f"0:{HOUR}", f"0:{HOUR},0.3:{TEN_YEARS}")
+"""By how much the clock of the second and of the third is set back, and when."""
+
+
+def set_back(watch: Watch, steps: str) -> None:
+    """The clock of whatever command is begun from now on."""
+    before = watch.environment.get("PYTHONPATH") or os.environ.get("PYTHONPATH", str(ROOT))
+    path = f"{Path(__file__).parents[1] / 'clock'}{os.pathsep}{before}"
+    watch.environment = {**watch.environment, "PYTHONPATH": path, "CLOCK_SET_BACK": steps}
+
+
+def negative(folder: Path) -> Iterator[str]:
+    """The durations below nothing that files hold."""
+
+    def of(value: Any, place: str) -> Iterator[str]:
+        if isinstance(value, list):
+            for one in value:
+                yield from of(one, place)
+        elif isinstance(value, dict):
+            for name, one in value.items():
+                yield from of(one, f"{place} {name}")
+            if value.get("ended") and value["ended"] < value["started"]:
+                yield place
+        elif place.endswith("seconds") and (value or 0) < 0:
+            yield place
+
+    for path in folder.rglob("*.json"):
+        yield from of(json.loads(path.read_text()), str(path))
+    for path in folder.rglob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            yield from of(json.loads(line), str(path))
+
+
+def set_back_again_and_again(long: Long, scratch: Path) -> None:
+    """Stops a command, goes on an hour before, and comes to the end ten years before.
+
+    Asserts that nothing is asked again, that no duration is negative, and that all equals a calm run, byte for byte.
+    """
+    moments = random.Random(0)
+    with long.watched(scratch) as watch:
+        calm, folder = (new_folder(long, scratch / name) for name in ("calm", "run"))
+        out = through(long, watch, calm)
+        stopped(long, watch, folder, TERM, moments)
+        set_back(watch, ATTEMPTS[0])
+        stopped(long, watch, folder, TERM, moments)
+        set_back(watch, ATTEMPTS[1])
+        assert through(long, watch, folder) == out or not long.prints
+    same_files(long, folder, calm)
+    assert not [*negative(folder)]
+
+
+def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    set_back_again_and_again(COMMANDS["listwise"], tmp_path)
+
+
+def test_answers_of_later_are_still_known(tmp_path: Path) -> None:
+    """A run ten years before another that asks the same finds its answers in the cache."""
+    log, watch, sent = tmp_path / "requests.jsonl", Watch(), list[int]()
+    write_folder(tmp_path / "lists", balanced(3, 20, 20))
+    with OWN.running(log) as port:
+        server = ("-d", "lists", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1")
+        for output in ("later", "earlier"):
+            through(Long((*LISTWISE.command, *server, "-o", output), ()), watch, tmp_path)
+            sent.append(len(asked(log)))
+            set_back(watch, f"0:{TEN_YEARS}")
+    assert sent[0] == sent[1] > 0 and kept("manifest", tmp_path / "earlier")["cached"] == sent[0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_clock_that_is_set_back_in_every_long_command(name: str, tmp_path: Path) -> None:
+    set_back_again_and_again(COMMANDS[name], tmp_path)
+
+
+SENT = """\
+import os, signal, sys, time
+
+def sent(*_, **__):
+    os.kill(os.getpid(), NUMBER)
+    time.sleep(0.01)  # it is taken by the next line at the latest
+    print("went on")
+
+"""
+WHILE = {
+    "something is imported": """\
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "llmfair.cli.app":
+            sent()
+sys.meta_path.insert(0, Slow())
+""",
+    "the command works": """\
+from llmfair.cli import app
+app._asked_for = lambda arguments: sent
+""",
+    "an error is told": """\
+from llmfair.cli import app
+app.terminal.fail = sent
+sys.argv[1:] = ["bogus"]
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "meanwhile"),
+    [
+        (signal.SIGINT, "something is imported"),
+        (signal.SIGHUP, "the command works"),
+        (signal.SIGTERM, "an error is told"),
+    ],
+)
+def test_a_signal_while(number: signal.Signals, meanwhile: str) -> None:
+    program = f"{SENT}{WHILE[meanwhile]}\nfrom llmfair.__main__ import main\nmain()"
+    found = subprocess.run(
+        [sys.executable, "-c", program.replace("NUMBER", str(int(number)))],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "Stopped.\n")
