@@ -80,9 +80,6 @@ class InOrder:
         return " > ".join(f"[{place}]" for place in range(1, n + 1))
 
 
-# The names
-
-
 def test_the_public_names_are_these_and_all_are_there() -> None:
     assert sorted(llmfair.__all__) == sorted(PUBLIC)
     for name in PUBLIC:
@@ -124,9 +121,6 @@ def test_settings_are_documented_with_their_defaults(name: str) -> None:
         elif item.name not in ("model", "dataset"):
             assert shown[item.name].default == default_of(item), item.name
     assert "    attribute: Sensitive attribute" in call.__doc__
-
-
-# The same as the commands
 
 
 @pytest.mark.whole
@@ -235,9 +229,6 @@ def test_a_report_that_cannot_be_written_loses_no_run(monkeypatch: pytest.Monkey
     assert result["FlipRate", "relevant"].value is not None
 
 
-# What comes back
-
-
 def test_a_figure_is_found_by_measure_variant_and_group() -> None:
     result = llmfair.audit_pairwise(**PAIRS)
     row = result["AdjustedOdds", "relevant"]
@@ -320,9 +311,6 @@ def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
     assert "\x1b" not in str(result) and "\\x1b[2J" in str(result)
 
 
-# What is refused
-
-
 @pytest.mark.parametrize(
     ("call", "says", "hint"),
     [
@@ -373,9 +361,6 @@ def test_what_has_no_answer_raises_after_what_there_is_is_written() -> None:
     with pytest.raises(llmfair.Incomplete, match="20/10: the budget of 3 calls is spent"):
         llmfair.study_windows(settings="20/10", limit=5, orders=1, report=False, max_calls=3, output="swept")
     assert llmfair.open_run("swept").results["status"] == "incomplete"
-
-
-# Models, measures and data of the caller's own
 
 
 @pytest.mark.whole

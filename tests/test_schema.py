@@ -60,8 +60,6 @@ def test_the_schema_is_one_and_knows_what_the_code_knows() -> None:
     assert {*names["FailureDocument"]["properties"]["exit_code"]["enum"]} == {*errors, 129, 130, 143}
 
 
-# One of every command that ends well
-
 SAYS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("listwise",): ("listwise", LISTS[1:]),
     ("pairwise",): ("pairwise", PAIRS[1:]),
@@ -149,9 +147,6 @@ def test_other_forms_of_documents(kind: str, words: tuple[str, ...]) -> None:
     check(found.json, kind)
 
 
-# Every other exit code
-
-
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_wrong_flag_of_any_command_is_a_failure_in_json(words: tuple[str, ...]) -> None:
     found = command(*words, "--json", "--no-such-flag")
@@ -210,9 +205,6 @@ def test_a_stop_before_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None
     found = command(*LISTS, "--json")
     assert found.code == 130
     check(found.json, "failure")
-
-
-# That it says something
 
 
 @pytest.fixture(scope="module")
@@ -298,9 +290,6 @@ def test_documents_that_are_wrong_are_refused_and_others_may_grow(documents: dic
         assert not of_kind(kind).is_valid(spoilt), name
     for kind, document in documents.items():
         check({**document, "something_new": {"of": ["later"]}}, kind)
-
-
-# What takes a server or a model
 
 
 @pytest.mark.slow

@@ -104,8 +104,6 @@ def stoppable(code: str) -> str:
     return f"from llmfair.beginning import carry_out\ncarry_out(lambda: exec({code!r}, {{}}))"
 
 
-# Batches
-
 QUICK = stoppable(
     "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
     "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; c.MOST_LINES = 40; from llmfair.cli.app import main; main()"
@@ -149,9 +147,6 @@ BATCH = Long(
     step=0,  # its answers come all at once, at the end
     seconds=3.0,
 )  # fmt: skip
-
-
-# What is fetched
 
 
 class Downloaded(Watch):
@@ -198,9 +193,6 @@ FETCH = Long(
     grows="cache/**/*.part",
     step=500_000,
 )  # fmt: skip
-
-
-# What is trained, drawn and simulated
 
 
 NOTING = stoppable(

@@ -9,24 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, only_run, ran, refuses
+from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write_folder
-from tests.servers import Server
 
 SMALL = ("listwise", "-n", "1", "--orders", "1", "--passes", "1")
 Case = Callable[[], tuple[str | Path, ...]]
-
-
-def broken_prompt() -> tuple[str, ...]:
-    Path("mine.toml").write_text('id = "mine"\nsource = \n')
-    return (*SMALL, "--prompt", "mine.toml")
-
-
-def prompt_without_a_placeholder() -> tuple[str, ...]:
-    llmfair("prompts", "show", "listwise")
-    text = llmfair("prompts", "show", "listwise").out.replace("{title}", "{titel}")
-    Path("mine.toml").write_text(text)
-    return (*SMALL, "--prompt", "mine.toml")
 
 
 def folder_of_other_settings() -> tuple[str, ...]:
@@ -34,21 +21,9 @@ def folder_of_other_settings() -> tuple[str, ...]:
     return (*SMALL, "-o", "run", "--seed", "9")
 
 
-def foreign_journal() -> tuple[str, ...]:
-    ran(*SMALL, "-o", "run")
-    Path("run/journal.jsonl").write_text("garbage\n")
-    return (*SMALL, "-o", "run")
-
-
 def below_a_file(*command: str) -> tuple[str, ...]:
     Path("file").write_text("")
     return (*command, "-o", "file/below")
-
-
-def broken_folder() -> tuple[str | Path, ...]:
-    folder = write_folder(Path("mine"), balanced(1, 2, 2))
-    (folder / "docs.jsonl").write_text("oops\n")
-    return ("listwise", "-d", folder)
 
 
 def folder_without_mirror() -> tuple[str | Path, ...]:
@@ -85,13 +60,9 @@ LINES: list[tuple[str, str]] = [
     ("refine --objective x -m fake:refiner", "no measure 'x'."),
     (f"{SMALL_LINE} -m fake:biased,noise=nan", "noise"),
     (f"{SMALL_LINE} -m fake:biased,latency=-1", "latency"),
-    (f"{SMALL_LINE} --require ExpRatio", "--require 'ExpRatio' has no bound."),
-    (f"{SMALL_LINE} --require ExpRatio=0.8", "'0.8' is no such bound."),
-    (f"{SMALL_LINE} --require ExpRatio:femal=0.8..1.25", "no condition 'femal'. Did you mean 'female'?"),
     (f"{SMALL_LINE} --dry-run --require ExpRatio", "--require 'ExpRatio' has no bound."),
     ("pairwise --measures P@20", "P is a measure of lists"),
     ("pairwise --measures AdjustedOods", "Did you mean 'AdjustedOdds'?"),
-    ("pairwise --require ExpRatio>=0.8", "ExpRatio is a measure of lists"),
     ("pairwise -m bm25", "bm25 ranks lists; it answers no questions"),
     ("pairwise -n 1 -m fake:biased -m bm25", "bm25 ranks lists; it answers no questions"),
     ("pairwise --answers margin --constrain", "not those of --constrain"),
@@ -131,11 +102,7 @@ CASES: list[tuple[str, Case, int, str]] = [
     ("unknown command", lambda: ("listwize",), 2, "listwize"),
     ("not writable", lambda: below_a_file(*SMALL), 2, "cannot write the run folder"),
     ("not writable study", lambda: below_a_file("study", "windows", "-n", "2"), 2, "cannot write file/below"),
-    ("foreign journal", foreign_journal, 1, "journal.jsonl:1: this is not the first line of a journal."),
-    ("broken prompt", broken_prompt, 2, "prompt mine.toml is not TOML"),
-    ("prompt placeholder", prompt_without_a_placeholder, 2, "'titel' has to be both in the text and under [placeholders]"),
     ("other settings", folder_of_other_settings, 1, "seed: 0 there, 9 now"),
-    ("broken folder", broken_folder, 2, "docs.jsonl:1: not JSON"),
     ("unequal sides", folder_without_mirror, 2, "needs equal numbers of both groups"),
 ]  # fmt: skip
 
@@ -184,7 +151,6 @@ def refused(arguments: tuple[str | Path, ...], code: int, message: str) -> None:
 def test_what_is_no_run_is_called_so(
     command: str, content: bytes | str | None, score: str, others: str
 ) -> None:
-    """By every command that reads runs: whatever lies there, an error and the way out."""
     runs = ["x.run", "y.run"] if command == "compare" else ["x.run"]
     for path in map(Path, runs):
         if content == "folder":
@@ -203,21 +169,6 @@ def test_what_is_no_run_is_called_so(
 def test_a_folder_without_permission() -> None:
     Path("locked").mkdir(mode=0o500)
     refuses("cannot write", *SMALL, "--runs-dir", "locked")
-
-
-def test_a_corrupt_line_in_the_middle_is_named_and_asked_again() -> None:
-    with Server() as server:
-        arguments = (*SMALL, *server.flags, "--no-cache")
-        ran(*arguments)
-        journal = only_run() / "journal.jsonl"
-        lines = journal.read_text().splitlines()
-        lines[3] = lines[3][:50] + "\x00garbage"
-        journal.write_text("\n".join(lines) + "\n")
-        before = len(server.requests)
-        found = llmfair(*arguments)
-        assert found.code == 0 and "journal.jsonl:4: not readable, skipped" in found.err
-        assert len(server.requests) == before + 1
-        ran("runs", "check", only_run())
 
 
 def test_v_shows_where_even_before_the_flags_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

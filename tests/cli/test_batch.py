@@ -17,16 +17,13 @@ import pytest
 from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
-from tests.cli.command import Outcome, kept, llmfair, ran, refuses, well
+from tests.cli.command import Outcome, kept, llmfair, ran, well
+from tests.cli.long_commands import QUICK
 from tests.folders import balanced, write_folder
-from tests.servers import Reply, Respond, Server, rank
+from tests.servers import Respond, Server
 
 pytestmark = pytest.mark.whole
 
-QUICK = (
-    "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
-    "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; from llmfair.cli.app import main; main()"
-)
 CHATS = 2 * 3 * 11  # both orders, 3 queries, 10 pairs and one of them twice
 SAME = ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv")
 CALM: dict[tuple[Respond, tuple[str, ...]], dict[str, bytes]] = {}
@@ -94,19 +91,6 @@ def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
         assert_as_one_by_one(server, "a/run")
 
 
-def test_a_run_that_has_all_answers_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with BatchServer() as server:
-        first = batch(server)
-        elsewhere = [
-            "https://api.openai.com/v1" if word == server.base_url else word
-            for word in command(server, "a/run", "--batch")
-        ]
-    again = llmfair(*elsewhere)
-    assert (again.code, again.out) == (0, first.out), again.err
-    refuses("needs a key", *elsewhere, "--fresh", code=1)
-
-
 def test_what_expired_is_submitted_once_more() -> None:
     with BatchServer(expire=lambda row, times: times == 1 and row % 10 == 0) as server:
         found = well(batch(server))
@@ -120,49 +104,6 @@ def test_what_expired_is_submitted_once_more() -> None:
         assert manifest()["retries"] == len(expired)
         assert {row["attempts"] for row in rows() if row["key"] in expired} == {2}
         assert_as_one_by_one(server, "a/run")
-
-
-def test_after_three_batches_the_run_is_incomplete_and_the_same_command_continues() -> None:
-    with BatchServer(expire=lambda row, times: row == 0 and times <= 3) as server:
-        found = batch(server, "a/run", "--json")
-        assert found.code == 3
-        assert len(server.batches) == 3 and "no answer in 3 batches" in found.json["error"]["message"]
-        assert found.json["chains"]["relevant"] == {"asked": 33, "ranked": 32}
-        assert "Unavailable" in Path("a/run/failures.csv").read_text()
-        again = batch(server)
-        assert again.code == 0 and len(server.batches) == 4
-        assert_as_one_by_one(server, "a/run")
-
-
-def test_a_refused_question_ends_its_pair_only() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        text = body["messages"][-1]["content"]
-        if "Title q0f3" in text:
-            return Reply(status=400, body={"error": {"message": "not that one"}})
-        return rank(body, attempt)
-
-    with BatchServer(respond) as server:
-        found = batch(server, "a/run", "--json")
-        assert found.code == 3 and "not that one" in found.json["error"]["message"]
-        assert len(server.batches) == 1, "a refusal is not asked again"
-        assert llmfair(*command(server, "calm/run")).code == 3
-        for name in SAME:
-            assert (Path("a/run") / name).read_bytes() == (Path("calm/run") / name).read_bytes(), name
-
-
-def test_bad_answers_asked_again_go_into_the_next_batch() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        text = str(rank({**body, "seed": 0}, 1).text)
-        return Reply("I cannot say" if body["seed"] < 100 and hash_of(text + str(body)) % 5 == 0 else text)
-
-    def hash_of(text: str) -> int:
-        return sum(text.encode())
-
-    with BatchServer(respond) as server:
-        well(batch(server, "a/run", "--on-bad-answer", "retry:2"))
-        assert len(server.batches) == 2 and set(server.submitted.values()) == {1}
-        assert len(server.batches[1].lines) == len(rows()) - CHATS > 0
-        assert_as_one_by_one(server, "a/run", "--on-bad-answer", "retry:2")
 
 
 def test_max_calls_counts_lines() -> None:
@@ -188,8 +129,6 @@ def test_the_cache_answers_what_it_can() -> None:
         before = len(server.requests)
         assert llmfair(*third).code == 0 and len(server.requests) == before
 
-
-# Kills
 
 MOMENTS = {
     "before the file is there": ("upload", 1, False),
@@ -218,9 +157,8 @@ Journal.put = dying
 
 def started(server: BatchServer, code: str = "") -> subprocess.Popen[str]:
     """The command in two files, as a process of its own."""
-    code = f"import llmfair.backends.batch as c; c.MOST_LINES = 40\n{code}\n{QUICK}"
     return subprocess.Popen(
-        [sys.executable, "-c", code, *command(server, "a/run", "--batch")],
+        [sys.executable, "-c", f"{code}\n{QUICK}", *command(server, "a/run", "--batch")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -265,7 +203,6 @@ def test_killed_at_one_moment_every_question_is_submitted_once(moment: str) -> N
 
 
 def test_killed_again_and_again_and_then_collected() -> None:
-    """Each command gets a little further than the one before; the last finds all that they submitted."""
     killer = Killer()
     with BatchServer(on=killer.on) as server:
         killer.kill(server, ("created", 1, True))
@@ -308,7 +245,6 @@ def test_twenty_five_kills_at_random_moments() -> None:
             CALM.clear()
             assert_as_one_by_one(server, "a/run")
         runs += 1
-    print(f"25 kills over {runs} runs of {CHATS} chats, with {sorted(killed)} answers on disk")
 
 
 def interrupted(running: subprocess.Popen[str], number: int) -> tuple[str, str]:
@@ -343,32 +279,7 @@ def test_an_interrupt_leaves_batches_running_and_says_how_to_collect(number: int
         assert set(server.submitted.values()) == {1}
 
 
-# What cannot be asked so
-
-
 def test_a_server_without_batches() -> None:
     with Server() as server:
         found = batch(server)
     assert found.code == 1 and "has no Batch API" in found.err and "leave --batch out" in found.err
-
-
-def test_the_key_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    canary = "sk-canary-0123456789"
-    monkeypatch.setenv("OPENAI_API_KEY", canary)
-    echo = Reply(status=400, body={"error": {"message": f"bad request with key {canary}"}})
-    error = {"code": "x", "line": 1, "message": f"the key {canary} may not", "param": None}
-    outcomes = []
-    for respond, refuse in (
-        (rank, lambda lines: None),
-        (lambda body, attempt: echo, lambda lines: None),
-        (rank, lambda lines: error),
-    ):
-        with BatchServer(respond, refuse=refuse) as server:
-            outcomes.append(batch(server, "a/run", "-v", "--fresh"))
-            assert server.authorized == {f"Bearer {canary}"}
-            assert all(canary.encode() not in content for content in server.files.values() if respond is rank)
-    assert [outcome.code for outcome in outcomes] == [0, 1, 1], [outcome.err for outcome in outcomes]
-    for outcome in outcomes:
-        assert canary not in outcome.out + outcome.err
-    for path in tmp_path.rglob("*"):
-        assert not path.is_file() or canary.encode() not in path.read_bytes(), path

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, process, ran, refuses, well, words_of
+from tests.cli.command import Outcome, llmfair, ran, refuses, well, words_of
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
-from tests.servers import Server, faulty, rank
+from tests.servers import Server
 
 pytestmark = pytest.mark.whole
 
@@ -89,7 +89,6 @@ def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cac
 
 
 def test_more_pairs_ask_only_the_new_ones() -> None:
-    """3 queries; a tenth of the pairs is asked again; both orders."""
     with Server() as server:
         assert audit(server, "few", "--pairs", "20", task="pairwise").code == 0
         assert len(server.requests) == 3 * (20 + 2) * 2
@@ -128,55 +127,12 @@ def test_another_server_or_model_has_answers_of_its_own() -> None:
     assert len(llmfair("cache", "info", "--json").json["models"]) == 2
 
 
-@pytest.mark.parametrize("content", [b"not a database " * 1000, b"SQLite format 3\0" + b"\xff" * 9000])
-def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None:
-    with Server(faulty(rank, rate_malformed=0.1)) as server:
-        calm = audit(server, "calm", "--no-cache", "--max-invalid", "1")
-        assert calm.code == 0 and "Warning" not in calm.err
-        CACHE.parent.mkdir(exist_ok=True)
-        CACHE.write_bytes(content)
-        found = audit(server, "found", "--max-invalid", "1")
-        assert found.code == 0 and found.err.count("Warning") == 1
-        assert "answers.sqlite cannot be used" in found.err and "llmfair cache clear" in found.err
-        assert results("calm") == results("found") and CACHE.read_bytes() == content
-        refuses("llmfair cache clear", "cache", "info", code=1)
-        assert llmfair("cache", "clear", "--yes").out == "Removed the damaged cache.\n"
-        again = audit(server, "again", "--max-invalid", "1")
-        assert "Warning" not in again.err and rows() == len(server.requests) // 3
-
-
-def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
-    with Server(faulty(rank, latency=0.02)) as server:
-        command = (
-            "pairwise", "-d", str(lists()), *server.flags, *"--server-name test --pairs 20 --conditions relevant -j 8".split()
-        )  # fmt: skip
-        running = [process(*command, "-o", f"seed{seed}/run", "--seed", seed) for seed in ("1", "2")]
-        for one in running:
-            _, err = one.communicate(timeout=100)
-            assert one.returncode == 0 and "Warning" not in err, err
-        lines = [
-            json.loads(line)
-            for seed in (1, 2)
-            for line in (Path(f"seed{seed}") / "run" / "journal.jsonl").read_text().splitlines()[1:]
-        ]
-        assert {line["source"] for line in lines} >= {"backend"}
-        assert len(lines) > rows() == len({line["key"] for line in lines}), (
-            "some pairs are drawn under both seeds"
-        )
-        before = len(server.requests)
-        ran(*command, "-o", "again/run", "--seed", "1")
-        assert len(server.requests) == before and results("again") == results("seed1")
-
-
-def test_neither_key_nor_question_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    canary = "sk-canary-0123456789"
-    monkeypatch.setenv("OPENAI_API_KEY", canary)
+def test_no_question_is_in_the_cache() -> None:
     with Server() as server:
         audit(server, "one")
-        assert server.requests[0].headers["Authorization"] == f"Bearer {canary}"
         question = server.bodies[0]["messages"][1]["content"].encode()
     content = b"".join(path.read_bytes() for path in CACHE.parent.rglob("answers*"))
-    assert rows() > 0 and canary.encode() not in content and question not in content
+    assert rows() > 0 and question not in content
     assert b"Title q0f0" not in content
 
 
@@ -184,9 +140,6 @@ def test_simulated_models_and_rankers_leave_no_cache() -> None:
     for model in ("fake:oracle", "bm25"):
         ran("listwise", "-n", "1", "--orders", "1", "--passes", "1", "-m", model)
     assert not CACHE.exists()
-
-
-# llmfair cache
 
 
 def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
@@ -245,7 +198,6 @@ def test_what_is_no_age(age: str) -> None:
 
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
 def test_a_dry_run_counts_what_the_cache_answers(task: str) -> None:
-    """Of a whole audit, of a part of one, and beside what the run's own journal holds."""
 
     def dry(output: str, *more: str) -> Any:
         return audit(server, output, "--dry-run", "--json", *more, task=task).json

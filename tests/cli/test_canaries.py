@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from llmfair.io import secrets
-from tests.batch_server import BatchServer, as_json
+from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli import command
 from tests.cli.command import Outcome, only_run, refusal, well
@@ -261,13 +261,11 @@ def test_another_key_asks_nothing_anew() -> None:
         assert asked == len({one["body"] for one in server.asked}) and f"{MARK}-2" not in str(server.asked)
         again("--extra", "top_k=5")
         assert len(server.asked) == 2 * asked
-    manifest = json.loads(only_or_first("manifest.json"))
+    manifest = json.loads(
+        min(Path("runs").glob("*/manifest.json"), key=lambda path: path.stat().st_mtime).read_text()
+    )
     assert 'api_key="***"' in str(manifest["flags"]) and 'api_key="***"' in str(manifest["invocations"])
     nowhere(found)
-
-
-def only_or_first(name: str) -> str:
-    return min(Path("runs").glob(f"*/{name}"), key=lambda path: path.stat().st_mtime).read_text()
 
 
 @pytest.mark.whole
@@ -300,17 +298,20 @@ def test_batches(unwaiting: None) -> None:
     def unanswered(row: dict[str, Any]) -> bytes:
         return json.dumps({**row, "response": None, "error": {"code": str(EVERYWHERE)}}).encode()
 
+    error = {"code": "x", "line": 1, "message": str(EVERYWHERE), "param": None}
     outcomes = []
-    for respond, write in (
-        (rank, as_json),
-        (refused, as_json),
-        (rank, unanswered),
-        (lambda body, attempt: Reply(told), as_json),
-        (lambda body, attempt: Reply(message={"content": parts}), as_json),
+    for respond, given in (
+        (rank, {}),
+        (refused, {}),
+        (rank, {"write": unanswered}),
+        (rank, {"refuse": lambda lines: error}),
+        (lambda body, attempt: Reply(told), {}),
+        (lambda body, attempt: Reply(message={"content": parts}), {}),
     ):
-        with BatchServer(respond, write=write) as server:
+        with BatchServer(respond, **given) as server:
             outcomes.append(asks("pairwise", "-m", "openai:any", "--base-url", server.base_url, "--batch"))
-    assert [one.code for one in outcomes] == [0, 1, 3, 0, 0], outcomes
+        assert server.authorized == {f"Bearer {EVERYWHERE['OPENAI_API_KEY']}"}
+    assert [one.code for one in outcomes] == [0, 1, 3, 1, 0, 0], outcomes
     nowhere(*outcomes)
     # what is sent is a file here, too
     refusal(llmfair("listwise", "-m", "openai:any", "--batch", *EXTRA), "--extra api_key")

@@ -150,11 +150,6 @@ def test_words_that_would_name_another_arm_are_refused(word: str) -> None:
     refuses("gender.words: need two different words of up to 40 letters", "listwise", "-d", folder)
 
 
-def test_a_query_called_all_is_refused() -> None:
-    folder = write_folder(Path("mine"), {"all": [("a", "female", 1), ("b", "male", 0)]})
-    refuses("queries.tsv:1: query_id: 'all' stands for all queries", "listwise", "-d", folder)
-
-
 def test_namesakes_on_different_sides_do_not_depend_on_who_is_asked_first() -> None:
     lists = balanced(3, 8, 8)
     titles = {f"q{q}{s}{i}": f"Name {i % 2}" for q in range(3) for s in "fm" for i in range(8)}
@@ -362,7 +357,6 @@ def test_lists_that_were_drawn_are_said_to_be_with_the_seed(task: str) -> None:
 
 
 def test_what_is_not_in_a_run_s_cost_is_said() -> None:
-    """Commands without prices, and those that a kill left no word to."""
     told, free, killed = invocation(5, 0.5), invocation(3), invocation()
     assert cost_text(manifest(told, cost=0.5)) == "the run in all: 5 calls, cost 0.5000"
     text = cost_text(manifest(told, free, killed, told, cost=1.0), Progress(calls=1, cost=0.25))

@@ -26,7 +26,6 @@ from llmfair.checkpoints import Place, files_sha256, find_checkpoint
 from llmfair.tuning.results import ADAPTER
 from tests import models
 from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well, words_of
-from tests.folders import balanced, write_folder
 from tests.tuning.biased import biased_model, marked_data
 
 pytestmark = pytest.mark.whole
@@ -62,9 +61,6 @@ def finetune(root: Path, *more: str | Path, settings: Mapping[str, str] = SMALL)
 
 def copied(adapter: Path, to: Path) -> Path:
     return shutil.copytree(adapter, to)
-
-
-# What is written
 
 
 def test_the_folder_holds_all_that_was_promised(adapter: Path, root: Path) -> None:
@@ -187,9 +183,6 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
                 assert found == pytest.approx(row["value"], abs=1e-3), row
 
 
-# Stopped and resumed
-
-
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
@@ -242,31 +235,6 @@ def test_a_resumed_training_asks_the_base_nothing_again(
     assert read_manifest(out) is not None
 
 
-@pytest.mark.slow
-def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
-    adapter: Path, root: Path, tmp_path: Path
-) -> None:
-    """A process whose writes fail as those on a full disk do, once the adapter is trained."""
-    out = copied(adapter, tmp_path / "adapter")
-    (out / "llmfair.json").unlink()
-    (out / "results.json").unlink()
-    code = (
-        "from llmfair.tuning import results\n"
-        "def full(path, lines): raise OSError(28, 'No space left on device', str(path))\n"
-        "results.write_whole = full\n"
-        "from llmfair.cli.app import main\n"
-        "main()\n"
-    )
-    arguments = ["finetune-lora", "-d", root / "data", "-m", root / "model", *words_of(SMALL), "-o", out]
-    run = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100
-    )
-    assert run.returncode == 1 and "Traceback" not in run.stderr
-    assert f"Error: cannot write {out / 'metrics.csv'}: no space left on device." in run.stderr
-    assert "the same command continues" in run.stderr
-    assert finetune(root, "-o", out).code == 0
-
-
 def test_only_a_full_disk_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from llmfair.errors import LlmfairError
     from llmfair.tuning.finetune import room_wanted
@@ -279,29 +247,6 @@ def test_only_a_full_disk_is_called_one(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
     with pytest.raises(LlmfairError, match="no space left"), room_wanted(tmp_path):
         raise RuntimeError("PytorchStreamWriter failed writing file")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_two_processes_make_the_same_adapter_and_one_of_them_speaks(
-    adapter: Path, root: Path, tmp_path: Path
-) -> None:
-    arguments = [
-        "finetune-lora", "-d", root / "data", "-m", root / "model", *words_of(SMALL), "-o", tmp_path / "two", "--json",
-    ]  # fmt: skip
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "llmfair"]
-    run = subprocess.run([*launch, *map(str, arguments)], capture_output=True, text=True, timeout=500)
-    assert run.returncode == 0, run.stderr
-    found, alone = json.loads(run.stdout), kept("results", adapter)
-    assert found["training"]["processes"] == 2
-    for one, other in zip(found["rows"], alone["rows"], strict=True):
-        assert one["value"] == pytest.approx(other["value"], abs=1e-4), one
-    assert (tmp_path / "two" / "pairs.jsonl").read_text().count("\n") == (
-        adapter / "pairs.jsonl"
-    ).read_text().count("\n")
-
-
-# Gates
 
 
 def test_an_adapter_that_always_names_the_first_item_is_rejected(
@@ -339,11 +284,7 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
     assert again.code == 4 and "no checkpoint kept the gates" in again.err
 
 
-# A dry run
-
-
 def test_a_plan_knows_what_it_takes(root: Path) -> None:
-    """In words it stands in tests/snapshots."""
     assert finetune(root, "--train-share", "0.55", "--dry-run", settings={}).err == "", "which leaves five"
     planned = finetune(root, "--dry-run", "--json").json
     assert not Path("adapters").exists() and len(planned["warnings"]) == 1
@@ -356,7 +297,6 @@ def test_a_plan_knows_what_it_takes(root: Path) -> None:
 
 
 def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
-    """As is what says that a training needs it."""
     code = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(('torch', 'peft', 'accelerate')))\n"
@@ -384,21 +324,9 @@ def test_answers_that_share_their_first_token(root: Path) -> None:
     assert planned["prompts"][0]["text"].endswith("[")
 
 
-# Bad input
-
-
 def test_too_few_queries(root: Path) -> None:
     few = "need 10 queries with items of both groups, but there are 8"
     refuses(few, "finetune-lora", "-m", root / "model", "--dry-run")
-
-
-def test_an_empty_stratum(root: Path, tmp_path: Path) -> None:
-    """Every irrelevant item is female."""
-    whole = balanced(12, 6, 6)
-    lists = {query: [row for row in rows if row[2] or row[1] == "female"] for query, rows in whole.items()}
-    data = write_folder(tmp_path / "data", lists)
-    refuses("no train query has irrelevant pairs", "finetune-lora", "-d", data, "-m", root / "model")
-    assert not (tmp_path / "adapters").exists()
 
 
 def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
@@ -421,18 +349,12 @@ def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
         (("--rank", "0"), "--rank is 0"),
         (("--target-modules", "q_prj"), "has no module 'q_prj'"),
         (("--merge", "nowhere"), "--merge needs a folder"),
-        (("--merge", "nowhere", "-o", "out"), "holds no finished adapter"),
-        (("--preset", "papr"), "Did you mean 'paper'"),
     ],
 )
 def test_wrong_flags(flags: tuple[str, ...], message: str, root: Path) -> None:
     found = finetune(root, *flags)
     assert found.code == 2 and message in found.err, found.err
     assert found.err.count("Error:") == 1 and "Traceback" not in found.err
-
-
-def test_no_model_is_named() -> None:
-    refuses("--base-model names no model", "finetune-lora")
 
 
 def test_a_number_of_processes_that_does_not_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,9 +377,6 @@ def test_merging_is_told_with_its_cost(adapter: Path, root: Path, tmp_path: Path
     assert merged["matrices"] == 8 and 0 < merged["change"] < 1 and merged["flipped"] == 0
     assert find_checkpoint(str(tmp_path / "merged")).version != find_checkpoint(str(root / "model")).version
     refuses("is not empty", "finetune-lora", "--merge", adapter, "-o", tmp_path / "merged")
-
-
-# From end to end
 
 
 @pytest.mark.slow
@@ -487,7 +406,6 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
 
 
 def test_the_verdict_is_a_gate_for_who_asks(root: Path, adapter: Path) -> None:
-    """The folder is complete; what its verdict is called ends in exit 4, another word does not."""
     status = json.loads((adapter / "results.json").read_text())["verdict"]["status"]
     other = "inconclusive" if status != "inconclusive" else "rejected"
     assert finetune(root, "-o", adapter, "--fail-on", other).code == 0

@@ -38,9 +38,6 @@ def at(server: Server) -> tuple[str, ...]:
     return (*server.flags, "--no-cache")
 
 
-# Models that are not there
-
-
 @local
 def test_a_mistyped_folder_is_said_before_anything_heavy_is_imported() -> None:
     names = ["./mdoel", "../mdoel", "/no/mdoel", "~/mdoel", "a/b/mdoel"]
@@ -67,9 +64,6 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPa
     assert found.err.splitlines()[0] == (
         "Error: nobody/nothing is not on this machine, and the Hub cannot be reached."
     )
-
-
-# Runs that never begin
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "deep/run")])
@@ -119,9 +113,6 @@ def test_an_interrupt_before_the_first_answer_leaves_nothing_behind() -> None:
     assert "Stopped before the first answer. The same command begins again." in err
 
 
-# Results that are not there yet
-
-
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -150,9 +141,6 @@ def test_what_to_try_next_is_said_once() -> None:
     assert "Simulated;" not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
 
 
-# Pages of results that are no more
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_a_report_leaves_none_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")
@@ -173,9 +161,6 @@ def test_a_run_without_a_report_leaves_none_of_before(monkeypatch: pytest.Monkey
     for more, there in (((), True), (("--no-report",), False)):
         scored = llmfair("score", rankings, "-d", "sample", "-o", "scored", *more)
         assert scored.code == 0 and Path("scored/report.html").is_file() is there
-
-
-# Slips of the pen
 
 
 def said_of_variables(found: Outcome) -> list[str]:
@@ -238,9 +223,6 @@ def test_a_group_that_nobody_is_in_is_told_before_anything_is_asked(
     assert "no document is in" not in llmfair(*asked).err
 
 
-# A reader of stdout that goes away
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -258,9 +240,6 @@ def test_a_closed_pipe_ends_the_command_quietly(command: tuple[str, ...]) -> Non
         err = running.stderr.read()
     assert running.returncode == 128 + signal.SIGPIPE
     assert "Broken" not in err and "Traceback" not in err and "Error" not in err
-
-
-# llmfair.toml
 
 
 def configured(text: str) -> Path:

@@ -168,13 +168,6 @@ def test_fair_qr_has_figures_of_a_page_alone(run: Path) -> None:
     assert "distance" not in one and "front" not in one
 
 
-def test_what_cannot_be_had_is_named_with_the_way_out_and_ends_well(run: Path) -> None:
-    found = ran("mitigate", run, "--no-report", "--remedy", "lora", "--remedy", "offset")
-    assert "LoRA adapter is not here: fake:biased takes no adapter: a model of this machine does" in found.out
-    one = remedies(run / "mitigation")["lora"]
-    assert not one["available"] and "figures" not in one and one["error"]["hint"]
-
-
 @pytest.mark.whole
 def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
     ran(*LISTS, "-n", "6", "--orders", "1", "--conditions", "neutral", "--no-repeat", "-o", "one")

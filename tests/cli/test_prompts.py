@@ -64,14 +64,12 @@ def test_two_names_of_a_prompt_are_one_run(mine: Path) -> None:
     assert manifest["prompt"]["sha256"] == load_prompt("listwise").sha256
 
 
-def test_the_preset_is_told_however_its_settings_were_given() -> None:
-    ran(*LISTS, "--window", "5", "--step", "1", "--no-control-variate")
-    assert kept("results")["design"]["preset"] == "paper"
-
-
-def test_the_preset_is_not_told_of_another_prompt(mine: Path) -> None:
-    ran(*LISTS, "-d", "mine", "--window", "5", "--step", "1", "--no-control-variate")
-    assert kept("results")["design"]["preset"] is None
+@pytest.mark.parametrize(("data", "preset"), [((), "paper"), (("-d", "mine"), None)])
+def test_the_preset_is_told_however_its_settings_were_given_and_not_of_another_prompt(
+    mine: Path, data: tuple[str, ...], preset: str | None
+) -> None:
+    ran(*LISTS, *data, "--window", "5", "--step", "1", "--no-control-variate")
+    assert kept("results")["design"]["preset"] == preset
 
 
 def test_a_ranker_that_reads_no_prompt_is_the_same_run_on_any_data() -> None:

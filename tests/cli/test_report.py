@@ -123,7 +123,6 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
 @undrawn
 @pytest.mark.parametrize("task", ["listwise", pytest.param("pairwise", marks=pytest.mark.slow)])
 def test_a_run_that_was_killed_says_how_many_answers_it_has(task: str) -> None:
-    """A kill leaves no results; what is there is counted against what was planned."""
     running = process(task, "-m", "fake:biased,latency=0.05", "--workers", "2", "-o", "killed", "-q")
     journal = Path("killed/journal.jsonl")
     while not journal.is_file() or journal.read_text().count("\n") < 4:

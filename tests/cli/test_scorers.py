@@ -104,27 +104,6 @@ def test_an_endpoint_is_asked_in_several_orders_where_they_matter() -> None:
         assert Path("blind/run", name).read_bytes() == Path("all/run", name).read_bytes(), name
 
 
-def test_faults_of_an_endpoint_are_tried_again_or_counted() -> None:
-    def faulty(body: dict[str, Any], number: int) -> Any:
-        match number % 7:
-            case 1:
-                return 429, {"Retry-After": "0"}, {}
-            case 2:
-                return 503, {}, {"detail": "loading"}
-            case 3:
-                return by_length(body)[1:]  # one document without a score
-            case 4:
-                return [*by_length(body), by_length(body)[0]]
-            case _:
-                return by_length(body)
-
-    with endpoint(faulty) as server:
-        results = ran(*audit(server.url, "--json", "--max-invalid", "1")).json
-    classes = results["answers"]["neutral"]["classes"]
-    assert classes["missing"] and classes["duplicate"] and classes["ok"]
-    assert results["status"] == "complete" and sum(classes.values()) == 24
-
-
 def test_a_killed_audit_asks_an_endpoint_for_no_list_again() -> None:
     with endpoint(by_length, delay=0.1) as server:
         running = process(*audit(server.url, "-j", "2", "-o", "a/run"))
@@ -189,7 +168,8 @@ def test_what_cannot_be_asked_is_said_before_anything() -> None:
     Path("own.py").write_text(RANKER)
     refusal(llmfair("listwise", "-m", "rerank:m"), "--base-url")
     refusal(
-        llmfair("listwise", "-m", "python:own:by_length", "--strategy", "setwise"), "leave --strategy out"
+        llmfair("listwise", "-m", "python:own:by_length", "--strategy", "setwise"),
+        "has no --strategy setwise",
     )
     refusal(llmfair("listwise", "-m", "python:own:by_length", "--design", "partition"), "scores whole lists")
     refusal(llmfair("listwise", "-m", "fake:biased", "--strategy", "scores"), "score lists")

@@ -133,29 +133,6 @@ def test_another_model_and_cut_prompts_are_told() -> None:
     assert "characters have 512 tokens each, by the server's count" in found.err
 
 
-def test_the_key_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    canary = "sk-canary-0123456789"
-    monkeypatch.setenv("OPENAI_API_KEY", canary)
-
-    def echo(body: dict[str, Any], attempt: int) -> Reply:
-        return Reply(status=400, body={"error": {"message": f"bad request with key {canary}"}})
-
-    outputs = []
-    for respond in (rank, echo, lambda body, attempt: Reply(status=401, body={"error": {"message": canary}})):
-        with Server(respond) as server:
-            outputs.append(llmfair("listwise", "-n", "1", *at(server), "-v", "--fresh"))
-            assert server.requests[0].headers["Authorization"] == f"Bearer {canary}"
-    outputs.append(
-        llmfair("listwise", "-m", "openai:x", "--base-url", f"http://user:{canary}@127.0.0.1:1/v1")
-    )
-    outputs.append(llmfair("doctor"))
-    assert [outcome.code for outcome in outputs] == [0, 1, 1, 2, 0]
-    for outcome in outputs:
-        assert canary not in outcome.out + outcome.err
-    for path in tmp_path.rglob("*"):
-        assert not path.is_file() or canary.encode() not in path.read_bytes(), path
-
-
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )

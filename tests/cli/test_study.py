@@ -32,18 +32,6 @@ def test_one_row_a_setting_and_nothing_asked_twice() -> None:
     assert calls() == {10: 0, 20: 0}
 
 
-def test_answers_are_shared_with_listwise_in_both_directions() -> None:
-    listwise = (
-        "listwise",
-        *["-n", "2", "--orders", "1", "--passes", "1", "--conditions", "neutral", "--no-repeat"],
-    )
-    assert llmfair(*listwise, "--window", "20", "--step", "10").code == 0
-    assert llmfair(*STUDY).code == 0
-    assert calls() == {10: 14, 20: 0}
-    assert llmfair(*listwise, "--window", "10", "--step", "5").code == 0
-    assert calls() == {10: 0, 20: 0}
-
-
 def test_it_writes_into_no_run_folder() -> None:
     ran("listwise", "-n", "2", "--orders", "1", "-m", "fake:oracle", "-o", "run")
     before = {path: path.read_bytes() for path in Path("run").iterdir() if path.is_file()}
@@ -72,7 +60,6 @@ def test_formats_and_files() -> None:
 
 
 def test_the_installed_command_writes_a_report_of_the_study() -> None:
-    """Of one that is through, of one that is not, and of one of which hardly anything is known."""
     for more, code in (
         ((), 0),
         (("--fresh", "--no-cache", "--max-calls", "8"), 3),
@@ -166,7 +153,6 @@ def test_the_audit_s_configuration_is_simulated() -> None:
 
 
 def test_no_pairs() -> None:
-    """No query has relevant items of both sides, nor others."""
     apart = {f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)}
     found = llmfair(*PAIRWISE, "-d", write_folder(Path("apart"), apart))
     assert found.code == 2

@@ -48,16 +48,6 @@ def test_the_exit_code_is_the_verdict(status: str) -> None:
     assert not any(one["calls"] for one in kept("manifest", "run")["invocations"][1:])
 
 
-@pytest.mark.whole
-def test_in_json_and_markdown_but_not_among_rows() -> None:
-    asked = (*PAIRS, *MODELS["disparity"], "-o", "run")
-    failed = command(*asked, "--fail-on", "disparity", "--json")
-    assert failed.code == failed.json["exit_code"] == 4 and failed.json["status"] == "failed"
-    assert failed.json["verdict"] == kept("results", "run")["verdict"]
-    assert ran(*asked, "--format", "md").out.startswith("**VERDICT** disparity: of relevant pairs ")
-    assert ran(*asked, "--format", "tsv").out.startswith("run\tcondition\t")
-
-
 def test_a_verdict_that_there_is_not_is_refused_before_anything_is_asked() -> None:
     for words in (PAIRS, (*PAIRS, "--dry-run"), ("plan", "pairwise")):
         refuses(
@@ -135,7 +125,6 @@ def suites(path: str) -> list[ElementTree.Element]:
 
 
 def problems(suite: ElementTree.Element) -> dict[str, str]:
-    """What is wrong with test cases, by their names."""
     return {
         case.get("name", ""): str(one.get("message")) for case in suite for one in case if one.get("message")
     }
@@ -176,19 +165,6 @@ def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     unparseable, _, keyless = suites("junit.xml")
     assert unparseable.get("failures") == "1" and "unparseable" in problems(unparseable)["run"]
     assert keyless.get("errors") == "1" and "needs a key" in problems(keyless)["run"]
-    assert command(*asked, "--max-calls", "5", "--max-invalid", "1", "-o", "half").code == 3
-    (half,) = suites("junit.xml")
-    assert half.get("errors") == "1" and "verdict" not in problems(half)
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_too_many_unparseable_answers_are_said_in_the_table_and_by_score(task: str) -> None:
-    asked = (task, "-q", "--no-report", "-n", "5", "-m", "fake:biased,malformed=0.5", "--max-invalid", "0.1")
-    shown = command(*asked, "-o", "run")
-    assert shown.code == 4 and shown.out.startswith("VERDICT  not assessable")
-    assert " of the answers are unparseable, more than 10 % (--max-invalid)" in shown.out.partition("\n\n")[2]
-    assert ran("score", "run").out.startswith("VERDICT  not assessable")
 
 
 @pytest.mark.parametrize("path", ["", "/"])
