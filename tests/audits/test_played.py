@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates import preference
+from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits, play, rank_played
-from llmfair.nouns import Encounter
-from llmfair.rankers.strategies import Compared, Windows, encounters_of
+from llmfair.nouns import Chat, Encounter, Scores
+from llmfair.rankers.answers import AnswerClass
+from llmfair.rankers.strategies import Compared, Windows, encounters_of, read_scores
 from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows
 
 
@@ -62,3 +64,8 @@ def test_injected_odds_are_found_through_the_program(alike: float) -> None:
     found = preference([one.value(-0.7, 0) for one in audits])
     assert found is not None and found.estimate.low is not None and found.estimate.high is not None
     assert found.estimate.low < exp(-0.7) < found.estimate.high < 0.8
+
+
+def test_a_ranker_that_changes_nothing_scores_in_falling_order() -> None:
+    reading = read_scores(answer_in_shown_order(Chat((), Scores(4))).text, 4)
+    assert reading.permutation == (0, 1, 2, 3) and reading.answer_class is AnswerClass.OK

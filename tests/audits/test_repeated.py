@@ -1,8 +1,9 @@
-"""A finished command repeated reads what it left, says the same and writes nothing; after any change it measures anew."""
+"""A finished command repeated says the same and writes nothing; whatever ends the work, the manifest says what there is."""
 
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,12 @@ from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import perform
-from llmfair.audits.runs.session import inputs_of
+from llmfair.audits.runs.session import inputs_of, session
 from llmfair.audits.subject import Subject
+from llmfair.errors import LlmfairError
+from llmfair.nouns import Completion, Finish
 from llmfair.rundir import RunDir
+from tests.asking.test_journal import request
 from tests.cli.command import Outcome, llmfair, process, ran
 from tests.datasets.indexed_sources import NAME, made
 from tests.folders import balanced, write, write_folder
@@ -234,3 +238,38 @@ def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked() == first and files() == before and len(drawn) == 1
     asked(level=0.9)
     assert len(drawn) == 2
+
+
+# A run folder while it is worked on
+
+
+@pytest.mark.parametrize("fails", ["on the way", "at the end"])
+def test_a_disk_that_fails_leaves_an_honest_manifest(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+    failed: list[int] = []
+
+    def failing_once(file: int) -> None:
+        if not failed:
+            failed.append(file)
+            raise OSError(5, "Input/output error")
+        real(file)
+
+    monkeypatch.setattr("llmfair.asking.journal.FSYNC_SECONDS", 0.0 if fails == "on the way" else 60.0)
+    folder = RunDir(tmp_path / "run")
+    with (
+        pytest.raises(LlmfairError, match="Input/output error"),
+        session(folder, {"task": "listwise", "identity": "fake"}, False, {}) as (journal, manifest),
+    ):
+        monkeypatch.setattr("llmfair.asking.journal.os.fsync", failing_once)
+        journal.put(request("a"), Completion("answer to a", Finish.STOP), attempts=1)
+        while fails == "on the way":
+            journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)
+        manifest["status"] = "complete"
+    written = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    answers = {
+        json.loads(line)["key"] for line in (tmp_path / "run" / "journal.jsonl").read_text().splitlines()[1:]
+    }
+    assert written["status"] == "incomplete" and written["invocations"][-1]["ended"]
+    assert written["journal_answers"] == len(answers) >= 1

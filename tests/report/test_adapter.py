@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from llmfair.io.files import json_text
-from tests.cli.command import llmfair
+from tests import models
+from tests.cli.command import llmfair, ran
+from tests.folders import balanced, write_folder
 from tests.report.adapters import adapter
 from tests.report.reading import read
 
@@ -41,3 +43,32 @@ def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     assert f"before {ratio['before']['ratio']['value']:.2f}" in drawings
     assert f"after {ratio['after']['ratio']['value']:.2f}" in drawings
     assert json.loads(page.scripts[0]) == json.loads(json_text(found))["rows"]
+
+
+# What an adapter's figures leave open stands wherever they stand: on stderr, below the table, on the page
+
+
+UNKNOWN = "othing is known of the queries that made-elsewhere was trained on (it has no llmfair.json)"
+
+
+@pytest.mark.whole
+def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(tmp_path: Path) -> None:
+    models.needs_local()
+    base = models.causal(tmp_path / "models" / "base")
+    adapter = models.adapter(base, base.parent / "made-elsewhere")
+    lists = write_folder(Path("lists"), balanced(3, 4, 4))
+    asked = (
+        "pairwise", "-d", lists, "-m", f"hf:{base}", "--adapter", adapter, "--adapter-only", "--answers", "margin",
+        "--pairs", "2", "--max-invalid", "1", "-o", "run",
+    )  # fmt: skip
+    found = ran(*asked)
+    assert f"Warning: n{UNKNOWN}" in found.err and f"  n{UNKNOWN}" in found.out
+    assert any(UNKNOWN in doubt for doubt in llmfair(*asked, "--json").json["warnings"])
+    ran("report", "run")
+    text = "".join(read(Path("run/report.html")).text)
+    assert text.index(f"N{UNKNOWN}") < text.index("Results") < text.index(f"n{UNKNOWN}")
+    ran("runs", "check", "./run")
+    plain = llmfair(*asked[:5], "--answers", "margin", "--pairs", "2", "--max-invalid", "1", "-o", "plain")
+    assert plain.code == 0 and UNKNOWN not in plain.err + plain.out
+    several = llmfair("report", "run", "plain", "--format", "md").out
+    assert several.count(f"> run: n{UNKNOWN}") == 1 and "> plain: " not in several
