@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import llmfair
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.cli.options import Written, find_config, read_config, settings_of_commands
+from llmfair.cli.options import Written, find_config, no_settings, read_config, settings_of_commands
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, default_of, seconds, value_of
 from llmfair.settings.base import hints_of
@@ -225,3 +225,11 @@ def test_one_for_several_several_for_one_and_a_whole_number_for_a_fraction() -> 
     settings = ListwiseSettings.make(model="fake:oracle", queries=["a", "b"], timeout=5, output="x")
     assert (settings.model, settings.queries, settings.timeout) == (("fake:oracle",), "a,b", 5.0)
     assert settings.output == Path("x")
+
+
+def test_of_several_processes_the_first_alone_names_variables_that_nothing_reads() -> None:
+    slip = {"LLMFAIR_BANDD": "1"}
+    (said,) = no_settings(slip, {"LLMFAIR_BAND"})
+    assert said == "LLMFAIR_BANDD is no setting; did you mean LLMFAIR_BAND?"
+    assert [*no_settings({**slip, "RANK": "0"}, {"LLMFAIR_BAND"})] == [said]
+    assert [*no_settings({**slip, "RANK": "1"}, {"LLMFAIR_BAND"})] == []

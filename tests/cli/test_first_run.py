@@ -198,14 +198,6 @@ def test_variables_that_are_read_are_no_slips(monkeypatch: pytest.MonkeyPatch) -
     assert named <= known and [*no_settings(dict.fromkeys(named, "1"), known)] == []
 
 
-def test_the_first_process_alone_names_variables_that_nothing_reads() -> None:
-    slip = {"LLMFAIR_BANDD": "1"}
-    (said,) = no_settings(slip, {"LLMFAIR_BAND"})
-    assert said == "LLMFAIR_BANDD is no setting; did you mean LLMFAIR_BAND?"
-    assert [*no_settings({**slip, "RANK": "0"}, {"LLMFAIR_BAND"})] == [said]
-    assert [*no_settings({**slip, "RANK": "1"}, {"LLMFAIR_BAND"})] == []
-
-
 @pytest.mark.parametrize(
     ("slip", "asked"),  # one each, since a process says a thing once
     [
