@@ -347,20 +347,6 @@ def test_a_gate_needs_an_order_that_can_be_assessed_whatever_is_measured() -> No
         assert found.code == 4 and "the initial ranking is not random" in found.err
 
 
-def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
-    found = llmfair(
-        "listwise", "-n", "6", "--orders", "2", "--passes", "1", "-m", "fake:random,malformed=1", "--json",
-        "--max-invalid", "1",
-    )  # fmt: skip
-    conditions = {
-        condition
-        for condition, counts in found.json["answers"].items()
-        if counts["unparseable"] == counts["windows"]
-    }
-    for condition, finding in found.json["findings"].items():
-        assert (finding["conclusion"] == "not_assessable") >= (condition in conditions)
-
-
 def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
     """Arms that lack different orders of a query are not compared in it."""
     folder = graded({"f": 0, "m": 0, "f+": 1, "m+": 1})
@@ -396,13 +382,6 @@ def test_a_scored_folder_knows_how_its_lists_began() -> None:
     assert llmfair(*small, "-o", "plain").code == 0
     (run,) = llmfair("score", "plain", "--json").json["runs"]
     assert set(run["findings"]) == {"neutral", "male", "female"} and run["family"]["size"] == 3
-
-
-def test_the_input_order_has_no_preference_odds() -> None:
-    asked = ("listwise", "--orders", "1", "--passes", "1", "--measures", "PreferenceOdds,ExpRatio")
-    rows = llmfair(*asked, "--json").json["rows"]
-    assert [r for r in rows if r["condition"] == "initial"]
-    assert not [r for r in rows if r["condition"] == "initial" and r["measure"] == "PreferenceOdds"]
 
 
 def test_the_plain_interval_is_made_from_enough_queries_and_documents_on() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,26 +95,6 @@ def test_a_run_by_hand() -> None:
     assert (run.run, run.model, run.attribute) == ("my.run", "mine", "gender")
     ratio = next(row for row in found.results.rows if row.measure == "ExpRatio")
     assert (ratio.n, ratio.low, ratio.reason) == (3, None, "too_few_queries")
-
-
-@pytest.mark.usefixtures("files")
-def test_several_runs_have_a_row_each() -> None:
-    Path("packed.run.gz").write_bytes(gzip.compress(RUN.encode()))
-    Path("other").write_text("1 Q0 d3 1 2 other\n1 Q0 d2 2 1 other\n")
-    seen: list[Path] = []
-    found = score(
-        [Path("my.run"), Path("packed.run.gz"), Path("other")],
-        ScoreSettings.make(qrels=Path("qrels.txt"), groups=Path("groups.tsv")),
-        seen.append,
-    )
-    assert list(map(str, seen)) == ["my.run", "packed.run.gz", "other"]
-    assert [list(run.conditions) for run in found.results.runs] == [
-        ["my.run"],
-        ["packed.run.gz"],
-        ["other"],
-    ]
-    assert values(found, 0) == values(found, 1) != values(found, 2)
-    assert [run.model for run in found.results.runs] == ["mine", "mine", "other"]
 
 
 @pytest.mark.usefixtures("files")

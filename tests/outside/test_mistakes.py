@@ -7,17 +7,25 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.audits.comparing import compare
 from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import audit, perform
+from llmfair.audits.scoring import score
 from llmfair.audits.subject import Subject
-from llmfair.errors import LlmfairError
+from llmfair.errors import LlmfairError, UsageError
 from llmfair.metrics.base import Definition, Measure, Ratio, Value, measure_all
 from llmfair.nouns import Side
+from llmfair.report.compare import compare_table, score_table
+from llmfair.rundir import RunDir
+from llmfair.settings import ScoreSettings
+from llmfair.stats.paired import change_by_query
+from tests.cli.command import table
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, Numbers, NumbersDesign, NumbersKind, NumbersSettings
 
@@ -114,3 +122,69 @@ def kind_results(written: Any) -> Any:
     from llmfair.audits.kind import results_of
 
     return results_of(written.folder)
+
+
+# What a kind need not say: its runs are measured again, gated and compared like any other
+
+
+def folder(name: str) -> RunDir:
+    made = NumbersSettings.make(output=Path(name), no_cache=True, model=(f"counter:{name}",))
+    return audit(NUMBERS.design(made, Subject(f"counter:{name}"))).folder
+
+
+def test_a_run_folder_is_measured_again_and_gated() -> None:
+    """The figures of the observations with their intervals; gates are read as measures of what the kind reads."""
+    run = folder("one")
+    found = score([Path("one")], ScoreSettings.make(require=("MeanRatio:plain>=1", "MeanRatio<=1")))
+    (facts,) = found.results.runs
+    assert facts.task == "numbers" and facts.measures == ["MeanRatio"] and facts.findings == {}
+    assert facts.conditions["plain"].queries == 8 and facts.incomplete is None
+    own = run.read_results()["rows"]
+    ends = [(row.condition, row.value, row.low, row.high, row.n) for row in found.results.rows]
+    assert ends == [tuple(row[name] for name in ("condition", "value", "low", "high", "n")) for row in own]
+    failed, *others = found.results.requirements
+    assert failed.reason == f"MeanRatio (plain condition) {own[0]['value']:.3f} is below 1"
+    assert [one.holds for one in others] == [True, True]
+    cells = score_table(found.results).rows
+    assert cells[0][0] == "plain" and f"{own[0]['value']:.3f}" in cells[0][1]
+
+
+@pytest.mark.parametrize("given", [{"measures": "P@20"}, {"require": ("P@20>=0.1",)}])
+def test_a_measure_of_something_else_is_refused(given: dict[str, Any]) -> None:
+    runs = [folder("one"), folder("two")]
+    with pytest.raises(UsageError, match="P is a measure of lists, but this audit asks about numbers"):
+        score([Path("one")], ScoreSettings.make(**given))
+    with pytest.raises(UsageError, match="P is a measure of lists"):
+        compare(runs, "P@20")
+
+
+def test_another_attribute_and_a_kind_that_keeps_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(NumbersKind):
+        observations = Kind.observations  # type: ignore[assignment]
+
+    folder("one")
+    with pytest.raises(UsageError, match="one was asked by gender, not by age"):
+        score([Path("one")], ScoreSettings.make(attribute="age"))
+    monkeypatch.setitem(registry._found["audit"], "numbers", Silent())
+    with pytest.raises(UsageError, match="one: numbers keeps nothing that could be measured again"):
+        score([Path("one")], ScoreSettings.make())
+
+
+def test_runs_are_compared_by_query() -> None:
+    """Paired by the queries' own values, signs flipped, in the kind's word for its conditions."""
+    runs = [folder("one"), folder("two")]
+    compared = compare(runs)
+    row: Any = compared.rows[0]
+    base, other = (
+        [
+            float(line["value"])
+            for line in table(run.path / "per_query.csv")
+            if line["condition"] == "plain" and line["query_id"] != "all"
+        ]
+        for run in runs
+    )
+    change = change_by_query(base, other, True, 0.95, np.random.default_rng(0))
+    assert (row.change, row.p, row.n) == (pytest.approx(change.estimate.value), change.p, 8) and row.headline
+    shown = compare_table(compared)
+    assert shown.header[:2] == ("measure", "condition") and shown.title.startswith("Compare numbers")
+    assert any(note.endswith("sign flips (seed 0)") for note in shown.notes)

@@ -19,20 +19,12 @@ from llmfair.report.page import Source, read_source
 from llmfair.report.tables import cell
 from llmfair.results import Results
 from llmfair.rundir import RunDir
+from tests.report.runs import folder as folder
+from tests.report.runs import reports as reports
 from tests.report.runs import run
 
 pytestmark = pytest.mark.whole
 OF_ITS_OWN = ("condition", "aside", "lopsided", "titles", "table", "words", "section", "group_plots")
-
-
-@pytest.fixture(autouse=True)
-def reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLMFAIR_REPORT", "1")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
 
 
 class Silent(Kind):

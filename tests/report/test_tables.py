@@ -30,12 +30,9 @@ from llmfair.report.tables import (
     uncut_notes,
 )
 from llmfair.results import Reach, absent_row
-from tests.cli.command import kept, llmfair, ran
+from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
-from tests.report.reading import grid, read
-
-LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-repeat", "-q", "-o", "run")
-PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
+from tests.report.reading import grid
 
 
 @pytest.mark.parametrize(
@@ -69,38 +66,6 @@ def test_what_fits_a_terminal(
     assert [line.rstrip() for line in plain.splitlines()] == [*shown.splitlines(), ""]
 
 
-@pytest.mark.whole
-def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
-    header, *rows = grid(llmfair(*LISTS, "--measures", "Share@20,Exposure", "--format", "md").out)
-    groups = [("Share@20", group) for group in ("female", "male", "nonbinary", "@UNKNOWN")]
-    groups += [("Exposure", side) for side in ("protected", "unprotected")]
-    assert header[1:-1] == [f"{measure}, {group} [95 %]" for measure, group in groups]
-    results = kept("results", "run")
-    values = {(r["measure"], r["group"], r["condition"]): r["value"] for r in results["rows"]}
-    assert {row[0] for row in rows} == {"neutral", "male", "female", "initial ranking"}
-    for name, *cells in rows:
-        condition = "initial" if name == "initial ranking" else name
-        for place, (measure, group) in enumerate(groups):
-            assert cells[place].startswith(f"{values[measure, group, condition]:.3f} [")
-    told = llmfair(*LISTS, "-v", "--measures", "Share@20,Exposure").out
-    ran("report", "run")
-    page = "".join(read(Path("run/report.html")).text)
-    assert all(heading in told and heading in page for heading in header)
-    header, *rows = grid(llmfair("score", "run", "--measures", "Share@20", "--format", "md").out)
-    assert header == ["run", *(f"{measure}, {group} [95 %]" for measure, group in groups[:4]), "conclusion"]
-    assert {row[0]: row[1] for row in rows}["male"].startswith(
-        f"{values['Share@20', 'female', 'male']:.3f} ["
-    )
-
-
-@pytest.mark.parametrize("asked", [PAIRS, ("study", "windows", "--settings", "10/5", *LISTS[1:7])])
-def test_what_was_not_measured_has_no_column(asked: tuple[str, ...]) -> None:
-    measures = "FlipRate" if asked is PAIRS else "Share@20"
-    header, *rows = grid(ran(*asked, "--measures", measures, "--format", "md").out)
-    assert not {"WinRatio", "ExpRatio [95 %]"} & {*header}
-    assert all(any(column) for column in zip(*rows, strict=True))
-
-
 def test_only_columns_without_anything_go() -> None:
     table = Table("t", ("a", "b", "c"), (("x", "", ""), ("", "", "1")), ("n",))
     assert filled(table) == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
@@ -130,11 +95,6 @@ def test_measures_are_the_same_where_some_figure_says_so() -> None:
 
 
 def test_what_is_about_an_average_is_not_called_a_limit() -> None:
-    said = llmfair(*LISTS, "-v").out
-    assert (
-        " on average over random orders for a perfect ranker in this setting" in said
-        and "at most" not in said
-    )
     row = with_reach(Table("t", ("a", "P@20", "b"), (), ()), {"P@20": Reach(high=0.75)}).rows[-1]
     assert row[:2] == ("attainable", "about 0.750")
 
@@ -237,21 +197,6 @@ def test_a_table_is_of_one_collection_and_of_the_same_lists(
 ) -> None:
     groups = groups_of(runs, {kind.name: cast(Any, kind) for kind in kinds()})
     assert [(group.dataset, group.lists, " ".join(group.rows)) for group in groups] == tables
-
-
-@pytest.mark.whole
-def test_figures_of_different_lists_stand_in_tables_of_their_own() -> None:
-    quick = (*"listwise -q --no-report --orders 1 --passes 1 -n 5 --max-invalid 1".split(),)
-    ran(*quick, "-m", "fake:oracle", "-o", "whole")
-    ran(*quick, "-m", "fake:random", "--candidates", "20", "-o", "drawn")
-    page = ran("report", "whole", "drawn", "--format", "md").out
-    assert "Runs of listwise on sample were asked about different lists" in page
-    of_p20 = [part.partition("\n\n\n")[0] for part in page.split("\nP@20 ")[1:]]
-    assert [("fake:oracle" in part, "fake:random" in part) for part in of_p20] == [
-        (True, False),
-        (False, True),
-    ]
-    assert ["by default" in part for part in of_p20] == [True, False] and "candidates 20" in of_p20[1]
 
 
 # Reasons in words

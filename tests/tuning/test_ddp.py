@@ -116,14 +116,3 @@ def test_two_processes_train_what_one_trains(tmp_path: Path, forked: bool, layou
         assert [line["step"] for line in lines] == [line["step"] for line in alone], "only one of them writes"
         ours, theirs = ([line["loss"] for line in found if "loss" in line] for found in (lines, alone))
         assert len(ours) == 2 and ours == pytest.approx(theirs, rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_number_of_devices_that_does_not_divide_a_step_exits_2(tmp_path: Path) -> None:
-    folder = tiny.saved(tmp_path / "model")
-    ran = launched_on_two(folder, tmp_path / "two", 24, "padded")
-    assert ran.returncode != 0 and "exitcode  : 2" in ran.stderr
-    assert "--prompts-per-step 24 cannot be shared out: 2 devices × groups of 8 are 16" in ran.stderr
-    assert "--prompts-per-step 16 or 32" in ran.stderr
-    assert not (tmp_path / "two" / "padded").exists()

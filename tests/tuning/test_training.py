@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,7 +37,6 @@ from llmfair.tuning.lora import (
 from llmfair.tuning.results import AdapterDir, Needs, TrainingRecord, Validation
 from tests import models
 from tests.models import one_thread as one_thread
-from tests.ports import free_port
 from tests.report import adapters
 from tests.tuning import tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
@@ -399,46 +396,6 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     assert len(ended) == 1, "all of them wait for each other"
     assert ended[0].count("Error: no checkpoint kept the gates.") == (number == 0)
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_two_processes_leave_a_rejection_together(folder: Path, tmp_path: Path) -> None:
-    """Of two real processes the first says it and exits 4, the second says nothing and exits 0."""
-    there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
-    running = []
-    for number in ("0", "1"):
-        own = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", REJECTED, str(tmp_path), str(folder)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, **there, **own, "PYTHONPATH": str(ROOT)},
-            )
-        )
-    (out, err), others = (process.communicate(timeout=200) for process in running)
-    assert [process.returncode for process in running] == [4, 0], (err, others)
-    assert json.loads(out)["exit_code"] == 4 and err.count("Error: no checkpoint kept the gates.") == 1
-    assert others[0] == "" and "Error" not in others[1]
-
-
-REJECTED = """
-import sys
-from pathlib import Path
-from llmfair.cli.app import run
-from llmfair.io.files import plain
-from llmfair.tuning import finetune, lora
-from llmfair.tuning.results import AdapterDir
-from tests.report import adapters
-def rejected(*_):
-    lora.join()
-    results = plain(adapters.results(passed=False))
-    return finetune.Done(AdapterDir(Path(sys.argv[1])), results, before=False)
-finetune.finetune = rejected
-sys.exit(run(["finetune-lora", "-m", sys.argv[2], "--json"]))
-"""
 
 
 def test_after_a_full_disk_the_same_command_goes_on_and_a_full_memory_is_said(

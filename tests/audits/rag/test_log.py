@@ -22,7 +22,6 @@ from tests.servers import Reply, Server
 from tests.shared import mockllm
 
 CONDITION = "bm25-2"
-SAME = ("EE-D(of=samples)", "EE-R(of=samples)", "EAR(by={by})", "EAE-D(by={by})", "EU")
 
 
 def logged(run: Path) -> Path:
@@ -56,18 +55,6 @@ def logged(run: Path) -> Path:
             }
             file.write(json.dumps(request) + "\n")
     return path
-
-
-@pytest.mark.whole
-def test_a_run_s_lists_as_a_log_have_the_run_s_figures() -> None:
-    measures = ",".join(SAME)
-    ran("-o", "run", "--alpha", "2", "--measures", measures.format(by="overlap"))
-    found = llmfair("score", logged(Path("run")), "--measures", measures.format(by="cited"), "--json")
-    assert found.code == 0, found.err
-    figures = {row["measure"]: row["value"] for row in found.json["rows"]}
-    for measure in SAME:
-        expected = value("run", CONDITION, measure.format(by="overlap"))
-        assert figures[measure.format(by="cited")] == pytest.approx(expected, abs=1e-12), measure
 
 
 def lines(*rows: dict[str, Any] | str) -> Path:

@@ -61,16 +61,6 @@ def test_what_is_known_beforehand_is_found() -> None:
     assert rows("run")["bm25-4", "EE-D", "", "all"]["alpha"] == "4.0"
 
 
-@pytest.mark.whole
-def test_it_concludes_of_every_setting_that_draws_and_says_what_next() -> None:
-    found = ran("--json").json
-    assert found["findings"].keys() == {"bm25-1", "bm25-2", "bm25-4", "bm25-8"}
-    assert found["verdict"]["status"] in ("lost", "inconclusive", "kept") and found["verdict"]["next"]
-    assert found["collection"]["kept"] == 8 and found["collection"]["items"] == 20
-    counted = found["answers"]["bm25-1"]
-    assert counted["unparseable"] == 0 and counted["outputs"] > 8
-
-
 def test_a_stopped_run_goes_on_and_ends_as_an_undisturbed_one() -> None:
     ran("-o", "whole")
     ran("-o", "parts", "--max-calls", "300", code=3)
@@ -100,15 +90,6 @@ def test_another_alpha_retriever_or_query_moves_no_other_figure() -> None:
     shared = [key for key in few if key in more and not key[1].startswith("EU(norm=ceiling")]
     assert len(shared) > 50
     assert all(few[key]["value"] == more[key]["value"] for key in shared)
-
-
-def test_two_runs_are_compared_by_query() -> None:
-    ran("-o", "one", "--alpha", "2")
-    ran("-o", "two", "--alpha", "2", "-m", "fake:reader,follow=0.5")
-    found = llmfair("compare", "one", "two", "--json")
-    assert found.code == 0, found.err
-    changed = {(row["measure"], row["condition"]): row["change"] for row in found.json["rows"]}
-    assert changed["EU", "bm25-2"] < 0
 
 
 def test_queries_without_two_useful_items_are_dropped_and_counted() -> None:
