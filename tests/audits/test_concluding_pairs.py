@@ -21,7 +21,7 @@ from llmfair.rundir import RunDir
 from llmfair.stats.pairs import PairContributions, estimate
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import sign_flip, sign_test
-from tests.cli.command import kept, llmfair, ran
+from tests.cli.command import kept, llmfair
 from tests.folders import balanced, write_folder
 
 BAND = (0.8, 1.25)
@@ -171,12 +171,7 @@ def test_a_run_that_goes_by_places_and_prefers_a_group_ends_outside() -> None:
         assert (finding["conclusion"], finding["bound"]["side"]) == ("outside", "at most")
         row = next(r for r in run["rows"] if (r["measure"], r["condition"]) == ("AdjustedOdds", stratum))
         assert row["low"] is None and row["high"] == finding["bound"]["odds"] < 0.3
-    table = ran("pairwise", "-m", "fake:biased,pairwise=-4,position=4", "-o", "run").out
-    assert "outside: male items are preferred, odds at most 0.1" in table and "not assessable" not in table
     first = outward(run["findings"]["relevant"]["bound"]["odds"], True)
-    assert " ".join(table.split()).count(f"at most {first}") == 3
-    for output in (ran("score", "run").out, ran("report", "run", "--format", "md").out):
-        assert f"at most {first}" in output and "…" not in output
     page = page_of([read_source(RunDir(Path("run")))], 0)
     assert page.first is not None and page.verdicts[0].value == f"at most {first}"
     assert f"relevant at most {first};" in page.first.numbers

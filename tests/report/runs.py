@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import llmfair
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, write, write_folder
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 TOPIC = "<b>bold</b> & {{ braces }} $x$"
@@ -39,6 +40,26 @@ def lists(folder: Path) -> Path:
     made = balanced(8, 8, 8)
     titles = {"q0f0": EVIL, "q1m1": "a & b \"quoted\" 'twice' <i>", "q2f2": "日本語 $math$ \\n"}
     return write_folder(folder / "lists", made, titles, {"q0": TOPIC, "q1": "Title q1"})
+
+
+def hostile_questions(path: Path) -> Path:
+    """Questions, items and labels of markup, templates and words without a space."""
+    evil, text = (
+        "</script><img/src=x/onerror=alert(1)>",
+        "<b>bold</b> </s> {{ braces }} {items} <|im_end|> $x$",
+    )
+    asked = [
+        {
+            "id": f"<i>q{n}" + "x" * 120 * (n == 1), "input": f"{text} {n} {'W' * 300 * (n == 2)}", "gold": evil,
+            "items": [
+                {"id": f"<script>{n}{m}", "title": text + "W" * 300 * (m == 3), "text": f"{text} {m}", "label": label}
+                for m, label in enumerate((text, evil) * 4)
+            ],
+        }
+        for n in range(6)
+    ]  # fmt: skip
+    write(path, map(json.dumps, asked))
+    return path
 
 
 def run(folder: Path, name: str) -> Path:

@@ -19,7 +19,7 @@ from tests.cli.command import ran
 from tests.folders import balanced, write_folder
 from tests.report.adapters import adapter
 from tests.report.browser import Seen, View, chromium, visit
-from tests.report.runs import AUDITS, EVIL, run
+from tests.report.runs import AUDITS, EVIL, hostile_questions, run
 from tests.report.runs import folder as folder
 from tests.report.runs import reports as reports
 
@@ -123,7 +123,7 @@ def page(folder: Path, name: str) -> Path:
         return folder / name / "report.html"
     if name == "hostile":
         flags = ("--retriever", "bm25", "--retriever", "bm25-okapi", "-q", "--no-cache", "--no-report")
-        ran("rag", "-d", hostile(folder / "hostile.jsonl"), "-o", folder / name, *flags)
+        ran("rag", "-d", hostile_questions(folder / "hostile.jsonl"), "-o", folder / name, *flags)
         ran("report", folder / name, "-o", folder / f"{name}.html")
         return folder / f"{name}.html"
     if not (folder / "adapter").exists():
@@ -132,33 +132,6 @@ def page(folder: Path, name: str) -> Path:
     runs = [folder / "adapter"] if name == "adapter" else [*audits, folder / "adapter"]
     ran("report", *runs, "-o", folder / f"{name}.html")
     return folder / f"{name}.html"
-
-
-def hostile(path: Path) -> Path:
-    """Questions, items and labels of markup, templates and words without a space."""
-    evil, text = (
-        "</script><img/src=x/onerror=alert(1)>",
-        "<b>bold</b> </s> {{ braces }} {items} <|im_end|> $x$",
-    )
-    asked = [
-        {
-            "id": f"<i>q{n}" + "x" * 120 * (n == 1),
-            "input": f"{text} {n} {'W' * 300 * (n == 2)}",
-            "gold": evil,
-            "items": [
-                {
-                    "id": f"<script>{n}{m}",
-                    "title": text + "W" * 300 * (m == 3),
-                    "text": f"{text} {m}",
-                    "label": label,
-                }
-                for m, label in enumerate((text, evil) * 4)
-            ],
-        }
-        for n in range(6)
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in asked))
-    return path
 
 
 @pytest.mark.parametrize("name", PAGES)

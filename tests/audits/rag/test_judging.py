@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmfair.audits.rag import design
-from tests.cli.command import Outcome, llmfair, ran, refusal
+from tests.cli.command import Outcome, llmfair, ran, refusal, table
 from tests.servers import Reply, Server
 
 QUICK = ("rag", "-q", "--no-report", "--no-cache")
@@ -19,13 +18,11 @@ CREDIT = "EAR(by={by}),EAE-D(by={by}),AttributionAt(by={by})"
 
 
 def values(folder: str, by: str) -> dict[tuple[str, ...], str]:
-    with Path(folder, "metrics.csv").open(newline="") as file:
-        return {
-            (line["condition"], line["measure"].partition("(")[0], line["group"]): line["value"]
-            or line["reason"]
-            for line in csv.DictReader(file)
-            if f"by={by}" in line["measure"]
-        }
+    return {
+        (line["condition"], line["measure"].partition("(")[0], line["group"]): line["value"] or line["reason"]
+        for line in table(Path(folder, "metrics.csv"))
+        if f"by={by}" in line["measure"]
+    }
 
 
 def attributed(folder: str, *more: str | Path, by: str = "judge") -> Outcome:
@@ -102,8 +99,7 @@ def test_what_cannot_be_read_is_left_out_and_counted_and_nothing_is_asked_of_no_
     assert len(judged) == len({*judged}) <= 4 and all("Statement: one" in text for text in judged)
     told = found.json["judged"]
     assert (told["asked"], told["supported"], told["unparseable"]) == (len(judged), len(judged) - 1, 1)
-    with Path("run/outputs.csv").open(newline="") as file:
-        lists = [line for line in csv.DictReader(file) if " " in line["doc_ids"]]
+    lists = [line for line in table(Path("run/outputs.csv")) if " " in line["doc_ids"]]
     for line in lists:
         shown = line["doc_ids"].split()
         empty = line["output"] == "<empty>"
@@ -156,20 +152,18 @@ def test_a_judge_beside_cited_is_asked_of_citations_alone() -> None:
     with Server(answer) as server:
         ran(*QUICK, "-o", "run", "--alpha", "1", *flags, *server.flags)
     assert len(judged) == 3 and all("Statement: one\n" in text for text in judged)
-    with Path("run/outputs.csv").open(newline="") as file:
-        lists = [line for line in csv.DictReader(file) if len(line["doc_ids"].split()) == 3]
+    lists = [line for line in table(Path("run/outputs.csv")) if len(line["doc_ids"].split()) == 3]
     for line in lists:
         cited = line["doc_ids"].split()[:2]
         assert line["credited"].split() == cited
         assert line["supported"].split() == [name for name in cited if name != "b"]
 
     def figures(folder: str) -> dict[str, str]:
-        with Path(folder, "metrics.csv").open(newline="") as file:
-            return {
-                line["measure"]: line["value"]
-                for line in csv.DictReader(file)
-                if line["condition"] == "bm25-deterministic" and not line["group"]
-            }
+        return {
+            line["measure"]: line["value"]
+            for line in table(Path(folder, "metrics.csv"))
+            if line["condition"] == "bm25-deterministic" and not line["group"]
+        }
 
     found, first = figures("run"), lists[0]["supported"].split()
     assert float(found["CitationPrecision"]) == len(first) / 2 and float(found["CitationRecall"]) == 1

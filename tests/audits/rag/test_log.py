@@ -16,7 +16,7 @@ import pytest
 from llmfair.audits.rag.design import cited, held, without_markers
 from llmfair.nouns import Document
 from tests.audits.rag.test_rag import ran, value
-from tests.cli.command import llmfair, refusal
+from tests.cli.command import llmfair, refusal, table
 from tests.cli.command import ran as done
 from tests.servers import Reply, Server
 from tests.shared import mockllm
@@ -32,10 +32,9 @@ def logged(run: Path) -> Path:
         items[query_id].append(doc_id)
         if grade == "1":
             useful[query_id].append(doc_id)
-    with (run / "outputs.csv").open(newline="") as file:
-        outputs = {
-            (row["query_id"], row["doc_ids"]): row for row in csv.DictReader(file) if row["credited"] != "-"
-        }
+    outputs = {
+        (row["query_id"], row["doc_ids"]): row for row in table(run / "outputs.csv") if row["credited"] != "-"
+    }
     shown: dict[tuple[str, str], list[str]] = defaultdict(list)
     with (run / "samples" / f"{CONDITION}.tsv").open(newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
@@ -248,16 +247,11 @@ def citing(body: dict[str, Any], attempt: int) -> Reply:
     return Reply(f"Basel [{found[1]}]" if found else "unknown")
 
 
-def outputs(folder: str) -> list[dict[str, str]]:
-    with Path(folder, "outputs.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_citing_generator_is_scored_without_its_markers_and_credited_by_them() -> None:
     with Server(citing) as server:
         done("rag", "-d", questions(), "-o", "run", "--attribution", "cited", *server.flags, *FLAGS)
     assert Path("run/qrels.txt").read_text().splitlines() == ["q 0 d0 1", "q 0 d1 1", "q 0 d2 0", "q 0 d3 0"]
-    lists = [line for line in outputs("run") if line["credited"] != "-"]
+    lists = [line for line in table(Path("run/outputs.csv")) if line["credited"] != "-"]
     assert lists and all((line["output"] == "unknown") == (line["utility"] == "0.0") for line in lists)
     for line in lists:
         shown = line["doc_ids"].split()

@@ -18,6 +18,7 @@ from llmfair.stats.tradeoff import INTERVALS
 from tests.audits.rag.test_rag import question, questions
 from tests.cli.command import llmfair
 from tests.report.reading import grid, read
+from tests.report.runs import hostile_questions
 
 QUICK = ("rag", "-q", "--no-cache")
 EVIL = "</script><img/src=x/onerror=alert(1)>"
@@ -67,24 +68,7 @@ def test_queries_that_are_all_dropped_leave_a_page() -> None:
 
 def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    lines = [
-        {
-            "id": f"<i>q{n}",
-            "input": f"{TEXT} {n}",
-            "gold": EVIL,
-            "items": [
-                {
-                    "id": f"<script>{n}{m}",
-                    "title": TEXT,
-                    "text": f"{TEXT} {m}",
-                    "label": EVIL if m % 2 else TEXT,
-                }
-                for m in range(8)
-            ],
-        }
-        for n in range(6)
-    ]
-    found = llmfair(*QUICK, "-d", questions(*lines), "-o", "run")
+    found = llmfair(*QUICK, "-d", hostile_questions(Path("q.jsonl")), "-o", "run")
     assert found.code == 0, found.err
     page = read(Path("run/report.html"))
     text = "".join(page.text)

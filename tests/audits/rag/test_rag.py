@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from llmfair.audits.rag.design import bounded
 from llmfair.metrics.names import parse_measures
-from tests.cli.command import Outcome, llmfair
+from tests.cli.command import Outcome, llmfair, table
 
 QUICK = ("rag", "-q", "--no-report", "--no-cache")
 
@@ -24,9 +23,10 @@ def ran(*more: str | Path, code: int = 0) -> Outcome:
 
 
 def rows(folder: str | Path, name: str = "metrics.csv") -> dict[tuple[str, ...], dict[str, str]]:
-    with (Path(folder) / name).open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    return {(line["condition"], line["measure"], line["group"], line["query_id"]): line for line in lines}
+    return {
+        (line["condition"], line["measure"], line["group"], line["query_id"]): line
+        for line in table(Path(folder, name))
+    }
 
 
 def value(folder: str | Path, condition: str, measure: str) -> float:
@@ -187,12 +187,10 @@ def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> N
         "".join(json.dumps({"query_id": query_id, "gold": "x"}) + "\n" for query_id in ("q1", "q2"))
     )
     ran("-d", folder, "-o", "run", "--pool", "3", "--alpha", "1")
-    with Path("run/scores.csv").open(newline="") as file:
-        found = [(row["query_id"], row["doc_id"], float(row["score"])) for row in csv.DictReader(file)]
+    found = [(row["query_id"], row["doc_id"], float(row["score"])) for row in table(Path("run/scores.csv"))]
     assert [doc_id for query_id, doc_id, _ in found if query_id == "q1"] == ["d0", "d1", "d4"]
     assert [doc_id for query_id, doc_id, _ in found if query_id == "q2"] == ["d2", "d0", "d1"]
     ran("-d", folder, "-o", "all", "--pool", "6", "--alpha", "1")
-    with Path("all/scores.csv").open(newline="") as file:
-        whole = {(row["query_id"], row["doc_id"]): float(row["score"]) for row in csv.DictReader(file)}
+    whole = {(row["query_id"], row["doc_id"]): float(row["score"]) for row in table(Path("all/scores.csv"))}
     assert all(score == whole[query_id, doc_id] for query_id, doc_id, score in found)
     assert llmfair("runs", "check", "run").code == 0
