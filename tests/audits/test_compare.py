@@ -205,10 +205,6 @@ def test_a_injected_listwise_difference_is_found() -> None:
     # lists no longer than 20 leave P@20 nothing to differ in
     assert (found["P@20", "neutral"].change, found["P@20", "neutral"].p_adjusted) == (0, 1)
     assert "RBO" not in {measure for measure, _ in found}
-    swapped = rows(compare([other, base]))["ExpRatio", "neutral"]
-    assert swapped.change == pytest.approx(1 / ratio.change)
-    assert swapped.high == pytest.approx(1 / ratio.low)
-    assert (swapped.base, swapped.other) == (ratio.other, ratio.base)
 
 
 def test_a_injected_pairwise_difference_is_found_and_no_other() -> None:
@@ -224,9 +220,6 @@ def test_a_injected_pairwise_difference_is_found_and_no_other() -> None:
         assert odds.change == pytest.approx(odds.other / odds.base)
         assert (found["InvalidRate", kind].change, found["InvalidRate", kind].p) == (0, 1)
     assert compared.family == 2
-    swapped = rows(compare([other, base]))["AdjustedOdds", "relevant"]
-    assert swapped.change == pytest.approx(1 / found["AdjustedOdds", "relevant"].change)
-    assert swapped.p == pytest.approx(found["AdjustedOdds", "relevant"].p)
     for row in rows(compare([other, again])).values():
         assert row.p_adjusted is None or row.p_adjusted > 0.05
     # and the figures are those of the runs' own tables

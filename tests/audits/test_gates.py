@@ -14,7 +14,6 @@ from llmfair.audits.gates import Gate, GatedFigures, check_gates, parse_gate, re
 from llmfair.audits.listwise.measure import unassessable
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.metrics.base import Judged
-from llmfair.metrics.pairs import JudgedPairs
 from llmfair.results import Reach, Row, absent_row
 
 
@@ -91,15 +90,6 @@ def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
         read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], Judged)
     gates = read_gates(["P@5>=0", "P@5:initial>=0"], ["initial"], Judged)
     assert [gate.condition for gate in gates] == [None, "initial"]
-
-
-def test_a_gate_on_a_measure_of_the_other_task_is_refused() -> None:
-    with pytest.raises(
-        UsageError, match="AdjustedOdds is a measure of pairs, but this audit asks about lists"
-    ):
-        read_gates(["AdjustedOdds>=0.8"], ["neutral"], Judged)
-    with pytest.raises(UsageError, match="ExpRatio is a measure of lists, but this audit asks about pairs"):
-        read_gates(["ExpRatio>=0.8"], ["relevant"], JudgedPairs)
 
 
 @given(st.text(max_size=30))

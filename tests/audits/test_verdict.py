@@ -123,17 +123,26 @@ def test_of_lists_it_speaks_of_exposure_where_that_says_the_same(
     assert "44 queries" in said and said.endswith("outside the parity band 0.8–1.25")
 
 
-def test_parity_names_how_useful_the_ranker_is_beside_its_initial_ranking() -> None:
-    useful = Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44)
+@pytest.mark.parametrize(
+    ("useful", "says"),
+    [
+        (Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44),
+         "; nDCG@20 lies 0.22 [0.20, 0.23] (99.9 % CI) above that of the initial ranking"),
+        (Usefulness("RelevanceOdds", 1.0, 6.85, 3.02, 15.545, 44, "chance"),
+         "; the more relevant of two items is put ahead at odds of 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"),
+        (Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance"),
+         "; the more relevant of two items is put ahead at odds of at least 11 (99.9 % CI), where chance has 1"),
+    ],
+)  # fmt: skip
+def test_parity_names_how_useful_the_ranker_is(useful: Usefulness, says: str) -> None:
     found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
-    said = SPOKEN["lists"].verdict(found).sentence
-    assert said.endswith("; nDCG@20 lies 0.22 [0.20, 0.23] (99.9 % CI) above that of the initial ranking")
+    assert SPOKEN["lists"].verdict(found).sentence.endswith(says)
+
+
+def test_parity_of_pairs_names_how_far_both_orders_agree() -> None:
     figures = {(ODDS, "relevant"): figure(*INSIDE), ("Kappa", "relevant"): figure(0.4, 0.3, 0.5)}
-    assert (
-        SPOKEN["pairs"]
-        .verdict(conclusions({"relevant": INSIDE}, figures=figures))
-        .sentence.endswith("; both orders agree with kappa 0.40 [0.30, 0.50]")
-    )
+    said = SPOKEN["pairs"].verdict(conclusions({"relevant": INSIDE}, figures=figures)).sentence
+    assert said.endswith("; both orders agree with kappa 0.40 [0.30, 0.50]")
 
 
 def test_others_that_share_the_status_are_named() -> None:
@@ -220,15 +229,6 @@ def test_who_reads_no_prompt_is_not_put_under_one() -> None:
     for of in (LESS, INSIDE, ACROSS, None):
         said = SPOKEN["lists"].verdict(conclusions({"neutral": of}, prompted=False)).sentence
         assert "prompt" not in said.partition("another --prompt")[0] and said[0] != " "
-
-
-def test_parity_of_a_partition_says_in_words_what_was_tested() -> None:
-    useful = Usefulness("RelevanceOdds", 1.0, 6.85, 3.02, 15.545, 44, "chance")
-    found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
-    said = SPOKEN["lists"].verdict(found).sentence
-    assert said.endswith(
-        "; the more relevant of two items is put ahead at odds of 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"
-    )
 
 
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
@@ -350,12 +350,6 @@ def test_windows_that_leave_all_open_are_better_drawn_at_random_than_asked_of_mo
 def test_an_order_of_a_preset_is_named_by_its_part() -> None:
     of = conclusions({"a": None}, reason="order_not_random", preset="paper")
     assert SPOKEN["lists"].verdict(of).next.startswith("leave --initial, or +deltr of --preset paper, out: ")
-
-
-def test_usefulness_that_is_but_a_bound_is_told() -> None:
-    useful = Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance")
-    found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
-    assert "is put ahead at odds of at least 11 (99.9 % CI)" in SPOKEN["lists"].verdict(found).sentence
 
 
 @pytest.mark.parametrize("of_a_kind", SPOKEN)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,19 +14,21 @@ import pytest
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.comparing import compare
-from llmfair.audits.kind import Kind
+from llmfair.audits.kind import Kind, results_of
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import audit, perform
 from llmfair.audits.scoring import score
 from llmfair.audits.subject import Subject
+from llmfair.audits.verdict import Conclusions
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.metrics.base import Definition, Measure, Ratio, Value, measure_all
-from llmfair.nouns import Side
+from llmfair.metrics.base import Column, Definition, Measure, Ratio, Value, measure_all
+from llmfair.nouns import Conclusion, Side
 from llmfair.report.compare import compare_table, score_table
+from llmfair.results import Finding, RunVerdict
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.stats.paired import change_by_query
-from tests.cli.command import table
+from tests.cli.command import llmfair, table
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, Numbers, NumbersDesign, NumbersKind, NumbersSettings
 
@@ -119,8 +122,6 @@ def test_half_a_run_and_answers_that_cannot_be_read_are_in_the_table(monkeypatch
 
 
 def kind_results(written: Any) -> Any:
-    from llmfair.audits.kind import results_of
-
     return results_of(written.folder)
 
 
@@ -188,3 +189,76 @@ def test_runs_are_compared_by_query() -> None:
     shown = compare_table(compared)
     assert shown.header[:2] == ("measure", "condition") and shown.title.startswith("Compare numbers")
     assert any(note.endswith("sign flips (seed 0)") for note in shown.notes)
+
+
+# A kind of another package has a verdict, a gate and JUnit; by its findings, or in its own words
+
+
+class ConcludingDesign(NumbersDesign):
+    def findings(self, columns: Sequence[Column]) -> Mapping[str, Finding]:
+        return {
+            "plain": Finding(measure="MeanRatio", conclusion=Conclusion.OUTSIDE, reason=None),
+            "warned": Finding(measure="MeanRatio", conclusion=Conclusion.WITHIN, reason=None),
+        }
+
+
+class ConcludingKind(NumbersKind):
+    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> NumbersDesign:
+        plain = super().design(settings, subject)
+        return ConcludingDesign(
+            **{name: getattr(plain, name) for name in (one.name for one in fields(plain))}
+        )
+
+
+class OwnWords(ConcludingKind):
+    statuses = ("uneven", "even")
+
+    def verdict(self, found: Conclusions) -> RunVerdict:
+        return RunVerdict(
+            status="uneven", sentence=f"numbers of {found.words.protected} items are low", next="rest"
+        )
+
+
+@pytest.fixture(params=[NUMBERS, ConcludingKind(), OwnWords()], ids=["silent", "concluding", "own"])
+def status(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The status that this kind's audits come to."""
+    monkeypatch.setitem(registry._found["audit"], "numbers", request.param)
+    return {"OwnWords": "uneven", "ConcludingKind": "disparity"}.get(
+        type(request.param).__name__, "not assessable"
+    )
+
+
+def outcome(status: str, **settings: Any) -> Any:
+    kind = registry.lookup("audit", "numbers")
+    made = NumbersSettings.make(output=Path("run"), no_cache=True, model=("counter:x",), **settings)
+    return perform(kind.design(made, Subject("counter:x")))
+
+
+def test_it_has_a_verdict_and_a_gate(status: str) -> None:
+    written = outcome(status)
+    assert written.error is None and written.results.verdict.status == status
+    failed = outcome(status, fail_on=status)
+    assert failed.error is not None and f"the verdict is {status}: " in failed.error.message
+    assert results_of(failed.folder).verdict.status == status
+    with pytest.raises(UsageError, match="there is no verdict 'odd'"):
+        outcome(status, fail_on="odd")
+
+
+def test_it_is_shown_measured_again_and_written_for_continuous_integration(status: str) -> None:
+    outcome(status)
+    assert llmfair("runs", "show", "run").out.startswith(f"VERDICT  {status}: ")
+    scored = llmfair("score", "run", "--fail-on", f"'{status}'", "--junit", "junit.xml")
+    # nothing is concluded when its figures are measured again, unless the kind says so
+    assert scored.code == (0 if status == "disparity" else 4)
+    (suite,) = ElementTree.parse("junit.xml").getroot()
+    assert suite.get("failures") == str(int(status != "disparity"))
+    assert status in llmfair("runs", "list", "--runs-dir", ".").out
+    if status == "disparity":
+        sentence = results_of_run().verdict.sentence
+        assert sentence.startswith(
+            "under the plain condition female items are put behind male ones: MeanRatio 0."
+        )
+
+
+def results_of_run() -> Any:
+    return results_of(RunDir(Path("run")))

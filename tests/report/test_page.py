@@ -122,12 +122,17 @@ def test_it_says_what_the_table_says(folder: Path, name: str) -> None:
     assert all(title in text for title in figures)
 
 
-def test_measured_runs_are_drawn_as_the_table_names_them(folder: Path, tmp_path: Path) -> None:
+def test_measured_runs_are_drawn_and_have_every_query_as_the_table_names_them(
+    folder: Path, tmp_path: Path
+) -> None:
     ran("score", run(folder, "listwise"), "-o", tmp_path / "score")
     page = page_of([read_source(RunDir(tmp_path / "score"))], 0)
     utility = next(plot for plot in page.plots if plot.name == "utility-and-exposure")
     drawn = [said.split(" 0")[0] for said in utility.numbers.split("; ")]
-    assert drawn == [row[0] for row in page.tables[0].rows]
+    names = [row[0] for row in page.tables[0].rows]
+    assert drawn == names
+    assert page.queries is not None and len(page.queries.rows) == 8 * 4
+    assert {row[1] for row in page.queries.rows} == {*names}
 
 
 def test_queries_far_from_parity_show_both_rankings_with_their_sides(folder: Path) -> None:
@@ -196,13 +201,6 @@ def test_every_query_has_a_row_for_each_condition_furthest_first(folder: Path) -
         for row in query_figures(here):
             if row.measure == column and (row.query_id, row.condition) in told and row.value is not None:
                 assert told[row.query_id, row.condition] == f"{row.value:.3f}"
-
-
-def test_measured_runs_have_every_query_of_the_rankings_in_their_table(folder: Path, tmp_path: Path) -> None:
-    ran("score", run(folder, "listwise"), "-o", tmp_path / "score")
-    page = page_of([read_source(RunDir(tmp_path / "score"))], 0)
-    assert page.queries is not None and len(page.queries.rows) == 8 * 4
-    assert {row[1] for row in page.queries.rows} == {row[0] for row in page.tables[0].rows}
 
 
 def test_a_table_of_very_many_queries_says_where_the_others_are(

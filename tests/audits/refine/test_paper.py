@@ -137,10 +137,7 @@ def test_two_attributes_stand_side_by_side_as_in_table_1() -> None:
     }
     assert [*cells] == ["bm25", "refined", "fair-qr", "mmr", "deltr"]
     utility = {name: of["nDCG@20"].strip("*").split(" / ") for name, of in cells.items()}
-    assert {name: len(of) for name, of in utility.items() if name in ("bm25", "fair-qr")} == {
-        "bm25": 1,
-        "fair-qr": 2,
-    }
+    assert [len(utility[name]) for name in ("bm25", "fair-qr")] == [1, 2]
     for place, attribute in enumerate(("gender", "location")):
         results = json.loads(Path(attribute, "results.json").read_text())
         signs = {
@@ -156,7 +153,3 @@ def test_two_attributes_stand_side_by_side_as_in_table_1() -> None:
         assert f"{product:.4f}" in cells["fair-qr"][f"{attribute}: product of means"]
         assert utility["fair-qr"][place].startswith(f"{figures['nDCG@20', 'fair-qr']:.4f}")
     assert "- nDCG@20 of two figures: of gender / location; the best by their mean" in page
-    assert "fair-qr less each method, paired by query" in page and "p (Holm)" in page
-    html = Path("page.html")
-    ran("report", "gender", "location", "--runs-dir", ".", "-o", html)
-    assert '<td class="b">' in html.read_text()
