@@ -263,39 +263,15 @@ def test_the_command_of_the_next_step_stands_last_and_alone(of_a_kind: str) -> N
         ("chance_answers", None, {"input"}, "", "a more able model, or --input text, so that"),
         ("chance_answers", None, (), "", "a more able model, so that"),
         ("equal_scores", None, (), "scores of every", "another model, or this one set up otherwise"),
-        (
-            UNPARSEABLE,
-            "no_order",
-            {"constrain"},
-            "",
-            "--constrain holds a model to the form of its answers; what",
-        ),
+        (UNPARSEABLE, "no_order", {"constrain"}, "", "--constrain holds a model to the form of its answers; what"),
         (UNPARSEABLE, "no_ids", {"answers"}, "", "the text of the answers, with --answers text; what"),
         (UNPARSEABLE, "no_ids", (), "", "what it answered: llmfair runs show mine --invalid"),
-        (
-            UNPARSEABLE,
-            "truncated",
-            {"thinking", "max_tokens"},
-            "limit of tokens",
-            "room for thoughts with --thinking, or",
-        ),
-        (
-            UNPARSEABLE,
-            "truncated",
-            {"max_tokens"},
-            "limit of tokens",
-            "longer answers with --max-tokens; what",
-        ),
-        (
-            UNPARSEABLE,
-            "refused",
-            {"prompt", "constrain"},
-            "refusals",
-            "another model, or another --prompt; what",
-        ),
+        (UNPARSEABLE, "truncated", {"thinking", "max_tokens"}, "limit of tokens", "room for thoughts with --thinking, or"),
+        (UNPARSEABLE, "truncated", {"max_tokens"}, "limit of tokens", "longer answers with --max-tokens; what"),
+        (UNPARSEABLE, "refused", {"prompt", "constrain"}, "refusals", "another model, or another --prompt; what"),
         (UNPARSEABLE, "empty", {"constrain"}, "are empty", "what it answered"),
     ],
-)
+)  # fmt: skip
 def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
     reason: str, problem: str | None, takes: Collection[str], says: str, follows: str
 ) -> None:
@@ -428,7 +404,7 @@ def test_a_size_that_is_but_a_bound_is_told_as_one() -> None:
         said = (
             SPOKEN["pairs"].verdict(conclusions(of, figures=figures, findings={"relevant": outside})).sentence
         )
-        assert says in said and f"preference odds {bound_text(*ends, BAND)}, outside" in said
+        assert says in said and f"preference odds {bound_text(ends[0], ends[1], BAND)}, outside" in said
         assert "a bound alone, since the answers follow the position" in said
 
 

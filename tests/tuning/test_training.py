@@ -44,7 +44,6 @@ from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 pytestmark = pytest.mark.whole
 
 models.needs_local()
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -250,9 +249,18 @@ def test_what_is_left_is_the_best_checkpoint_that_passes(folder: Path, tmp_path:
 EVERY_STEP = replace(SHORT, eval_every=16)
 
 
-def test_where_no_checkpoint_passes_the_nearest_is_rejected(folder: Path, tmp_path: Path) -> None:
-    found = iter([failing(0.9), failing(0.05), failing(0.5), failing(0.6)])
-    _, ended = trained(folder, tmp_path, EVERY_STEP, lambda: next(found))
+@pytest.mark.parametrize(
+    "found",
+    [
+        [failing(0.9), failing(0.05), failing(0.5), failing(0.6)],
+        [passing(float("nan")), failing(0.3), passing(float("nan")), failing(0.4)],  # no number is the best
+    ],
+)
+def test_where_no_checkpoint_passes_the_nearest_is_rejected(
+    folder: Path, tmp_path: Path, found: list[Validation]
+) -> None:
+    validations = iter(found)
+    _, ended = trained(folder, tmp_path, EVERY_STEP, lambda: next(validations))
     assert ended.rejected and ended.best_step == 2 and not ended.stopped_early
     assert not (tmp_path / "adapter_model.safetensors").exists()
     assert tiny.difference(tmp_path / "rejected", tmp_path / "checkpoints" / "checkpoint-2") == 0.0
@@ -430,12 +438,6 @@ def test_a_loss_that_is_not_a_number_ends_the_training(folder: Path, tmp_path: P
     with pytest.raises(BackendError, match=r"the loss of step \d is not a number") as error:
         trained(folder, tmp_path, replace(RECIPE, learning_rate=1e38, warmup=0.0))
     assert "lower --learning-rate" in error.value.hint
-
-
-def test_an_objective_that_is_not_a_number_is_never_the_best(folder: Path, tmp_path: Path) -> None:
-    found = iter([passing(float("nan")), failing(0.3), passing(float("nan")), failing(0.4)])
-    _, ended = trained(folder, tmp_path, EVERY_STEP, lambda: next(found))
-    assert ended.rejected and ended.best_step == 2
 
 
 @pytest.mark.slow

@@ -117,13 +117,15 @@ def test_a_hand_case() -> None:
     assert found.value("WinRatio", "relevant") == pytest.approx(3, rel=0.1)
 
 
-def test_a_tie_is_nobody_s_win() -> None:
+def test_a_tie_is_nobody_s_win_and_what_cannot_be_measured_is_not_parity() -> None:
     found = figures(answers(lambda pair: (0.0, 0.0)), biased(-1.0))
     assert found.cells["relevant"] == CellCounts(PP=0, UU=0, FF=0, SS=0, T=288, M1=0, M2=0)
     assert found.value("TieRate", "irrelevant") == 1 and found.value("FirstSlotRate", "irrelevant") is None
     assert found.value("Consistency", "irrelevant") == 0
     assert found.value("SmoothedWinRatio", "relevant") is None
-    assert not validate(figures(biased(-1.0), biased(-1.0)), found).passed
+    validation = validate(figures(biased(-1.0), biased(-1.0)), found)
+    assert not validation.passed and not validation.gates["gain"].met and found.objective is None
+    assert validation.objective == validation.figures["objective"] == REJECTED
 
 
 def test_a_injected_bias_is_found_and_taken_off() -> None:
@@ -256,14 +258,6 @@ def test_few_queries_have_figures_without_intervals() -> None:
     base = AnsweredPairs(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
     row = figures(base, base).row("RelevantFirst", "mixed")
     assert (row.value, row.low, row.reason) == (1.0, None, "too_few_queries")
-
-
-def test_what_cannot_be_measured_is_not_parity() -> None:
-    base = biased(-1.0)
-    before, tied = figures(base, base), figures(answers(lambda pair: (0.0, 0.0)), base)
-    assert tied.objective is None
-    found = validate(before, tied)
-    assert found.objective == found.figures["objective"] == REJECTED and not found.gates["gain"].met
 
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
