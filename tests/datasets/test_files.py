@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
+import ir_datasets
 import pytest
 
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
-from llmfair.datasets.files import Folder
+from llmfair.datasets.files import Folder, Given
 from llmfair.errors import UsageError
 from llmfair.nouns import Side
+from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
 from tests.pace import within
 
@@ -180,3 +184,148 @@ def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -
     with pytest.raises(UsageError, match="has no prompt 'female'") as caught:
         make_design(ListwiseSettings.make(dataset=str(folder), conditions="female"))
     assert caught.value.hint == "--conditions takes neutral"
+
+
+# Runs as ranx keeps them
+
+
+SCORES = {
+    f"q{query}": {f"q{query}{sex}{item}": 1 / (3 + item) + (sex == "m") / 7 for item in range(4) for sex in "fm"}
+    for query in range(6)
+}  # fmt: skip
+
+
+def written(name: str) -> Path:
+    path = Path(name)
+    rows = [(query, doc, score) for query, scores in SCORES.items() for doc, score in scores.items()]
+    text = {
+        ".json": json.dumps(SCORES),
+        ".csv": "q_id,doc_id,score\n" + "".join(f"{query},{doc},{score!r}\n" for query, doc, score in rows),
+        ".run": "".join(f"{query} Q0 {doc} {place} {score!r} my\n" for place, (query, doc, score) in enumerate(rows, 1)),
+    }[Path(name.removesuffix(".gz")).suffix]  # fmt: skip
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+@pytest.fixture
+def data() -> Path:
+    return write_folder(Path("data"), balanced(6, 4, 4))
+
+
+@pytest.mark.parametrize("name", ["my.json", "my.csv", "my.csv.gz", "my.json.gz"])
+def test_scores_read_the_same_in_every_form(name: str, data: Path) -> None:
+    def measured(path: Path) -> str:
+        return ran("score", str(path), "-d", "data", "--json").out.replace(path.name, "my.run")
+
+    assert measured(written(name)) == measured(written("my.run"))
+    ran("rerank", name, "--with", "fair-star", "-d", "data", "-o", "new.run")
+    ran("rerank", "my.run", "--with", "fair-star", "-d", "data", "-o", "same.run")
+    assert Path("new.run").read_text() == Path("same.run").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("my.json", "{", "my.json: not JSON: Expecting property name"),
+        ("my.json", "[1]", "my.json: expected `object`, got `array`"),
+        ("my.json", '{"q1": {"d1": "high"}}', "my.json: [...][...]: expected `float`, got `str`"),
+        ("my.json", '{"q1": {"d1": NaN}}', "my.json: [...][...]: expected `float`"),
+        ("my.json", '{"q 1": {"d1": 1}}', "is empty or holds white space"),
+        ("my.json", '{"all": {"d1": 1}}', "my.json: query_id: 'all' stands for all queries"),
+        ("my.csv", "q_id,doc_id\nq1,d1\n", "my.csv:2: score: there is no such column (q_id, doc_id)"),
+        ("my.csv", "q_id,doc_id,score\nq1,d1,1\nq1,d1,2\n", "my.csv:3: doc_id: 'd1' was already ranked"),
+        ("my.csv", "q_id,doc_id,score\nq1,d1,inf\n", "my.csv:2: score: 'inf' is not a finite number"),
+        ("my.csv", "q_id,doc_id,score\nq1,,1\n", "my.csv:2: doc_id: '' is no id"),
+    ],
+)  # fmt: skip
+def test_a_slip_has_its_place(name: str, text: str, message: str, data: Path) -> None:
+    Path(name).write_text(text)
+    refuses(message, "score", name, "-d", "data")
+
+
+def test_what_rerank_writes_is_called_a_run(data: Path) -> None:
+    written("my.json"), written("other.csv.gz")
+    refuses(
+        "what is written are TREC's six columns",
+        *"rerank my.json --with fair-star -d data -o new.json".split(),
+    )
+    ran("rerank", "my.json", "other.csv.gz", "--with", "fair-star", "-d", "data", "-o", "new")
+    assert sorted(path.name for path in Path("new").iterdir()) == ["my.run", "other.run"]
+    ran("score", "new/my.run", "new/other.run", "-d", "data")
+
+
+# Collections of ir_datasets: what they say, with groups and lists from files, or lists from BM25
+
+
+NAME = "small/test"
+
+
+@pytest.fixture
+def collection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A real one of files, known by its name in this process."""
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
+    topics = ("steam engines", "iron bridges", "glass lenses", "paper mills", "clock towers", "rope walks")
+    write(
+        tmp_path / "docs.tsv",
+        (f"d{i}\t{topics[i % 6]} and note {i} of {topics[(i + 1) % 6]}" for i in range(60)),
+    )
+    write(tmp_path / "queries.tsv", (f"q{i}\t{topic}" for i, topic in enumerate(topics)))
+    write(tmp_path / "qrels.txt", (f"q{i % 6} 0 d{i} {int(i < 30)}" for i in range(60)))
+    write(tmp_path / "groups.tsv", (f"d{i}\tgender\t{('female', 'male')[i // 6 % 2]}" for i in range(60)))
+    write(tmp_path / "lists.run", (f"q{i % 6} Q0 d{i} {i} {60 - i} x" for i in range(60)))
+    made = ir_datasets.create_dataset(
+        docs_tsv=str(tmp_path / "docs.tsv"), queries_tsv=str(tmp_path / "queries.tsv"), qrels_trec=str(tmp_path / "qrels.txt")
+    )  # fmt: skip
+    known = ir_datasets.load
+    monkeypatch.setattr(ir_datasets, "load", lambda name: made if name == NAME else known(name))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_lists_are_those_of_a_run(collection: None) -> None:
+    dataset = load_dataset(f"irds:{NAME}", Given(groups="groups.tsv", run="lists.run"))
+    first = dataset.candidates(dataset.queries[0])
+    assert len(dataset.queries) == 6 and first.doc_ids[:3] == ("d0", "d6", "d12")
+    assert first.relevance["d0"] == 1 and first.relevance["d54"] == 0
+    assert first.documents[1].groups == {"gender": ("male",)} and "steam engines" in first.documents[0].title
+
+
+@pytest.mark.whole
+def test_without_a_run_bm25_finds_them(collection: None) -> None:
+    shown = ran(
+        "listwise",
+        "-d",
+        f"irds:{NAME}",
+        *"--groups groups.tsv -m fake:biased,malformed=0 -q --no-report -o run --orders 1".split(),
+    )
+    assert "irds:small/test" in shown.out
+    lists = [json.loads(line) for line in Path("run/candidates.jsonl").read_text().splitlines()]
+    assert len(lists) == 6 and all(len(one["doc_ids"]) >= 20 for one in lists)
+    assert llmfair("runs", "check", "run").code == 0
+
+
+def test_what_is_lacking_is_named(collection: None) -> None:
+    data = ("listwise", "-d", f"irds:{NAME}")
+    refuses("irds:small/test says nothing of groups.", *data)
+    refuses("ir_datasets has no 'none/such'", "listwise", "-d", "irds:none/such", "--groups", "groups.tsv")
+    refuses("none.tsv: cannot be read", *data, "--groups", "none.tsv")
+    write(Path("bad.tsv"), ["d1\tgender\tfemal"])
+    refuses("bad.tsv:1: group: 'femal' is not a group of gender", *data, "--groups", "bad.tsv")
+    write(Path("bad.run"), ["q0 Q0 d0 1 2 x", "q0 Q0 gone 2 1 x"])
+    refuses(
+        "bad.run: document 'gone' is not in irds:small/test",
+        *data,
+        *"--groups groups.tsv --run bad.run".split(),
+    )
+    write(Path("other.run"), ["q9 Q0 d0 1 2 x"])
+    refuses("other.run ranks none of the queries", *data, "--groups", "groups.tsv", "--run", "other.run")
+    refuses(
+        "--run is said of collections of ir_datasets, and sample is none", "listwise", "--run", "lists.run"
+    )
+
+
+def test_a_collection_too_large_to_be_indexed_needs_lists(
+    collection: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmfair.datasets.irds.MOST_INDEXED", 10)
+    with pytest.raises(UsageError, match="has 60 documents, which are not indexed here"):
+        _ = load_dataset(f"irds:{NAME}", Given(groups="groups.tsv")).queries

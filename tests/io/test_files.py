@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import tracemalloc
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from llmfair.errors import UsageError
+from llmfair.errors import RunConflict, UsageError
 from llmfair.io import files
-from llmfair.io.files import text_lines
+from llmfair.io.files import TABLE, check, decode, encode, note, text_lines
+from llmfair.rundir import RunDir
 
 
 @pytest.fixture
@@ -102,3 +109,173 @@ def test_a_long_document_without_an_end_is_not_held(begins: bytes) -> None:
     os.truncate(path, 1 << 40)  # more than any memory
     with pytest.raises(UsageError, match=r"long\.json: cannot be read: the JSON has no end"):
         files.read_document(path, dict[str, str], "")
+
+
+# Locks between processes
+
+
+def test_only_a_lock_that_another_holds_is_in_use(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path)
+    with folder.locked():
+        assert RunDir(tmp_path).is_locked()
+        with pytest.raises(RunConflict, match="is in use by process"), RunDir(tmp_path).locked():
+            pass
+    assert not folder.is_locked()
+
+
+def test_a_lock_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunConflict, match="cannot be locked: a link"), RunDir(tmp_path).locked():
+        pass
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+
+
+# Files told from what they were: by size and time in a moment, by content where the time alone differs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"content of {name}")
+    note(tmp_path, ("a", "b", "none"))
+    return tmp_path
+
+
+def test_what_is_told_is_kept_beside_what_is_known(folder: Path) -> None:
+    assert {*decode((folder / TABLE).read_bytes())} == {"a", "b"}
+    (folder / "c").write_text("of c")
+    (folder / "a").unlink()
+    note(folder, ("a", "c"))
+    assert {*decode((folder / TABLE).read_bytes())} == {"b", "c"}
+    check(folder)
+    (folder / "c").write_text("or c")
+    check(folder, ["b", "not told of"])
+    with pytest.raises(ValueError, match="c is another file"):
+        check(folder, ["c"])
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda path: path.write_text("content of A"), "a is another file"),
+        (lambda path: path.write_text("longer content of a"), "a is another file"),
+        (lambda path: path.unlink(), "No such file"),
+    ],
+)
+def test_another_file_is_found(folder: Path, harm: Callable[[Path], object], said: str) -> None:
+    harm(folder / "a")
+    for _ in range(2):
+        with pytest.raises((OSError, ValueError), match=said):
+            check(folder)
+    check(folder, ["b"])
+
+
+def test_another_time_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.utime(folder / "a", (1, 1))
+    check(folder)
+    monkeypatch.delattr("llmfair.io.files.told")
+    check(folder)
+
+
+@pytest.mark.parametrize(
+    "table", ["", "[]", "1", "[" * 100_000, '{"a": 1}', '{"a": [1]}', '{"a": [1, 2, 3]}']
+)
+def test_a_damaged_table_is_said_and_made_anew(folder: Path, table: str) -> None:
+    (folder / TABLE).write_text(table)
+    with pytest.raises(ValueError, match=r"damaged|a is another file"):
+        check(folder)
+    note(folder, ("a", "b"))
+    check(folder)
+
+
+def test_a_folder_of_which_nothing_is_known_is_not_trusted(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=TABLE):
+        check(tmp_path)
+
+
+# JSON as bytes: what it writes is what the standard library reads, and the other way round
+
+
+# Two halves side by side are one character once they are written, so a half stands alone.
+TEXTS = st.text() | st.sampled_from(["\ud800", "a\udfff b"])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_what_json_reads(value: Any) -> None:
+    line = encode(value)
+    assert b"\n" not in line
+    assert json.loads(line) == value
+
+
+@given(VALUES)
+def test_what_json_writes_is_read(value: Any) -> None:
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        data = text.encode("utf-8", "backslashreplace")
+        assert _rounded(decode(data)) == _rounded(value)
+
+
+def _rounded(value: Any) -> Any:
+    """Integers of more than 64 bits come back as the nearest float."""
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@given(TEXTS)
+@example("a\udfffb")
+@example("\\ud800")
+@example("\x00\x1f\x7f\u2028 ü 日本 😀")
+def test_every_text_is_written_as_json_writes_it(text: str) -> None:
+    """Keys of answers are made of these bytes, so no other library may write them otherwise."""
+    assert encode([text]) == json.dumps([text], ensure_ascii=False).encode("utf-8", "backslashreplace")
+    assert decode(encode([text])) == [text]
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000])
+def test_what_is_very_deep_is_an_error_and_ends_no_process(text: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        decode(text)
+
+
+@pytest.mark.parametrize("beside", ["", "\ud800"])
+def test_a_moment_is_iso_8601(beside: str) -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 60000, UTC)
+    assert decode(encode([at, beside])) == ["2026-01-02T03:04:05.060000+00:00", beside]
+
+
+def test_nan_and_infinity_are_read_and_never_written() -> None:
+    assert decode(b"[-Infinity, 1]") == [float("-inf"), 1]
+    assert encode([float("nan"), float("-inf")]) == b"[null,null]"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[1,]", b"\xff", b"nothing"])
+def test_no_json_is_a_value_error(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode(text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+def test_bytes_in_another_encoding_are_no_json(encoding: str) -> None:
+    with pytest.raises(ValueError):
+        decode('{"ä": "\\ud800"}'.encode(encoding))
+
+
+def test_a_mark_of_utf_8_is_read_over() -> None:
+    assert decode('["ä"]'.encode("utf-8-sig")) == ["ä"]
+
+
+@pytest.mark.parametrize("beside", ["", "\ud800"])
+def test_what_has_no_form_is_a_type_error(beside: str) -> None:
+    with pytest.raises(TypeError):
+        encode([object(), beside])
