@@ -626,27 +626,6 @@ def test_exact_ties_are_counted_and_never_an_answer(mistral: Path, tmp_path: Pat
     assert set(cells) == {"T"}
 
 
-def test_a_listwise_audit_of_held_answers_is_readable_throughout(mistral: Path, tmp_path: Path) -> None:
-    data = write_folder(tmp_path / "data", balanced(5, 4, 4))
-    asked = ("listwise", "-d", data, "-m", f"hf:{mistral}", "--orders", "1", "--passes", "1", "--json")
-    held = ran(*asked, "--conditions", "neutral", "--no-repeat", "--constrain")
-    assert held.json["answers"]["neutral"]["classes"] == {"ok": 5}
-    free = ran(*asked, "--conditions", "neutral", "--no-repeat", "--max-invalid", "1", "--max-tokens", "9")
-    classes = free.json["answers"]["neutral"]["classes"]
-    assert sum(classes.values()) == 5 and not classes.get("ok")
-
-
-def test_one_long_prompt_ends_its_probe_only(mistral: Path, tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "data", balanced(5, 4, 4), {"q0f0": "long " * 5000})
-    found = llmfair(
-        "pairwise", "-d", folder, "-m", f"hf:{mistral}", "--words", "9000", "--answers", "margin",
-        "--noise-share", "0", "--pairs", "6", "--json",
-    )  # fmt: skip
-    assert found.code == 3, found.err
-    assert "tokens" in (only_run() / "failures.csv").read_text()
-    assert found.json["exit_code"] == 3
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [0, 1])

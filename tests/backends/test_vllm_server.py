@@ -93,20 +93,6 @@ def journal(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()[1:]]
 
 
-def test_constrained_orders_of_a_listwise_audit(server: str) -> None:
-    found = audited(
-        "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1", "--constrain",
-        "--temperature", "1", "--prompt", "wikiproject",
-    )  # fmt: skip
-    conditions = found.json["answers"].values()
-    assert (
-        sum(condition["windows"] for condition in conditions)
-        == sum(condition["classes"]["ok"] for condition in conditions)
-        == 24
-    )
-    assert len({row["text"] for row in journal(only_run())}) > 8
-
-
 def test_free_answers_of_a_random_model_are_counted_as_unparseable(server: str) -> None:
     found = audited(
         "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1",
@@ -131,13 +117,6 @@ def test_margins_of_the_base_and_of_an_adapter_by_name(server: str) -> None:
     both = margins["base"].keys() & margins["fair"].keys()
     assert len(margins["base"]) == 3 * 2 * 9 * 2 and len(both) > 10
     assert max(abs(margins["base"][chat] - margins["fair"][chat]) for chat in both) > 0.1
-
-
-def test_constrained_letters(server: str) -> None:
-    audited(
-        "pairwise", server, "base", "--form", "letter", "--constrain", "--temperature", "1", "--pairs", "10"
-    )
-    assert {row["text"] for row in journal(only_run())} == {"A", "B"}
 
 
 @pytest.mark.parametrize("strategy", [name for name in ANSWERS if name != "first"])

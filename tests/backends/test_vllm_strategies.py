@@ -59,9 +59,6 @@ def test_the_score_of_pointwise_is_the_logit_of_yes_less_that_of_no(base: Path, 
     ours, logits = (
         dict(zip(order_of(ranked), scores_of(ranked), strict=True)) for ranked in (found, expected)
     )
-    print(
-        f"pointwise: scores of {min(logits.values()):.2f} … {max(logits.values()):.2f}, at most {max(abs(ours[k] - logits[k]) for k in logits):.2g} nats apart"
-    )
     assert ours == pytest.approx(logits, abs=APART)
     assert max(logits.values()) - min(logits.values()) > 1 and order_of(found) != list(range(12))
 

@@ -391,23 +391,6 @@ def test_a_stream_with_a_wrong_md5_leaves_no_result(serve: Serve) -> None:
         load_dataset("trec-fair/2022/gender").load(["307"])
 
 
-@pytest.mark.parametrize(
-    ("broken", "text"),
-    [
-        (gzip.compress(b'{"page_id": 307}\n', mtime=0)[:-9], "not a complete gzip file"),
-        (gzip.compress(b"\n" * (9 << 20), mtime=0), "unpacks to more than 100 times its size"),
-        (b'{"page_id": 307, "gender": [}\n', "metadata:1: not JSON"),
-        (b'{"page_id": 1}\n[307]\n', "metadata:2: expected `object`, got `array`"),
-        (b'{"page": 307}\n', "metadata:1: page_id: is not a page id"),
-    ],
-)
-def test_a_broken_copy_is_named_by_line(serve: Serve, tmp_path: Path, broken: bytes, text: str) -> None:
-    serve(sources_2022())
-    (tmp_path / "metadata").write_bytes(broken)
-    found = command("--metadata", tmp_path / "metadata")
-    assert found.code == 2 and text in found.err, found.err
-
-
 # One wrong line in a file that is given: which file, which line, which field
 
 

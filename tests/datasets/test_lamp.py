@@ -221,14 +221,6 @@ def test_a_task_is_fetched_once_and_then_a_dataset(server: FileServer) -> None:
     assert load_answers("lamp/2").golds("001") == (lamp.outputs(2)["golds"][0]["output"],)
 
 
-def test_a_broken_connection_continues_where_it_broke(server: FileServer) -> None:
-    server.cuts += [100, 200]
-    well(llmfair(*FETCH))
-    name = "LaMP_4/dev/dev_questions.json"
-    assert [request.start for request in server.requests if request.name == name] == [0, 100, 300]
-    assert (cache_folder() / "datasets/lamp/4/dev_questions.json").read_bytes() == server.files[name]
-
-
 def test_the_licence_is_asked_for(server: FileServer) -> None:
     refuses(
         "without a terminal nobody can be asked whether to agree to a licence", "datasets", "fetch", "lamp/4"

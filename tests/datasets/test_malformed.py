@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -139,6 +140,7 @@ READERS: dict[str, tuple[str, Read]] = {
         '{"query_id": 1, "doc_id": 3, "title": "t"}\n',
         lambda path: load_dataset(str(path)).queries,
     ),
+    "table.parquet": (TABLE, lambda path: load_dataset(str(path)).queries),
 }  # fmt: skip
 damage = st.tuples(
     st.floats(0, 1),
@@ -148,6 +150,15 @@ damage = st.tuples(
         st.sampled_from([b'"', b"NaN", b"{", b"[", b",,\n", b"null", b"1e999", b'"\\ud800"', b"\0", b"\n\n", b"\t"]),
     ),
 )  # fmt: skip
+
+
+def of_parquet(path: Path, table: str) -> bytes:
+    """The table as a file of this kind."""
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow.parquet import write_table
+
+    write_table(pyarrow.Table.from_pylist([*csv.DictReader(table.splitlines())]), path)
+    return path.read_bytes()
 
 
 def harmed(content: bytes, where: float, length: int, new: bytes) -> bytes:
@@ -167,9 +178,10 @@ def reads_or_refuses(path: Path, read: Read, names: Path) -> None:
 @given(damage)
 def test_any_damage_reads_or_is_refused(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
     text, read = READERS[name]
-    (tmp_path / name).write_text(text)
+    content = of_parquet(tmp_path / name, text) if name.endswith("parquet") else text.encode()
+    (tmp_path / name).write_bytes(content)
     read(tmp_path / name)
-    (tmp_path / name).write_bytes(harmed(text.encode(), *harm))
+    (tmp_path / name).write_bytes(harmed(content, *harm))
     reads_or_refuses(tmp_path / name, read, tmp_path / name)
 
 

@@ -6,7 +6,6 @@ import csv
 import gzip
 import importlib.util
 import json
-import random
 import re
 import shutil
 import sys
@@ -389,25 +388,6 @@ def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None
     refuses("mine.parquet:1: query_id: there is no such column (other)", "datasets", "show", "mine.parquet")
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "mine.parquet")
     refuses("mine.parquet: a: names two columns", "datasets", "show", "mine.parquet")
-
-
-@without_pyarrow
-def test_a_hundred_malformed_files_are_one_sentence_each(form: str = "parquet") -> None:
-    """Bytes cut out, doubled and changed at random: read as they stand, or refused, never a traceback."""
-    whole: bytes = Path(FORMS[form](rows_of())).read_bytes()
-    refused, rng = 0, random.Random(form)
-    for number in range(100):
-        at, length = rng.randrange(len(whole)), rng.randrange(1, 200)
-        new = [b"", whole[:length], bytes(rng.randrange(256) for _ in range(20)), b'"', b"\x00", b"\n,,\n"][
-            number % 6
-        ]
-        Path(f"bad.{form}").write_bytes(whole[:at] + new + whole[at + length :])
-        try:
-            _ = load_dataset(f"bad.{form}").queries
-        except UsageError as error:
-            refused += 1
-            assert f"bad.{form}" in error.message
-    assert refused > 60
 
 
 def test_runs_are_scored_and_reranked_against_a_table() -> None:

@@ -34,7 +34,7 @@ from tests import models
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread
 from tests.pace import within
-from tests.rankers.asking import as_shown, by_transformers, driven, made, order_of, probe_of, ranker_of, said
+from tests.rankers.asking import by_transformers, driven, made, order_of, probe_of, ranker_of, said
 from tests.shared import mockllm, vectors
 
 
@@ -312,14 +312,6 @@ def test_windows_by_hand() -> None:
     assert order_of(ranked) == [1, 3, 4, 0, 5, 2]
     assert [one.ranked for one in ranked.encounters] == [("3", "4", "5", "2"), ("1", "0")]
     assert First(4, 2, 1).plan(6).calls == First(4, 2, 1).plan(6).rounds == 2
-
-
-def test_a_perfect_model_gives_the_perfect_top_and_a_constant_one_the_initial_ranking() -> None:
-    grades = random.Random(7).sample(range(40), 40)
-    ranked, _ = driven(ranker_of(First(20, 10, 3)).steps(probe_of(grades)), whole)
-    assert [grades[item] for item in order_of(ranked)[:20]] == list(range(39, 19, -1))
-    ranked, _ = driven(ranker_of(First(20, 10, 3)).steps(probe_of(grades)), partial(whole, chosen=as_shown))
-    assert order_of(ranked) == list(range(40))
 
 
 @pytest.mark.parametrize(

@@ -192,9 +192,6 @@ def test_forty_seven_queries_of_200_take_seconds(gradient: Gradient) -> None:
     Training(gradient=gradient, steps=20).weights(drawn(47, 200, 8), start_weights(8))
     megabytes = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
-    print(
-        f"47 queries x 200 items x 8 columns, 3,000 steps: {took:.1f} s of CPU, {megabytes:.0f} MB ({gradient})"
-    )
     assert took < 20 and megabytes < 300
 
 

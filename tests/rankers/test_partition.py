@@ -15,7 +15,6 @@ from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.nouns import Chat, Completion, Finish, Request
 from llmfair.rankers.strategies import Partition
-from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.cli.kills import PARTITION
@@ -115,21 +114,6 @@ def test_what_a_partition_has_no_use_for_neither_names_it_nor_is_measured() -> N
     other = make_design(ListwiseSettings.make(design="partition", dataset=folder, step=3, passes=2))
     assert usual.identity() == other.identity()
     refuses("so it has no ExpRatio", "listwise", "--design", "partition", "--require", "ExpRatio=0.9..1.1")
-
-
-@pytest.mark.whole
-def test_batches_hold_all_its_questions(unwaiting: None) -> None:
-    write_folder(Path("lists"), balanced(3, 20, 20))
-    with BatchServer() as server:
-        asked = (
-            "listwise", "--design", "partition", "-d", "lists", "-m", "openai:any", "--base-url", server.base_url,
-            "--server-name", "test", "--max-invalid", "1", "--no-cache",
-        )  # fmt: skip
-        ran(*asked, "-o", "a/run", "--batch")
-        assert not server.requests and server.submitted.total() == 3 * 3 * 2
-        ran(*asked, "-o", "b/run")
-    for name in ("results.json", "metrics.csv", "per_query.csv"):
-        assert Path("a/run", name).read_bytes() == Path("b/run", name).read_bytes()
 
 
 @pytest.mark.whole

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llmfair as api
 from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.exhibits import all_answers
@@ -199,15 +198,6 @@ def test_as_many_calls_as_planned(name: str, n: int) -> None:
         assert (len(told.rounds) == plan.rounds) >= plan.exact and len(told.rounds) <= plan.rounds
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_perfect_model_puts_the_best_item_first(name: str) -> None:
-    margins = needs_margins(name) or name == "pointwise"
-    for seed in range(5):
-        grades = random.Random(seed).sample(range(30), 30)
-        ranked, _ = driven(ranker_of(made(name)).steps(probe_of(grades)), partial(said, margins=margins))
-        assert order_of(ranked)[0] == grades.index(29)
-
-
 @pytest.mark.parametrize(
     ("spec", "k"),
     [
@@ -263,7 +253,7 @@ NEUTRAL = ("--conditions", "neutral")
 
 @pytest.mark.whole
 @pytest.mark.parametrize("name", SHOWN)
-def test_it_is_planned_run_resumed_and_scored(name: str) -> None:
+def test_it_is_planned_run_checked_and_scored(name: str) -> None:
     asked = ("listwise", *MODEL, *FEW, "--strategy", name, "-o", "run")
     planned = llmfair(*asked, "--dry-run", "--json").json
     results = ran(*asked, "--json").json
@@ -272,20 +262,6 @@ def test_it_is_planned_run_resumed_and_scored(name: str) -> None:
     assert results["design"].get("strategy", "windows").partition(":")[0] == name
     odds = results["findings"]["neutral"]["odds"]
     assert odds["n"] == 6 and odds["comparisons"] >= 20
-
-    run = Path("run")
-    before = {
-        path.name: path.read_bytes() for path in run.glob("*.*") if path.suffix in (".csv", ".json", ".tsv")
-    }
-    lines = (run / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "journal.jsonl").write_bytes(b"".join(lines[: len(lines) // 3]))
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["journal_answers"] = 0
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    ran(*asked)
-    again = {path.name: path.read_bytes() for path in run.glob("*.*") if path.name in before}
-    assert {path for path in before if before[path] != again[path]} <= {"manifest.json"}
-    assert len((run / "journal.jsonl").read_bytes().splitlines()) == len(lines)
     ran("runs", "check", "run", "--runs-dir", ".")
     ran("score", "run")
 
@@ -314,16 +290,6 @@ def test_designs_that_reach_alike_do_not_compare_by_exposure() -> None:
     assert row["reason"] == "other_design" and row["p"] is None
     told = llmfair("compare", "one", "other", "-v").out
     assert "since exposure ratios of different designs do not compare" in " ".join(told.split())
-
-
-@pytest.mark.whole
-def test_the_api_takes_a_strategy_by_name() -> None:
-    result = api.audit_listwise(
-        model="fake:biased,malformed=0", strategy="setwise:c=5", limit=5, conditions="neutral"
-    )
-    assert result.results["design"]["strategy"] == "setwise:c=5,k=20"
-    with pytest.raises(api.UsageError, match="2 are named"):
-        api.audit_listwise(strategy=["setwise", "first"], limit=5)
 
 
 @pytest.mark.whole

@@ -219,12 +219,6 @@ def test_a_perfect_model_gives_the_perfect_top(c: int, k: int) -> None:
     assert order_of(ranked)[k:] == [item for item in range(40) if grades[item] < 40 - k]
 
 
-def test_a_model_that_always_says_a_takes_the_heap_as_it_stands() -> None:
-    """Nothing sinks, so the head goes out and the last item takes its place: 0, 9, 8, …"""
-    ranked, _ = driven(ranker_of(Setwise(4, 4)).steps(probe_of([0] * 10)), partial(said, chosen=as_shown))
-    assert order_of(ranked) == [0, 9, 8, 7, 1, 2, 3, 4, 5, 6]
-
-
 @pytest.mark.parametrize(
     ("completion", "chosen"),
     [
