@@ -234,15 +234,6 @@ def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal, 
     assert run([Program("p", steps)], Scripted(answer, 0.05), journal, Limits(max_wait=0.3)) == {"p": None}
 
 
-def test_one_probe_given_up_after_answers_ends_alone(journal: Journal) -> None:
-    def answer(text: str, attempt: int) -> Any:
-        return Transient("HTTP 500") if text == "bad" else text
-
-    programs = [single("a", "x"), single("b", "bad"), *(single(f"c{i}", f"y{i}") for i in range(9))]
-    results = run(programs, Scripted(answer), journal, Limits(workers=1, retries=1))
-    assert isinstance(results["b"], Failure) and len(results) == 11
-
-
 def test_a_retried_request_goes_before_those_that_wait(journal: Journal) -> None:
     order: list[str] = []
 
@@ -253,16 +244,6 @@ def test_a_retried_request_goes_before_those_that_wait(journal: Journal) -> None
     programs = [single("first", "first"), *singles(40)]
     run(programs, Scripted(answer, 0.02), journal, Limits(workers=2))
     assert order.index("first", 1) < 30
-
-
-def test_a_bug_in_a_program_is_kept_for_whoever_wants_its_traceback(journal: Journal) -> None:
-    def broken() -> Steps[None]:
-        yield [chat("fine")]
-        raise TypeError("a bug")
-
-    progress = Progress()
-    run([Program("p", broken)], Scripted(), journal, progress=progress)
-    assert isinstance(progress.bug, TypeError) and progress.bug.__traceback__ is not None
 
 
 def test_a_rate_that_is_set_makes_requests_wait_and_fails_none(journal: Journal, clock: Clock) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +18,7 @@ from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, LlmfairError
 from tests.batch_server import BatchServer, Made
 from tests.batch_server import unwaiting as unwaiting
+from tests.fresh import printed_by
 from tests.fuzz.server.damages import (
     body,
     cut,
@@ -168,6 +166,27 @@ def test_a_key_with_two_answers_has_none() -> None:
     assert looked(twice, content) == {"b": b'{"custom_id": "b"}'}
 
 
+MEMORY = r"""
+import json, re, sys
+from pathlib import Path
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.batch import Batch, Batches
+from llmfair.backends.openai import OpenAI
+
+def peak():  # of this program, which getrusage would add its parent's to
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+batches = Batches(OpenAI("m", BackendOptions(base_url=sys.argv[1], max_reply=2_000_000)), 0, 1.0)
+batches.state("batch_1")  # what the package itself takes
+before, lines = peak(), int(sys.argv[2])
+answers = batches.answers(Batch("batch_1", "completed", ("file_1",), {}, []), lines)
+assert all(len(json.loads(answers[f"k{number}"])["response"]) > 250_000 for number in range(lines))
+print(peak() - before)
+batches.close()
+"""
+"""Reads a file of so many long answers; prints by how many megabytes the process has grown."""
+
+
 @pytest.mark.whole
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_a_file_of_answers_is_never_held_whole() -> None:
@@ -177,15 +196,8 @@ def test_a_file_of_answers_is_never_held_whole() -> None:
         rows = ({"custom_id": f"k{number}", "response": answers} for number in range(lines))
         server.files["file_1"] = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
         size = len(server.files["file_1"]) / 2**20
-        found = subprocess.run(
-            [sys.executable, "-m", "tests.backends.batch_memory", server.base_url, str(lines)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    assert float(found.stdout) < size / 2, (found.stdout, size)
+        grown = float(printed_by(MEMORY, server.base_url, str(lines)))
+    assert grown < size / 2
 
 
 @pytest.mark.parametrize("last", [b"\n", b""])

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +13,6 @@ import pytest
 from llmfair.asking.journal import chat_sampling, request_key
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, fake
-from llmfair.backends.openai import OpenAI
 from llmfair.backends.simulated import Pairs
 from llmfair.errors import UsageError
 from llmfair.nouns import (
@@ -40,8 +36,6 @@ from llmfair.nouns import (
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import read_choice
 from llmfair.rankers.pairwise import PairwiseRanker, read_answer
-from tests.cli.kills import MOCKLLM
-from tests.shared import shared
 
 pytestmark = pytest.mark.whole
 
@@ -266,35 +260,3 @@ def test_text_is_not_its_trade() -> None:
 
 
 # Through HTTP
-
-
-def test_a_mock_server_damages_answers_and_all_are_read_as_they_should(tmp_path: Path) -> None:
-    shared("mockllm")
-    expected = dict.fromkeys(("missing", "commas", "newlines", "counted", "think", "superscript"), Cell.SS)
-    expected |= dict.fromkeys(
-        ("duplicate", "out_of_range", "zero_based", "prose", "truncated", "empty", "null"), Cell.M2
-    )
-    problems = {"zero_based": "out_of_range", "prose": "no_order", "null": "empty"}
-    assert len(expected) == 13
-    with MOCKLLM.running(tmp_path / "log", "--policy", "reverse", "--rate-malformed", "1") as port:
-        url = f"http://127.0.0.1:{port}"
-
-        async def ask(ranker: PairwiseRanker) -> list[Completion]:
-            backend = OpenAI("any", BackendOptions(base_url=f"{url}/v1"))
-            await backend.open()
-            try:
-                return await answers(backend, ranker.chats(probe_of()))
-            finally:
-                await backend.close()
-
-        for stratum, cell in expected.items():
-            body = json.dumps({"malformed_kinds": [stratum]}).encode()
-            patch = urllib.request.Request(f"{url}/mock/config", data=body, method="PATCH")
-            with urllib.request.urlopen(patch, timeout=5):
-                pass
-            choices = [read_choice(completion, "order") for completion in asyncio.run(ask(RANKER))]
-            if cell is Cell.SS:
-                assert [choice.item for choice in choices] == [1, 1], stratum
-            else:
-                assert [str(choice.problem) for choice in choices] == [problems.get(stratum, stratum)] * 2
-        assert [read_choice(completion, "letter").item for completion in asyncio.run(ask(LETTER))] == [1, 1]

@@ -143,20 +143,6 @@ def rows(folder: str) -> list[dict[str, Any]]:
         return [{key: cell for key, cell in line.items() if key != "run"} for line in csv.DictReader(file)]
 
 
-def test_a_run_is_attributed_by_it_whatever_the_order_of_its_classes(
-    classifier: Path, tmp_path: Path
-) -> None:
-    other = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
-    flags = ("rag", "-q", "--no-report", "--alpha", "1")
-    for folder, model in (("one", classifier), ("two", other)):
-        ran(*flags, "-n", "4", "-o", folder, "--attribution", f"nli:{model}")
-    assert rows("one") == rows("two")
-    found = json.loads(Path("one/results.json").read_text())
-    assert found["judged"]["by"] == "nli" and 0 < found["judged"]["supported"] < found["judged"]["asked"]
-    assert {"EAR(by=nli)", "EAE-D(by=nli)"} <= {row["measure"] for row in found["rows"]}
-    assert llmfair("runs", "check", "one").code == 0
-
-
 def corpus(folder: Path) -> Path:
     """Six questions about twelve notes, four of them judged useful for each; the words differ from note to note."""
     docs = [
@@ -197,6 +183,7 @@ def test_outputs_of_a_model_here_are_judged_by_a_classifier_here(classifier: Pat
     outputs = {line["output"] for line in table(Path("one/outputs.csv"))}
     asked = json.loads(Path("one/manifest.json").read_text())["settings"]["identity"]
     assert len(outputs) > 10 and "num_beams=4" in asked
+    assert found["judged"]["by"] == "nli"
     assert 0 < found["judged"]["supported"] < found["judged"]["asked"]
     assert all(
         row["value"] is not None for row in found["rows"] if row["measure"].startswith(("EAR", "EAE-D"))

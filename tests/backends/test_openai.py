@@ -229,13 +229,6 @@ def test_a_server_without_tls() -> None:
     assert error.cause == f"no secure connection to {server.host} (certificate or protocol)"
 
 
-def test_timeout() -> None:
-    error = ask_once(Reply("[1]", delay=2), timeout=0.1)
-    assert isinstance(error, Transient)
-    assert error.cause.startswith("no answer from 127.0.0.1:")
-    assert error.cause.endswith("within 0.1 s")
-
-
 def test_a_broken_off_answer_is_tried_once_more() -> None:
     with Server(lambda body, attempt: Reply("", finish_reason="error")) as server:
         kinds = [type(outcome) for outcome in ask(server.base_url, REQUEST, REQUEST)]

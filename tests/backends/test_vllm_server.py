@@ -13,7 +13,7 @@ import pytest
 from llmfair.backends.local import ChatTemplate
 from llmfair.prompts import load_prompt
 from tests.backends.held import ANSWERS, asked_by, require_held, texts
-from tests.cli.command import Outcome, only_run, ran, refuses
+from tests.cli.command import Outcome, only_run, ran
 from tests.engines import needs_vllm, served, serving
 from tests.folders import balanced, write_folder
 
@@ -93,14 +93,6 @@ def journal(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()[1:]]
 
 
-def test_free_answers_of_a_random_model_are_counted_as_unparseable(server: str) -> None:
-    found = audited(
-        "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1",
-        "--max-invalid", "1",
-    )  # fmt: skip
-    assert sum(condition["classes"].get("ok", 0) for condition in found.json["answers"].values()) < 24
-
-
 def test_margins_of_the_base_and_of_an_adapter_by_name(server: str) -> None:
     margins = {}
     for model in ("base", "fair"):
@@ -129,8 +121,3 @@ def test_the_labels_of_first_are_read_where_the_server_sends_them(server: str) -
     (answers,) = audited("listwise", server, "base", *asked_by("first")).json["answers"].values()
     assert {*answers["classes"]} <= {"ok", "missing", "no_ids"} and answers["windows"] == 9
     assert all(re.fullmatch(ANSWERS["first"], text) for text in texts())
-
-
-def test_a_model_that_the_server_has_not_is_named(server: str) -> None:
-    lists = write_folder(Path("lists"), balanced(3, 6, 6))
-    refuses("other", "listwise", "-d", lists, "-m", "openai:other", "--base-url", server, code=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,17 +197,6 @@ def test_damage_that_nobody_noted_is_said(fetching: tuple[str, ...], harm: str) 
         path.write_bytes(HARMS["cut"](path.read_bytes()))
         note(folder(), [name])
         refuses(f"{path} cannot be read: ", *SHOW)
-
-
-def test_a_copy_of_a_collection_is_as_good_and_read_whole_once(
-    fetching: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = ran(*SHOW, "--json").json
-    for path in folder().rglob("*"):
-        os.utime(path, (1, 1))
-    assert ran(*SHOW, "--json").json == before and ran(*fetching).json["already_fetched"]
-    monkeypatch.delattr("llmfair.io.files.told")
-    assert ran(*SHOW, "--json").json == before and ran(*fetching).json["already_fetched"]
 
 
 def test_a_page_that_cannot_be_read_is_said(tmp_path: Path) -> None:

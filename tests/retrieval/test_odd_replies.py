@@ -177,10 +177,7 @@ def test_deep_answers_are_refused(server: Stub, at: str, body: bytes) -> None:
             searched(server)
 
 
-def test_an_index_that_is_gone_between_two_questions(server: Stub) -> None:
-    server.faults = [Fault("/_count", 404)]
-    with pytest.raises(UsageError, match="the index was removed"):
-        searched(server)
+def test_a_document_that_is_not_there_is_named(server: Stub) -> None:
     engine = opened(server)
     with pytest.raises(UsageError, match=r"the index on 127\.0\.0\.1:\d+ has no document 'c'"):
         engine.scores("red", ["a", "c"])

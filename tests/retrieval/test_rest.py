@@ -24,8 +24,7 @@ from llmfair.retrieval.engine import Engine, EngineOptions
 from llmfair.retrieval.tantivy import K1
 from tests.cli.command import ran, refuses
 from tests.datasets.indexed_sources import NAME, made
-from tests.retrieval.exact import Exact
-from tests.retrieval.search_stub import HTML, Fault, Stub
+from tests.retrieval.search_stub import HTML, Exact, Fault, Stub
 
 SOURCE = "a" * 64
 KEY = "search-key-7f3a9b2c5d"

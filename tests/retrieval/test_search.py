@@ -15,7 +15,7 @@ from llmfair.nouns import Document
 from llmfair.retrieval.analysis import ENGLISH, STANDARD, Analyzer
 from llmfair.retrieval.bm25 import Bm25Index
 from llmfair.retrieval.engine import Engine, Hit
-from tests.retrieval.exact import Exact, decoded, encoded
+from tests.retrieval.search_stub import Exact, decoded, encoded
 
 FACTOR = 2.2
 FIVE = [
