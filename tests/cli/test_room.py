@@ -42,7 +42,7 @@ SHORT = {
 }  # fmt: skip
 """Commands that are soon through, over a run that is there."""
 NOT_HERE = ("calibrate", "fetch")
-"""The first writes nothing; a fetch on a full disk stands in tests/datasets/test_indexed_faults.py."""
+"""The first writes nothing; a fetch on a full disk stands in tests/datasets/test_indexed.py."""
 WRITING = {name: long for name, long in COMMANDS.items() if name not in NOT_HERE} | SHORT
 WRITING["finetune"] = replace(
     COMMANDS["finetune"], grows="out/**/*"
