@@ -132,19 +132,6 @@ def test_2021_joins_by_page_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert source.sides(replace(location, mixed="unprotected")) == {"316": P, "900": U}
 
 
-@pytest.mark.whole
-def test_labels_follow_the_id_in_a_larger_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = fetched(large_2022(400, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
-    documents = source.load(source.relevant("84"))
-    assert len(documents) > 100
-    for page_id, document in ((int(doc_id), document) for doc_id, document in documents.items()):
-        raw = labels_of(page_id) if page_id % 3 else ([], [])
-        expected = {
-            name: tuple(labels) for name, labels in zip(("gender", "location"), raw, strict=True) if labels
-        }
-        assert (document.title, document.groups) == (f"Page {page_id}", expected)
-
-
 # Groups and sides
 
 GENDERS = {

@@ -144,11 +144,6 @@ def test_it_retrieves_before_anything_is_asked_and_its_scores_are_kept(
     refuses("would be called dense", *flags, "--retriever", "dense:other/dense")
 
 
-def test_it_ranks_lists_too(dense: Path) -> None:
-    ran("listwise", "-q", "--no-report", "-n", "2", "--orders", "1", "-m", f"dense:{dense}", "-o", "run")
-    assert list(Path("run/rankings").glob("*.run"))
-
-
 @pytest.mark.parametrize("name", ["dense", "sparse"])
 def test_mmr_goes_by_the_cosines_of_an_encoder(name: str, dense: Path, sparse: Path) -> None:
     folder = {"dense": dense, "sparse": sparse}[name]
