@@ -193,16 +193,12 @@ def test_overlap_is_reported_and_strict_items_leave_none() -> None:
     assert strict.dropped_items == 8 * len(drawn(lists).train)
 
 
-def test_strict_items_that_leave_nothing_say_so() -> None:
+def test_a_stratum_without_any_pair_is_named_and_strict_items_that_leave_none() -> None:
     with pytest.raises(UsageError, match="no train query has irrelevant pairs") as error:
         drawn([listed(f"q{number}", shared=6) for number in range(12)], strict=True)
     assert "--strict-items" in error.value.hint
-
-
-def test_a_stratum_without_any_pair_is_named() -> None:
-    lists = [listed(f"q{number}", (6, 6, 6, 0)) for number in range(12)]
     with pytest.raises(UsageError, match="no train query has irrelevant pairs"):
-        drawn(lists)
+        drawn([listed(f"q{number}", (6, 6, 6, 0)) for number in range(12)])
 
 
 def test_a_row_says_who_is_who() -> None:

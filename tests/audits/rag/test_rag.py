@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from llmfair.audits.rag.design import bounded
 from llmfair.metrics.names import parse_measures
 from tests.cli.command import Outcome, llmfair, table
+from tests.folders import write
 
 QUICK = ("rag", "-q", "--no-report", "--no-cache")
 
@@ -47,6 +49,16 @@ def question(name: str, labels: str, gold: str = "a") -> dict[str, Any]:
         for n, label in enumerate(labels)
     ]
     return {"id": name, "input": "river or stone?", "gold": gold, "items": items}
+
+
+def corpus(texts: Sequence[str], queries: Mapping[str, str], gold: str) -> Path:
+    """A folder of texts and of questions that one answer is right for."""
+    folder = Path("corpus")
+    folder.mkdir()
+    write(folder / "docs.jsonl", (json.dumps({"doc_id": f"d{n}", "text": t}) for n, t in enumerate(texts)))
+    write(folder / "queries.tsv", (f"{query_id}\t{text}" for query_id, text in queries.items()))
+    write(folder / "answers.jsonl", (json.dumps({"query_id": one, "gold": gold}) for one in queries))
+    return folder
 
 
 def test_what_is_known_beforehand_is_found() -> None:
@@ -177,15 +189,8 @@ def test_no_change_in_a_few_queries_is_no_evidence_that_utility_is_kept() -> Non
 
 def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> None:
     """Three chunks of six hold words of the question; scores are those among all six."""
-    folder = Path("corpus")
-    folder.mkdir()
     texts = ["river stone", "river", "cloud lamp", "glass", "stone", "field field"]
-    documents = [{"doc_id": f"d{n}", "text": text} for n, text in enumerate(texts)]
-    (folder / "docs.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
-    (folder / "queries.tsv").write_text("q1\triver stone\nq2\tcloud\n")
-    (folder / "answers.jsonl").write_text(
-        "".join(json.dumps({"query_id": query_id, "gold": "x"}) + "\n" for query_id in ("q1", "q2"))
-    )
+    folder = corpus(texts, {"q1": "river stone", "q2": "cloud"}, "x")
     ran("-d", folder, "-o", "run", "--pool", "3", "--alpha", "1")
     found = [(row["query_id"], row["doc_id"], float(row["score"])) for row in table(Path("run/scores.csv"))]
     assert [doc_id for query_id, doc_id, _ in found if query_id == "q1"] == ["d0", "d1", "d4"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.audits.rag.test_rag import question, questions
+from tests.audits.rag.test_rag import corpus, question, questions
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import llmfair, only_run, ran, refuses, table
@@ -81,13 +81,8 @@ def test_a_finished_run_stays_finished() -> None:
 
 
 def test_labels_that_are_known_ask_nobody() -> None:
-    folder = Path("corpus")
-    folder.mkdir()
-    docs = [{"doc_id": f"d{n}", "text": f"note {n}"} for n in range(4)]
-    (folder / "docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
-    (folder / "queries.tsv").write_text("q\twhat note?\n")
+    folder = corpus([f"note {n}" for n in range(4)], {"q": "what note?"}, "two")
     (folder / "qrels.txt").write_text("q 0 d1 1\nq 0 d2 1\n")
-    (folder / "answers.jsonl").write_text(json.dumps({"query_id": "q", "gold": "two"}) + "\n")
     flags = (*FLAGS, "-d", "corpus", "-k", "2", "--useful", "qrels")
     ran(*flags, "--stop-after", "labels", "-o", "run")
     assert asked(Path("run")) == 0 and Path("run/qrels.txt").read_text().count(" 1\n") == 2
