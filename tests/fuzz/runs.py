@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.command import ran
 from tests.fuzz.harms import copy, harm
 from tests.fuzz.running import CODES, Case
-from tests.report.adapters import adapter
+from tests.tuning.answered import adapter
 
 LISTS = ("listwise", "-n", "3", "--orders", "2", "--conditions", "neutral,female", "--passes", "1")
 MAKING: dict[str, tuple[str, ...]] = {

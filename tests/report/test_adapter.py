@@ -11,8 +11,8 @@ from llmfair.io.files import json_text
 from tests import models
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
-from tests.report.adapters import adapter
 from tests.report.reading import read
+from tests.tuning.answered import adapter
 
 
 @pytest.mark.whole

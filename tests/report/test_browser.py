@@ -17,11 +17,11 @@ from PIL import Image
 
 from tests.cli.command import ran
 from tests.folders import balanced, write_folder
-from tests.report.adapters import adapter
 from tests.report.browser import Seen, View, chromium, visit
 from tests.report.runs import AUDITS, EVIL, hostile_questions, run
 from tests.report.runs import folder as folder
 from tests.report.runs import reports as reports
+from tests.tuning.answered import adapter
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")]
 AXE = os.environ.get("AXE_CORE", "")

@@ -15,8 +15,8 @@ from llmfair.rundir import RunDir
 from tests.cli.command import ran
 from tests.folders import balanced, write_folder
 from tests.manifests import invocation, manifest
-from tests.report.adapters import adapter
 from tests.report.reading import read
+from tests.tuning.answered import adapter
 
 LISTS = ("--no-repeat", "--passes", "1", "-q")
 PLACES = "fake:random,order=50,noise=0.01,malformed=0"

@@ -37,8 +37,7 @@ from llmfair.tuning.lora import (
 from llmfair.tuning.results import AdapterDir, Needs, TrainingRecord, Validation
 from tests import models
 from tests.models import one_thread as one_thread
-from tests.report import adapters
-from tests.tuning import tiny
+from tests.tuning import answered, tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 
 pytestmark = pytest.mark.whole
@@ -389,7 +388,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     from llmfair.cli import remedies
 
     ended: list[str] = []
-    done = Done(AdapterDir(tmp_path), adapters.results(passed=False), before=False)
+    done = Done(AdapterDir(tmp_path), answered.results(passed=False), before=False)
     monkeypatch.setenv("RANK", str(number))
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
     monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: ended.append(capfd.readouterr().err))

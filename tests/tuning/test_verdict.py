@@ -31,8 +31,19 @@ from llmfair.tuning.effects import (
 )
 from llmfair.tuning.results import FinetuneResults, Safeguard
 from llmfair.tuning.words import headed_table, judged, model_card
-from tests.report.adapters import AUDIT, results
-from tests.tuning.answered import BAND, GENDER, QUERIES, answers, biased, figures, listed, pairs, shown
+from tests.tuning.answered import (
+    AUDIT,
+    BAND,
+    GENDER,
+    QUERIES,
+    answers,
+    biased,
+    figures,
+    listed,
+    pairs,
+    results,
+    shown,
+)
 
 Interval = tuple[float, float, float]
 IN, OUT, ACROSS = (1.0, 0.9, 1.1), (0.5, 0.4, 0.6), (0.9, 0.7, 1.2)
