@@ -253,8 +253,6 @@ def test_capped_and_scaled_logits_and_output_biases_are_followed(tmp_path: Path)
         tokenizer.save_pretrained(tmp_path / name)
         (found,) = answers(tmp_path / name, [request(5, margins=True)], BackendOptions(backend_args=EAGER))
         assert found.logprobs is not None
-        from llmfair.backends.local import ChatTemplate, label_answers
-
         ids, labels = ChatTemplate(tokenizer).label_ids(request(5).chat.messages, label_answers(LETTER))
         with torch.inference_mode():
             own = loaded(tmp_path / name, attn_implementation="eager")(torch.tensor([ids])).logits[0, -1]

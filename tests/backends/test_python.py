@@ -99,24 +99,20 @@ def test_what_holds_no_scores_ends_the_run_with_a_sentence(returned: Any) -> Non
     assert "return a score for each document" in caught.value.hint
 
 
-def test_a_class_that_wants_arguments_is_refused_in_a_sentence() -> None:
+def test_a_class_that_cannot_be_made_is_refused_in_a_sentence() -> None:
     class Needs:
         def __init__(self, checkpoint: str) -> None: ...
 
         def rank(self, query: str, documents: list[str]) -> list[float]:
             return [1.0] * len(documents)
 
-    with pytest.raises(UsageError, match=r"cannot be made: TypeError: .*'checkpoint'"):
-        Function(Needs)
-
-
-def test_a_class_that_exits_when_it_is_made_is_refused_in_a_sentence() -> None:
     class Exits:
         def __init__(self) -> None:
             raise SystemExit(0)
 
-    with pytest.raises(UsageError, match="cannot be made: SystemExit: 0"):
-        Function(Exits)
+    for kind, says in ((Needs, r"TypeError: .*'checkpoint'"), (Exits, "SystemExit: 0")):
+        with pytest.raises(UsageError, match=f"cannot be made: {says}"):
+            Function(kind)
 
 
 def test_a_ranker_that_exits_fails_on_its_list_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
