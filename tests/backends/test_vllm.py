@@ -22,7 +22,7 @@ from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, Rejected, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
-from tests.cli.command import llmfair, process
+from tests.cli.command import kept, llmfair, only_run, process, ran
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
 from tests.folders import balanced, write_folder
 
@@ -158,7 +158,9 @@ def test_the_engine_is_started_so_that_answers_can_be_read(base: VLLM, one_engin
 @needs_vllm
 def test_five_hundred_and_twelve_requests_at_once(base: VLLM) -> None:
     requests = [request(question(number), margins=True) for number in range(512)]
+    started = time.perf_counter()
     answers = asked(base, requests)
+    print(f"512 margins at once: {512 / (time.perf_counter() - started):,.0f} requests/s")
     assert all(a.finish is Finish.STOP and set(a.logprobs or ()) == {"A", "B"} for a in answers)
     assert len({a.logprobs["A"] for a in answers if a.logprobs}) > 256, (
         "different questions, different answers"
@@ -215,6 +217,7 @@ def test_margins_are_those_of_transformers(
         first, second = (ours.logprobs[label] for label in labels)
         if ours.text in labels:  # the likeliest token is one of the two, so it is the likelier of them
             assert ours.text == labels[int(second > first)]
+    print(f"vllm against hf: margins at most {max(apart):.2g} nats apart")
     assert max(apart) < 0.15
 
 
@@ -347,6 +350,40 @@ def test_unknown_settings_of_the_engine_are_named(models: Path, one_engine: Any)
 # Audits
 
 
+@needs_vllm
+def test_a_listwise_audit_whose_answers_are_all_orders(models: Path, one_engine: Any) -> None:
+    lists = write_folder(Path("lists"), balanced(2, 6, 6))
+    command: list[str | Path] = [
+        "listwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--window", "8", "--step", "4", "--passes", "1",
+        "--orders", "1", "--constrain", "--temperature", "1", "--measures", "ExpRatio", "--json",
+    ]  # fmt: skip
+    conditions = ran(*command).json["answers"].values()
+    assert (
+        sum(condition["windows"] for condition in conditions)
+        == sum(condition["classes"]["ok"] for condition in conditions)
+        == 16
+    )
+    manifest = kept("manifest")
+    assert (manifest["calls"], manifest["models_reported"]) == (16, [str(models / "base")])
+    journal = next(Path("runs").glob("*/journal.jsonl"))
+    asked = journal.read_bytes()
+    assert llmfair(*command).code == 0 and journal.read_bytes() == asked, "the same command asks nothing"
+
+
+@needs_vllm
+@pytest.mark.parametrize("form", ["letter", "order"])
+def test_a_pairwise_audit_by_margins(models: Path, one_engine: Any, form: str) -> None:
+    lists = write_folder(Path("lists"), balanced(3, 8, 8))
+    ran(
+        "pairwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--answers", "margin", "--form", form,
+        "--pairs", "10", "--adapter", models / "fair", "--adapter-only", "--max-invalid", "1",
+    )  # fmt: skip
+    rows = [json.loads(line) for line in (only_run() / "journal.jsonl").read_text().splitlines()[1:]]
+    assert len(rows) == 3 * 2 * (10 + 1) * 2
+    labels = {"letter": {"A", "B"}, "order": {"1", "2"}}[form]
+    assert all(set(row["logprobs"]) == labels and row["finish"] == "stop" for row in rows)
+
+
 # An engine of its own
 
 
@@ -415,3 +452,28 @@ def test_an_engine_that_dies_stops_the_run(models: Path, tmp_path: Path) -> None
     assert running.returncode == 3, err
     assert "of 54 probes" in out, "what there is, is written"
     assert "the vLLM engine has died" in err and "the same command continues" in err
+
+
+@needs_vllm
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_model_taught_to_prefer_one_side_is_found(tmp_path: Path) -> None:
+    from tests.backends.test_hf import preferring
+
+    model = preferring(tmp_path / "taught", "ada", "bob", seed=0)
+    rows = balanced(8, 8, 8)
+    titles = {  # three of four of a side have the name that says which it is
+        doc_id: f"{'ada' if (gender == 'female') == (number % 4 > 0) else 'bob'} no. {number}"
+        for of_query in rows.values()
+        for number, (doc_id, gender, _) in enumerate(of_query)
+    }
+    running = started(
+        "pairwise", "-d", str(write_folder(tmp_path / "lists", rows, titles)), "-m", f"vllm:{model}", "--pairs", "16",
+        "--answers", "margin", "--backend-arg", f"kv_cache_memory_bytes={CACHE_BYTES}", "--json",
+    )  # fmt: skip
+    out, err = running.communicate(timeout=280)
+    assert running.returncode == 0, err
+    odds = [row for row in json.loads(out)["rows"] if row["measure"] == "AdjustedOdds"]
+    assert [row["variant"] for row in odds] == ["irrelevant", "relevant"]
+    for row in odds:
+        assert row["value"] > 2 and row["low"] > 1.25 and row["conclusion"] == "outside", row
