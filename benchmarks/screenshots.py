@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.report.adapters import adapter
 from tests.report.browser import View, chromium, visit
+from tests.tuning.answered import adapter
 
 LLMFAIR = [sys.executable, "-m", "llmfair"]
 VIEWS = [View(width, dark) for width in (1280, 390) for dark in (False, True)]
