@@ -40,7 +40,7 @@ from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request
+from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.stats.intervals import Estimate
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.folders import balanced, write_folder
@@ -464,3 +464,27 @@ def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:
     (run,) = scored["runs"]
     assert run["findings"]["neutral"]["reason"] == "too_many_unparseable"
     assert run["verdict"]["status"] == kept("results", "run")["verdict"]["status"] == "not assessable"
+
+
+def test_swapping_the_sides_inverts_and_keeps_p() -> None:
+    queries = [query(name, 0.8) for name in NAMES]
+    flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
+    swapped = [replace(q, sides={d: flipped[side] for d, side in q.sides.items() if side}) for q in queries]
+    (one, ours, _), (other, theirs, _) = told({"neutral": queries}), told({"neutral": swapped})
+    for measure in ("ExpRatio", "RelevanceRatio", "ExcessRatio(control=order)", "PreferenceOdds"):
+        a, b = of_all(ours, measure, "neutral"), of_all(theirs, measure, "neutral")
+        assert a.value and a.low and a.high and b.value and b.low and b.high
+        assert (a.value * b.value, a.low * b.high, a.high * b.low) == pytest.approx((1, 1, 1), rel=1e-9)
+    assert one["neutral"]["sign_flip"] == other["neutral"]["sign_flip"]
+    assert one["neutral"]["permutation"]["p"] == other["neutral"]["permutation"]["p"]
+    assert one["neutral"]["permutation"]["z"] == pytest.approx(-other["neutral"]["permutation"]["z"])
+
+
+def test_names_of_documents_and_the_order_of_queries_mean_nothing() -> None:
+    plain = told({"neutral": [query(name, 0.8) for name in NAMES]})
+    renamed = told({"neutral": [query(name, 0.8, name_of="x") for name in reversed(NAMES)]})
+    assert plain[0]["neutral"]["permutation"]["p"] == renamed[0]["neutral"]["permutation"]["p"]
+    assert plain[0]["neutral"]["excess"] == pytest.approx(renamed[0]["neutral"]["excess"])
+    for row, other in zip(plain[1], renamed[1], strict=True):
+        assert (row.query_id, row.measure) == (other.query_id, other.measure)
+        assert row.value == pytest.approx(other.value)

@@ -510,3 +510,12 @@ def test_the_plan_of_a_ranker_that_scores_lists_names_it() -> None:
     settings = ListwiseSettings.make(strategy="scores", conditions="neutral")
     planned = plan_of("listwise", settings, "rerank:m")
     assert planned.startswith("llmfair plan listwise -m rerank:m ")
+
+
+def test_a_verdict_s_bound_in_a_hundred_holds() -> None:
+    outside = Finding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
+    figures = {(ODDS, "relevant"): figure(0.1, None, 0.1504)}
+    found = conclusions({"relevant": LESS}, figures=figures, findings={"relevant": outside})
+    said = SPOKEN["pairs"].verdict(found).sentence
+    assert "a bound alone, since the answers follow the position" in said
+    assert "at most 16 times" in said and "preference odds at most 0.16, outside" in said

@@ -407,3 +407,29 @@ def test_where_no_cluster_runs_the_way_to_one_is_said(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.returncode == 2 and "ray start --head" in found.stderr and "Traceback" not in found.stderr
     assert not list((tmp_path / "runs").glob("*"))
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_process_that_is_killed_loses_no_answer(tmp_path: Path) -> None:
+    with Server(slowly) as server:
+        plain = audit(tmp_path / "home", tmp_path / "plain", *server.flags, *FLAGS)
+        planned = len(server.requests)
+        runs = tmp_path / "killed"
+        driver = subprocess.Popen(
+            command(runs, *server.flags, *FLAGS, *ON_RAY, "--ray-workers", "2"),
+            env=environment(tmp_path / "home"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        wait_for(lambda: lines(runs) > planned / 4, driver)
+        os.kill(processes_of(driver.pid)[0], signal.SIGKILL)
+        wait_for(lambda: lines(runs) > planned * 0.9, driver)
+        processes = below(driver.pid)
+        said, _ = driver.communicate(timeout=200)
+        assert driver.returncode == 0, said
+        soon_gone(processes)
+        (folder,) = (path for path in runs.iterdir() if path.is_dir())
+        assert files(folder) == files(plain)
+        assert lines(runs) == planned, "no question is answered twice"
+        again = len(server.requests) - 2 * planned
+        assert 0 <= again <= 8, "only what the process held is asked again"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, ran, refuses, well, words_of
+from tests.cli.command import Outcome, llmfair, process, ran, refuses, well, words_of
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
-from tests.servers import Server
+from tests.servers import Server, faulty, rank
 
 pytestmark = pytest.mark.whole
 
@@ -218,3 +218,55 @@ def test_a_dry_run_counts_what_the_cache_answers(task: str) -> None:
         assert len(server.requests) == calls
         plan = dry("other")
         assert (plan["answered"], plan["cached"], plan["left"]) == (calls, 0, 0)
+
+
+@pytest.mark.parametrize("content", [b"not a database " * 1000, b"SQLite format 3\0" + b"\xff" * 9000])
+def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None:
+    with Server(faulty(rank, rate_malformed=0.1)) as server:
+        calm = audit(server, "calm", "--no-cache", "--max-invalid", "1")
+        assert calm.code == 0 and "Warning" not in calm.err
+        CACHE.parent.mkdir(exist_ok=True)
+        CACHE.write_bytes(content)
+        found = audit(server, "found", "--max-invalid", "1")
+        assert found.code == 0 and found.err.count("Warning") == 1
+        assert "answers.sqlite cannot be used" in found.err and "llmfair cache clear" in found.err
+        assert results("calm") == results("found") and CACHE.read_bytes() == content
+        refuses("llmfair cache clear", "cache", "info", code=1)
+        assert llmfair("cache", "clear", "--yes").out == "Removed the damaged cache.\n"
+        again = audit(server, "again", "--max-invalid", "1")
+        assert "Warning" not in again.err and rows() == len(server.requests) // 3
+
+
+def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
+    with Server(faulty(rank, latency=0.02)) as server:
+        command = (
+            "pairwise", "-d", str(lists()), *server.flags, *"--server-name test --pairs 20 --conditions relevant -j 8".split()
+        )  # fmt: skip
+        running = [process(*command, "-o", f"seed{seed}/run", "--seed", seed) for seed in ("1", "2")]
+        for one in running:
+            _, err = one.communicate(timeout=100)
+            assert one.returncode == 0 and "Warning" not in err, err
+        lines = [
+            json.loads(line)
+            for seed in (1, 2)
+            for line in (Path(f"seed{seed}") / "run" / "journal.jsonl").read_text().splitlines()[1:]
+        ]
+        assert {line["source"] for line in lines} >= {"backend"}
+        assert len(lines) > rows() == len({line["key"] for line in lines}), (
+            "some pairs are drawn under both seeds"
+        )
+        before = len(server.requests)
+        ran(*command, "-o", "again/run", "--seed", "1")
+        assert len(server.requests) == before and results("again") == results("seed1")
+
+
+def test_neither_key_nor_question_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    canary = "sk-canary-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    with Server() as server:
+        audit(server, "one")
+        assert server.requests[0].headers["Authorization"] == f"Bearer {canary}"
+        question = server.bodies[0]["messages"][1]["content"].encode()
+    content = b"".join(path.read_bytes() for path in CACHE.parent.rglob("answers*"))
+    assert rows() > 0 and canary.encode() not in content and question not in content
+    assert b"Title q0f0" not in content

@@ -412,3 +412,23 @@ def test_the_verdict_is_a_gate_for_who_asks(root: Path, adapter: Path) -> None:
     failed = finetune(root, "-o", adapter, "--fail-on", status)
     assert failed.code == 4 and f"--fail-on: the verdict is {status}: " in failed.err
     refusal(finetune(root, "--fail-on", "disparity"), "there is no verdict 'disparity'")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_processes_make_the_same_adapter_and_one_of_them_speaks(
+    adapter: Path, root: Path, tmp_path: Path
+) -> None:
+    arguments = [
+        "finetune-lora", "-d", root / "data", "-m", root / "model", *words_of(SMALL), "-o", tmp_path / "two", "--json",
+    ]  # fmt: skip
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "llmfair"]
+    run = subprocess.run([*launch, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+    assert run.returncode == 0, run.stderr
+    found, alone = json.loads(run.stdout), kept("results", adapter)
+    assert found["training"]["processes"] == 2
+    for one, other in zip(found["rows"], alone["rows"], strict=True):
+        assert one["value"] == pytest.approx(other["value"], abs=1e-4), one
+    assert (tmp_path / "two" / "pairs.jsonl").read_text().count("\n") == (
+        adapter / "pairs.jsonl"
+    ).read_text().count("\n")

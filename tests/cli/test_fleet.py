@@ -264,3 +264,13 @@ def test_a_server_is_killed_and_comes_back(server: ServerKind, model: str, tmp_p
             started.terminate()
             started.communicate(timeout=60)
     same_files(disturbed, calm)
+
+
+def test_a_server_without_the_model_is_named_before_anything_is_asked() -> None:
+    with servers() as three, Server(rank) as other:
+        other.model = "another"
+        found = refuses(
+            f"{other.host} does not list the model {MODEL}: it lists another.",
+            *AUDIT, *at(*(server.base_url for server in (*three, other))), code=1,
+        )  # fmt: skip
+        assert "under this name" in found.err and not any(server.requests for server in three)

@@ -309,3 +309,34 @@ def test_an_answer_of_another_form_shows_that_nothing_was_held(said: str, reason
         told = " ".join(llmfair("pairwise", "-d", lists(6), "-m", "openai:any", *flags).out.split())
     assert "nothing held the model to the labels (--constrain)" in told and "forced" not in told
     assert "--constrain" not in told.partition("NEXT")[2].partition(" · ")[0]
+
+
+def logprobs(*tokens: tuple[str, float]) -> dict[str, Any]:
+    top = [{"token": token, "logprob": math.log(share)} for token, share in tokens]
+    return {"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
+
+
+def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
+    """A with and without a space is one label; one that is not among the alternatives leaves no margin."""
+    shares = {1: (("A", 0.3), (" A", 0.2), ("B", 0.1), ("The", 0.1)), 2: ((" B", 0.4), ("So", 0.3))}
+    seen: list[bool] = []
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        seen.append(body["logprobs"] is True and body["top_logprobs"] == 20)
+        return Reply("A", choice=logprobs(*shares[1 + (len(seen) > 120)]))
+
+    with Server(answer) as server:
+        found = asked(
+            "openai:any", "--base-url", server.base_url, *"--answers margin --noise-share 0 --pairs 10 -j 1 --json".split(), queries=6,
+        ).json  # fmt: skip
+    assert len(seen) == 240 and all(seen)
+    lines = table(only_run() / "verdicts.csv")
+    margins = {line["first_margin"] for line in lines if line["condition"] == "relevant"}
+    assert [float(margin) for margin in margins] == pytest.approx([math.log(0.5 / 0.1)])
+    assert {line["first_margin"] for line in lines if line["condition"] == "irrelevant"} == {""}
+    assert found["answers"]["relevant"]["mass"] == pytest.approx(0.6)
+    assert found["answers"]["irrelevant"]["mass"] == pytest.approx(0.4)
+    again = llmfair(
+        "pairwise", "-d", lists(6), *server.flags, *"--answers margin --noise-share 0 --pairs 10".split()
+    )  # fmt: skip
+    assert "40 % of the first token's probability: this model does not answer in this form" in again.out

@@ -231,3 +231,22 @@ def test_unjudged_queries_teach_nothing_and_are_scored_by_the_model_of_all() -> 
     assert ranker.identity != CrossFitted("mine", asked_of_nobody, [moved, *LISTS[1:]]).identity
     with pytest.raises(UsageError, match="mine learns from judged queries, of which this has 1"):
         CrossFitted("mine a=1", asked_of_nobody, [LISTS[0], unjudged])
+
+
+def test_no_query_is_scored_by_a_model_that_saw_it() -> None:
+    given = lists()
+    spread = cells(groups_of(given))
+
+    def fit(learnt: Sequence[Candidates]) -> DlfLike:
+        seen.append({one.query.query_id for one in learnt})
+        return DlfLike(learnt, nothing, spread, Bm25())
+
+    seen: list[set[str]] = []
+    ranker = CrossFitted("dlf-like", fit, given)
+    for one in given:
+        before = len(seen)
+        ranker.scores(one)
+        own = {other.query.query_id for other in ranker.training(one.query.query_id)}
+        assert one.query.query_id not in own and (len(seen) == before or seen[-1] == own)
+    with pytest.raises(UsageError, match="no list with a target"):
+        DlfLike([Candidates(given[0].query, given[0].documents, {})], nothing, spread, Bm25())

@@ -457,3 +457,9 @@ def test_time_left_can_be_told(folder: Path, tmp_path: Path) -> None:
     assert [done for done, _ in told] == [16, 32, 48, 64]
     assert all(words.startswith("loss ") for _, words in told)
     assert 0 < ended.seconds < time.perf_counter() - started
+
+
+def test_an_objective_that_is_not_a_number_is_never_the_best(folder: Path, tmp_path: Path) -> None:
+    found = iter([passing(float("nan")), failing(0.3), passing(float("nan")), failing(0.4)])
+    _, ended = trained(folder, tmp_path, EVERY_STEP, lambda: next(found))
+    assert ended.rejected and ended.best_step == 2
