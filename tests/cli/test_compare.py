@@ -230,7 +230,10 @@ def test_other_refusals() -> None:
     assert llmfair("listwise", "-q", "--max-calls=5", "-o", "broken").code == 3
     found = llmfair("compare", one, "broken", "--json")
     assert found.code == 2 and found.json["error"]["message"] == "broken is incomplete."
-    assert found.json["error"]["hint"] == "llmfair listwise -m fake:biased -o broken    completes it"
+    assert (
+        found.json["error"]["hint"]
+        == "llmfair listwise -m fake:biased --prompt wikiproject -o broken    completes it"
+    )
     manifest = kept("manifest", "one")
     manifest["settings"]["attribute"]["protected"] = ["male"]
     Path("two").mkdir()
