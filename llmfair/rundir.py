@@ -189,7 +189,8 @@ class RunDir:
             if not journal:
                 raise
             set_aside(self.manifest)
-            warn(f"{damaged.message} It is set aside and made anew: the answers in {self.journal} are kept.")
+            aside = "It is set aside and made anew: the answers in"
+            warn(f"{damaged.message.removesuffix('.')}. {aside} {self.journal} are kept.")
             return None
 
     def refuse_run(self) -> None:

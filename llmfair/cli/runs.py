@@ -330,7 +330,7 @@ def _before(age: str | None) -> datetime | None:
     except (AttributeError, OverflowError):
         raise UsageError(
             f"--older-than {age} is not an age.",
-            "hours, days or weeks, not before the calendar: 12h, 30d, 8w",
+            "hours, days or weeks: 12h, 30d, 8w",
         ) from None
 
 

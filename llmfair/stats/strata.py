@@ -24,14 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.preference import (
+    FARTHEST,
+    FEWEST_COMPARISONS,
+    MOST_POWERS,
+    STEPS,
+    TOLERANCE,
+    Floats,
+)
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
-MOST_POWERS = 4
-"""Slots have a polynomial effect of this degree at most: enough for what is lost in the middle, and still smooth."""
-FEWEST_COMPARISONS = 20
-"""From fewer, over all queries, there is no figure."""
 FEWEST_ALONE = 60
 """A stratum of fewer comparisons has its slots' effect from both strata."""
 FEWEST_ITEMS = 4.0
@@ -39,7 +42,6 @@ FEWEST_ITEMS = 4.0
 EDGE = math.log(1.25)
 GUARD = math.log(2)
 MOST_LEFT_OUT = 0.05
-STEPS, TOLERANCE, FARTHEST = 50, 1e-12, 500.0
 
 
 class Stratum(StrEnum):
