@@ -72,8 +72,8 @@ def dispatch(
     finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
     driver = _Driver(Asker(backend, journal, cache, sampling, limits, progress), finished)
     loop = net.loop()
-    done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
-    try:
+    try:  # from before the first question: a signal may come as soon as the loop has this work
+        done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
         # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
         done.add_done_callback(lambda _: finished.put(None))
         if meanwhile is not None:
@@ -86,9 +86,11 @@ def dispatch(
     except (KeyboardInterrupt, GeneratorExit):
         loop.call_soon_threadsafe(driver.interrupt)
         try:
-            done.exception(timeout=GRACE_SECONDS + 1)
-        except (KeyboardInterrupt, TimeoutError):
-            done.cancel()
+            patient = driver.ended.wait(timeout=GRACE_SECONDS + 1)
+        except KeyboardInterrupt:
+            patient = False
+        if not patient:
+            loop.call_soon_threadsafe(driver.cancel)
             driver.ended.wait(timeout=1)  # until no chain can write any more
         raise
 
@@ -168,8 +170,10 @@ class _Driver:
         self.interrupter: BaseException | None = None
         self.interrupted = asyncio.Event()
         self.ended = threading.Event()
+        self.task: asyncio.Task[None] | None = None
 
     async def run(self, programs: Iterator[Program]) -> None:
+        self.task = asyncio.current_task()
         try:
             if not len(self.asker.journal):  # so that the first questions do not wait for it together
                 await self.asker.open()
@@ -312,6 +316,13 @@ class _Driver:
         """Stops because somebody asked to: answers in flight have a few seconds left."""
         self.stop()
         self.interrupted.set()
+        if self.task is None:  # nothing is asked, whether or not `run` has been handed over
+            self.ended.set()
+
+    def cancel(self) -> None:
+        """Gives up what is in flight."""
+        if self.task is not None:
+            self.task.cancel()
 
     def _fail(self, failure: Failure) -> None:
         try:

@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,29 @@ def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
     assert sum(backend.asked.values()) == 4 == len(journal)
     assert len(run(programs, rest := Scripted(), journal)) == 4
     assert sum(rest.asked.values()) == 16
+
+
+@pytest.mark.parametrize("asked", [0, 4])
+def test_ctrl_c_as_the_work_is_handed_over(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """The first questions may be out before the call that hands over returns."""
+    backend, hand_over = Scripted(latency=0.1), asyncio.run_coroutine_threadsafe
+
+    def interrupted(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        if asked:
+            hand_over(work, loop)
+            while backend.in_flight < asked:
+                time.sleep(0.001)
+        else:
+            work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("asyncio.run_coroutine_threadsafe", interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run([chain(f"c{i}", 5) for i in range(4)], backend, journal)
+    assert sum(backend.asked.values()) == asked == len(journal) and time.monotonic() - began < 3
 
 
 def test_a_second_ctrl_c_does_not_wait(
