@@ -124,9 +124,8 @@ def answered(
         for stratum, rows in ((Stratum.RELEVANT, relevant), (Stratum.IRRELEVANT, ~relevant))
         for number, count in enumerate(np.bincount(numbers[rows], minlength=lists.queries))
     }
-    every = Comparisons(
-        numbers, relevant, first, second, ahead, np.stack([first_slot, second_slot], axis=1), shown_pairs, lists.window
-    )  # fmt: skip
+    slots = np.stack([first_slot, second_slot], axis=1)
+    every = Comparisons(numbers, relevant, shown_pairs, lists.window, first, second, 1.0 * ahead, slots)
     return every.some(compared), left / asked
 
 

@@ -5,9 +5,10 @@ Of all comparisons of a stratum, or of both together, the model is logistic,
     logit P(first group's item ahead) = β + Σ_{j=1..J} γ_j (z_1^j − z_2^j) + δ sign(z_1 − z_2),
 
 with z the places in the window from −1 to 1, J = min(4, m − 1) in windows of up to m items, and δ, which is what a list
-left as it was looks like, from m = 3 on. A comparison weighs 1 / the pairs of equal grade that first encounters of its
-query and stratum showed, whether an answer told them apart or not. Items that come once leave queries independent: the
-error of β is the jackknife's over queries. Where items recur, their qualities recur with them, and the error is that of
+left as it was looks like, from m = 3 on. Where the best of several items was chosen, the same coefficients are those of
+a conditional logit (McFadden 1974). A comparison weighs 1 / the pairs of equal grade that first encounters of its query
+and stratum showed, whether an answer told them apart or not. Items that come once leave queries independent: the error
+of β is the jackknife's over queries. Where items recur, their qualities recur with them, and the error is that of
 three ways of clusters: queries, items of either group (Cameron, Gelbach and Miller 2011), with as many degrees of
 freedom as the way of fewest effective clusters has, less one.
 """
@@ -18,30 +19,35 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from itertools import combinations
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.stats.intervals import FEWEST_QUERIES
-from llmfair.stats.preference import (
-    FARTHEST,
-    FEWEST_COMPARISONS,
-    MOST_POWERS,
-    STEPS,
-    TOLERANCE,
-    Floats,
-)
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+Of = TypeVar("Of", bound=np.generic)
 
+FEWEST_COMPARISONS = 20
+"""From fewer comparisons, over all queries, no preference has an interval."""
 FEWEST_ALONE = 60
 """A stratum of fewer comparisons has its slots' effect from both strata."""
 FEWEST_ITEMS = 4.0
 """Effective clusters: an interval from fewer says nothing of parity."""
+MOST_POWERS = 4
+"""Slots have a polynomial effect of this degree at most: enough for what is lost in the middle, and still smooth."""
 EDGE = math.log(1.25)
 GUARD = math.log(2)
 MOST_LEFT_OUT = 0.05
+STEPS, TOLERANCE = 50, 1e-12
+FARTHEST = 500.0
+"""Log odds beyond this are no longer numbers that can be told apart: nothing is fitted."""
+DECIMALS = 10
+"""Of all that is fitted: the last digits hang on the processor, and equal answers give equal files everywhere."""
 
 
 class Stratum(StrEnum):
@@ -50,24 +56,21 @@ class Stratum(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Comparisons:
-    """Comparisons of one condition: arrays of shape (c,), slots (c, 2), with z from −1 to 1.
+class Outcomes:
+    """Outcomes of one condition, arrays of shape (c,).
 
-    `query`, `first`, `second`: numbers of the query and of the two items; `relevant`: whether their grade is above 0;
-    `ahead`: whether the first group's item is. `shown`: by query number and stratum, the pairs of equal grade that
-    first encounters showed. `window`: items of the largest.
+    `query`: its number; `relevant`: whether the items' grade is above 0. `shown`: by query number and stratum, the
+    pairs of equal grade and both groups that first encounters showed. `window`: items of the largest; 1 where they were
+    not shown side by side.
     """
 
     query: Integers
-    relevant: NDArray[np.bool_]
-    first: Integers
-    second: Integers
-    ahead: NDArray[np.bool_]
-    slots: Floats
+    relevant: Flags
     shown: Mapping[tuple[int, Stratum], int]
     window: int
+    signed: ClassVar[bool] = True
 
-    def of(self, stratum: Stratum | None) -> NDArray[np.bool_]:
+    def of(self, stratum: Stratum | None) -> Flags:
         """Which are of the stratum; of both where it is None."""
         if stratum is None:
             return np.ones(len(self.query), bool)
@@ -76,18 +79,138 @@ class Comparisons:
     def weights(self, stratum: Stratum | None) -> Floats:
         """1 / the pairs shown in the query: of the stratum, or of both."""
         strata = [*Stratum] if stratum is None else [stratum]
-        pairs = {
-            number: sum(self.shown.get((number, each), 0) for each in strata) for number in set(self.query)
-        }
-        return np.array([1 / pairs[number] for number in self.query])
+        numbers, rows = np.unique(self.query, return_inverse=True)
+        pairs = [sum(self.shown.get((int(number), each), 0) for each in strata) for number in numbers]
+        weights: Floats = 1 / np.array(pairs, float)[rows]
+        return weights
 
-    def some(self, rows: NDArray[np.bool_] | Integers) -> Comparisons:
-        """These rows of all arrays."""
+
+@dataclass(frozen=True, eq=False)
+class Comparisons(Outcomes):
+    """Of two items each: `first`, `second`: their numbers; `ahead`: whether the first group's item is, or how often.
+
+    `slots`, shape (c, 2): z of both, from −1 to 1.
+    """
+
+    first: Integers
+    second: Integers
+    ahead: Floats
+    slots: Floats
+
+    def some(self, rows: Flags | Integers) -> Comparisons:
         columns = ("query", "relevant", "first", "second", "ahead", "slots")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
+    @property
+    def ways(self) -> tuple[Integers, ...]:
+        """What outcomes may share their luck by: query, and either item."""
+        return self.query, self.first, self.second
 
-@dataclass(frozen=True, slots=True)
+    def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
+        """What is known of outcomes, of each row of the design."""
+        return of_outcomes
+
+    def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
+        """Columns of β, one for each of `intercepts`, of so many powers of z, and of its sign."""
+        first, second = self.slots.T
+        columns = [first**power - second**power for power in range(1, powers + 1)]
+        return np.stack([*intercepts, *columns, *[np.sign(first - second)] * sign], axis=1).astype(float)
+
+    def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
+        logits = design @ coefficients
+        chances = 1 / (1 + np.exp(-logits))
+        information = weights * chances * (1 - chances)
+        return _Slopes(design, weights * (self.ahead - chances), information, float(np.abs(logits).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(Outcomes):
+    """Of the best among several items each: where each choice `starts` in arrays of all alternatives, of shape (r,).
+
+    `item`: numbers of the items, the chosen one of every choice first; `of_first`: whether they are of the first group;
+    `slots`: z. One alternative has no sign to fit.
+    """
+
+    starts: Integers
+    item: Integers
+    of_first: Flags
+    slots: Floats
+    signed = False
+
+    @property
+    def ahead(self) -> Floats:
+        return self.of_first[self.starts].astype(float)
+
+    @property
+    def first(self) -> Integers:
+        return self.item[self.of_first]
+
+    @property
+    def second(self) -> Integers:
+        return self.item[~self.of_first]
+
+    @property
+    def ways(self) -> tuple[Integers, ...]:
+        return self.of_rows(self.query), self.item
+
+    def some(self, rows: Flags) -> Choices:
+        kept = self.of_rows(rows)
+        starts = np.cumsum([0, *self._sizes[rows]])[:-1]
+        alternatives = {name: getattr(self, name)[kept] for name in ("item", "of_first", "slots")}
+        return replace(
+            self, query=self.query[rows], relevant=self.relevant[rows], starts=starts, **alternatives
+        )
+
+    @property
+    def _sizes(self) -> Integers:
+        return np.diff([*self.starts, len(self.item)])
+
+    def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
+        return of_outcomes.repeat(self._sizes, axis=0)
+
+    def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
+        columns = [self.slots**power for power in range(1, powers + 1)]
+        groups = [self.of_first & self.of_rows(each) for each in intercepts]
+        return np.stack([*groups, *columns], axis=1).astype(float)
+
+    def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
+        logits = design @ coefficients
+        behind = logits - self.of_rows(np.maximum.reduceat(logits, self.starts))
+        odds = np.exp(behind)
+        chances = odds / self.of_rows(np.add.reduceat(odds, self.starts))
+        means = np.add.reduceat(design * chances[:, None], self.starts)
+        chosen = np.zeros(len(design))
+        chosen[self.starts] = 1
+        weights = self.of_rows(weights)
+        return _Slopes(
+            design - self.of_rows(means),
+            weights * (chosen - chances),
+            weights * chances,
+            float(-behind.min()),
+        )
+
+
+class _Slopes(NamedTuple):
+    """At some coefficients, of each row: what its score is in the direction of, shape (rows, k), how far what was
+    observed is from its chance, and its information; and the largest log odds.
+    """
+
+    base: Floats
+    residuals: Floats
+    information: Floats
+    far: float
+
+    @property
+    def scores(self) -> Floats:
+        return self.base * self.residuals[:, None]
+
+    @property
+    def hessian(self) -> Floats:
+        matrix: Floats = self.base.T @ (self.base * self.information[:, None])
+        return matrix
+
+
+@dataclass(frozen=True)
 class Figure:
     """Log odds with error and degrees of freedom, or why there are none.
 
@@ -107,7 +230,7 @@ class Figure:
     recurs: bool = False
     clusters: float | None = None
     shared: bool = False
-    slot_columns: int = 0
+    fit: Fit | None = None
 
     @property
     def few_items(self) -> bool:
@@ -132,149 +255,229 @@ class Figure:
         )
 
 
-def figure(comparisons: Comparisons, stratum: Stratum | None = None) -> Figure:
+def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> Figure:
     """The odds of a stratum, or of both together, with the error that their items' recurrence asks for."""
     from scipy.special import stdtr
 
-    own = comparisons.some(comparisons.of(stratum))
+    own = outcomes.some(outcomes.of(stratum))
     count, queries = len(own.query), len(set(own.query))
     if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
-        reason = "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
-        return Figure(count, queries, reason)
-    if own.ahead.all() or not own.ahead.any():
+        return Figure(
+            count, queries, "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
+        )
+    if own.ahead.min() == own.ahead.max() in (0, 1):
         fewest = min(len(set(way)) for way in (own.query, own.first, own.second))
-        outside = (
-            1 / (1 + math.exp(-EDGE))
-        ) ** fewest  # each goes that way with this chance at the nearer edge
-        return Figure(count, queries, "always_one_way", outside=outside, always_ahead=bool(own.ahead[0]))
-    rows, fit = own, None
+        at_edge = 1 / (1 + math.exp(-EDGE))  # the chance at the nearer edge that one goes that way
+        return Figure(
+            count, queries, "always_one_way", outside=at_edge**fewest, always_ahead=bool(own.ahead[0])
+        )
+    fit, rows = None, own
     if stratum is None or count >= FEWEST_ALONE:
-        fit = _fit(own, own.weights(stratum))
+        fit = fitted(own, own.weights(stratum))
     shared = stratum is not None and fit is None
     if shared:
-        rows = comparisons
-        fit = _fit(rows, rows.weights(None), rows.of(stratum))
+        rows = outcomes
+        fit = fitted(rows, rows.weights(None), rows.of(stratum))
     if fit is None:
         return Figure(count, queries, "separated")
-    error, clusters, recurs = _error(fit, rows, rows.of(stratum))
-    freedom = max(1.0, clusters - 1) if recurs else queries - 1.0
-    outside = float(stdtr(freedom, (EDGE - abs(fit.beta)) / error))
+    spread = fit.spread(fit.beta_alone)
+    freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
+    outside = float(stdtr(freedom, (EDGE - abs(fit.log_odds)) / spread.error))
     return Figure(
-        count, queries, None, fit.beta, error, freedom, outside,
-        recurs=recurs, clusters=clusters, shared=shared, slot_columns=fit.design.shape[1] - 1 - shared,
+        count, queries, None, fit.log_odds, spread.error, freedom, outside, None, spread.recurs, spread.clusters,
+        shared, fit,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
-    """The likeliest coefficients, β first, over rows of `design`; `jackknife`: the variance of β over queries."""
+class Spread:
+    """The error of an estimate, the effective clusters of the way that has fewest, and whether items recur."""
 
-    design: Floats
-    scores: Floats
+    error: float
+    clusters: float
+    recurs: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The likeliest coefficients, β first, then slots' powers, then the sign.
+
+    `influence`, shape (rows, k): what each row moves them by; `changes`, shape (queries, k): what leaving out a query
+    does, by one step of Newton's method. `ways`: clusters of the rows; `own`: which rows are of the stratum.
+    """
+
+    coefficients: Floats
+    influence: Floats
+    changes: Floats
     information: Floats
-    beta: float
-    hessian: Floats
-    jackknife: float
+    ways: tuple[Integers, ...]
+    own: Flags
+    powers: int
+    sign: bool
+
+    @property
+    def log_odds(self) -> float:
+        return round(float(self.coefficients[0]), DECIMALS)
+
+    @property
+    def beta_alone(self) -> Floats:
+        alone: Floats = np.eye(len(self.coefficients))[0]
+        return alone
+
+    @property
+    def first_slot(self) -> Floats:
+        """The contrast of two alike items, one in the first slot and one in the last."""
+        odd = [-2.0 * (power % 2) for power in range(1, self.powers + 1)]
+        others = len(self.coefficients) - self.powers - self.sign
+        contrast: Floats = np.array([*[0.0] * others, *odd, *[-1.0] * self.sign])
+        return contrast
+
+    def spread(self, contrast: Floats) -> Spread:
+        """The error of coefficients times a contrast, shape (k,)."""
+        return spread(
+            self.influence @ contrast, self.changes @ contrast, self.information, self.ways, self.own
+        )
 
 
-def _fit(rows: Comparisons, weights: Floats, stratum: NDArray[np.bool_] | None = None) -> _Fit | None:
+def fitted(outcomes: Comparisons | Choices, weights: Floats, stratum: Flags | None = None) -> Fit | None:
     """The fit with as many effects of slots as the outcomes can tell apart; with `stratum`, each stratum has a β.
 
     Where outcomes are separated the highest powers are dropped one by one, and the sign last. None where they are
     separated even so.
     """
-    intercepts = np.ones((len(weights), 1))
-    if stratum is not None:
-        intercepts = np.stack([stratum, ~stratum], axis=1).astype(float)
-    for slots in _slot_effects(rows.slots, rows.window):
-        if (fit := _fitted(np.hstack([intercepts, slots]), rows, weights)) is not None:
-            return fit
+    everything = np.ones(len(weights), bool)
+    intercepts = [everything] if stratum is None else [stratum, ~stratum]
+    for powers, sign in _slot_effects(outcomes):
+        design = outcomes.design(intercepts, powers, sign)
+        if (slopes := _maximum(outcomes, design, weights)) is not None:
+            own = outcomes.of_rows(everything if stratum is None else stratum)
+            if (fit := _jackknifed(outcomes.ways, own, *slopes, powers, sign)) is not None:
+                return fit
     return None
 
 
-def _slot_effects(slots: Floats, window: int) -> Iterator[Floats]:
-    """Columns of what slots do, from most to fewest: shape (c, columns)."""
-    first, second = slots.T
-    powers = np.array([first**power - second**power for power in range(1, min(MOST_POWERS, window - 1) + 1)])
-    powers = powers.reshape(-1, len(slots)).T
-    sign = np.sign(first - second)[:, None]
-    if window >= 3:
-        for count in range(powers.shape[1], 0, -1):
-            yield np.hstack([powers[:, :count], sign])
-    yield powers[:, :1]
+def _slot_effects(outcomes: Comparisons | Choices) -> Iterator[tuple[int, bool]]:
+    """Powers of z and whether its sign is fitted, from most to least."""
+    most, sign = min(MOST_POWERS, outcomes.window - 1), outcomes.signed and outcomes.window >= 3
+    yield from ((powers, sign) for powers in range(most, 0, -1))
+    if sign or not most:
+        yield min(most, 1), False
 
 
-def _fitted(design: Floats, rows: Comparisons, weights: Floats) -> _Fit | None:
-    """The maximum by Newton's method, and what leaving out each query changes by one step of it."""
+def _maximum(
+    outcomes: Comparisons | Choices, design: Floats, weights: Floats
+) -> tuple[Floats, _Slopes] | None:
+    """The coefficients of greatest likelihood, by Newton's method; None where there are no finite ones."""
     coefficients = np.zeros(design.shape[1])
     for _ in range(STEPS):
-        chances = 1 / (1 + np.exp(-design @ coefficients))
-        information = weights * chances * (1 - chances)
-        if information.max() < TOLERANCE * weights.max():
+        slopes = outcomes.slopes(design, weights, coefficients)
+        if slopes.information.max() < TOLERANCE * weights.max() or not slopes.far < FARTHEST:
             return None
-        hessian = design.T @ (design * information[:, None])
-        residuals = weights * (rows.ahead - chances)
         try:
-            step = np.linalg.solve(hessian, design.T @ residuals)
+            step = np.linalg.solve(slopes.hessian, slopes.scores.sum(axis=0))
         except np.linalg.LinAlgError:
             return None
-        coefficients = coefficients + step
-        if not np.abs(design @ coefficients).max() < FARTHEST:
-            return None
         if np.abs(step).max() < TOLERANCE:
-            break
-    else:
-        return None
-    by_query = [rows.query == number for number in np.unique(rows.query)]
-    scores = design * residuals[:, None]
-    left = np.array([hessian - design[own].T @ (design[own] * information[own, None]) for own in by_query])
+            return coefficients, slopes
+        coefficients = coefficients + step
+    return None
+
+
+def _jackknifed(
+    ways: tuple[Integers, ...], own: Flags, coefficients: Floats, slopes: _Slopes, powers: int, sign: bool
+) -> Fit | None:
+    """The fit with what leaving out each query changes; None where one of them alone tells coefficients apart."""
+    hessian, informed = slopes.hessian, slopes.base * slopes.information[:, None]
+    by_query = [_sums(ways[0], slopes.base * column[:, None]) for column in informed.T]
+    left = hessian - np.stack(by_query, axis=2)
     if not (np.linalg.cond(left) < 1 / TOLERANCE).all():
         return None
-    changes = np.linalg.solve(left, np.array([scores[own].sum(axis=0) for own in by_query])[..., None])[
-        :, 0, 0
-    ]
-    queries = len(by_query)
-    jackknife = (queries - 1) / queries * float(changes @ changes)
-    return _Fit(design, scores, information, float(coefficients[0]), hessian, jackknife)
+    changes = np.linalg.solve(left, _sums(ways[0], slopes.scores)[..., None])[..., 0].astype(float)
+    influence = np.linalg.solve(hessian, slopes.scores.T).T.astype(float)
+    return Fit(coefficients, influence, changes, slopes.information, ways, own, powers, sign)
 
 
-def _error(fit: _Fit, rows: Comparisons, stratum: NDArray[np.bool_]) -> tuple[float, float, bool]:
-    """The standard error of β, the effective clusters of the way that has fewest, and whether items recur.
-
-    Scores are those of all rows of the fit; clusters are counted in the stratum's own.
-    """
-    ways = rows.query, rows.first, rows.second
-    owned = [way[stratum] for way in ways]
-    if not any(len(np.unique(np.stack([owned[0], way]), axis=1).T) > len(set(way)) for way in owned[1:]):
-        return math.sqrt(fit.jackknife), float(len(set(owned[0]))), False
-    scores = fit.scores @ np.linalg.solve(fit.hessian, np.eye(len(fit.hessian))[0])
-
-    def variance(*some: Integers) -> float:
-        clusters = np.unique(np.stack(some), axis=1, return_inverse=True)[1].reshape(-1)
-        sums = np.bincount(clusters, scores)
-        return float(sums @ sums)
-
-    single = []
-    for way, counted in zip(ways, owned, strict=True):
-        clusters = len(set(counted))
-        single.append(variance(way) * clusters / (clusters - 1))
-    queries, first, second = ways
-    three_ways = (
-        sum(single)
-        - variance(queries, first)
-        - variance(queries, second)
-        - variance(first, second)
-        + variance(queries, first, second)
+def change(one: Fit, other: Fit) -> tuple[float, Spread] | None:
+    """The difference of two log odds over the same queries and items; None where their queries differ."""
+    if set(one.ways[0]) != set(other.ways[0]):
+        return None
+    ways = tuple(np.concatenate(both) for both in zip(one.ways, other.ways, strict=True))
+    moved = spread(
+        np.concatenate([one.influence[:, 0], -other.influence[:, 0]]),
+        one.changes[:, 0] - other.changes[:, 0],
+        np.concatenate([one.information, other.information]),
+        ways,
+        np.concatenate([one.own, other.own]),
     )
-    effective = [_effective(way, fit.information[stratum]) for way in owned[1:]]
-    error = math.sqrt(max(three_ways, *single, fit.jackknife))
-    return error, min(float(len(set(owned[0]))), *effective), True
+    return one.log_odds - other.log_odds, moved
+
+
+def null_scores(outcomes: Comparisons | Choices, stratum: Stratum | None, fit: Fit) -> Floats:
+    """The queries' scores for β at β = 0, less what all else that is fitted accounts for; shape (queries,).
+
+    Under odds of 1 their signs are those of coins. Without a finite maximum of what else is fitted, those at 0.
+    """
+    shared = len(fit.coefficients) - fit.powers - fit.sign > 1
+    rows = outcomes if shared else outcomes.some(outcomes.of(stratum))
+    own = rows.of(stratum)
+    weights = rows.weights(None if shared else stratum)
+    design = rows.design([own, ~own] if shared else [own], fit.powers, fit.sign)
+    others = _maximum(rows, design[:, 1:], weights) if design.shape[1] > 1 else None
+    rest = np.zeros(design.shape[1] - 1) if others is None else others[0]
+    slopes = rows.slopes(design, weights, np.array([0.0, *rest]))
+    information, scores = slopes.hessian, _sums(rows.ways[0], slopes.scores)
+    accounted = np.linalg.lstsq(information[1:, 1:], information[1:, 0], rcond=None)[0]
+    result: Floats = scores[:, 0] - scores[:, 1:] @ accounted
+    return result
+
+
+def spread(
+    influence: Floats, changes: Floats, information: Floats, ways: tuple[Integers, ...], own: Flags
+) -> Spread:
+    """The error of an estimate from what rows and queries move it by.
+
+    Where no item is in two queries, the jackknife's. Else that of clusters of all ways, no less than of any of them nor
+    than the jackknife's; clusters are counted among the stratum's `own` rows.
+    """
+    queries, *items = owned = [way[own] for way in ways]
+    jackknife = (len(changes) - 1) / len(changes) * float(changes @ changes)
+    if not any(len(np.unique(_joint(queries, way))) > len(np.unique(way)) for way in items):
+        return Spread(math.sqrt(jackknife), float(len(set(queries))), False)
+    single = [_variance(influence, way) for way in ways]
+    counts = [len(np.unique(way)) for way in owned]
+    crossed = sum(
+        (-1) ** (size + 1) * _variance(influence, _joint(*some))
+        for size in range(2, len(ways) + 1)
+        for some in combinations(ways, size)
+    )
+    each = [variance * count / (count - 1) for variance, count in zip(single, counts, strict=True)]
+    clusters = min(float(counts[0]), *(_effective(way, information[own]) for way in items))
+    return Spread(math.sqrt(max(sum(each) + crossed, *each, jackknife)), clusters, True)
+
+
+def _joint(*ways: Integers) -> Integers:
+    """A number for each combination."""
+    number = np.zeros(len(ways[0]), np.intp)
+    for way in ways:
+        number = number * (int(way.max(initial=0)) + 1) + way
+    return number
+
+
+def _sums(clusters: Integers, values: Floats) -> Floats:
+    """Of values of shape (n,) or (n, k), those of each cluster together."""
+    rows = np.unique(clusters, return_inverse=True)[1]
+    columns = [np.bincount(rows, column) for column in np.atleast_2d(values.T)]
+    sums: Floats = np.stack(columns, axis=1).astype(float)
+    return sums if values.ndim > 1 else sums[:, 0]
+
+
+def _variance(influence: Floats, clusters: Integers) -> float:
+    return float((_sums(clusters, influence) ** 2).sum())
 
 
 def _effective(clusters: Integers, information: Floats) -> float:
     """(Σ a²)²/Σ a⁴ of the clusters' shares a of the information."""
-    shares = np.bincount(np.unique(clusters, return_inverse=True)[1].reshape(-1), information)
-    squares = (shares / shares.sum()) ** 2
+    squares = (_sums(clusters, information) / information.sum()) ** 2
     return float(squares.sum() ** 2 / (squares**2).sum())
 
 

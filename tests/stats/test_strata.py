@@ -10,8 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
-from llmfair.stats.strata import Comparisons, Figure, Strata, Stratum, figure, simes
+from llmfair.stats.strata import (
+    Choices,
+    Comparisons,
+    Figure,
+    Strata,
+    Stratum,
+    change,
+    figure,
+    fitted,
+    null_scores,
+    simes,
+)
 from tests.shared import vectors
 
 NAMES = {"pooled": None, "irrelevant": Stratum.IRRELEVANT, "relevant": Stratum.RELEVANT}
@@ -51,7 +63,9 @@ def compared(queries: Sequence[Mapping[str, Any]]) -> tuple[Comparisons, float]:
     table = np.array(rows)
     number, first, second = table[:, [0, 2, 3]].T.astype(int)
     relevant, ahead = table[:, [1, 4]].T > 0
-    return Comparisons(number, relevant, first, second, ahead, table[:, 5:], shown, window), missing / asked
+    return Comparisons(
+        number, relevant, shown, window, first, second, 1.0 * ahead, table[:, 5:]
+    ), missing / asked
 
 
 def strata_of(comparisons: Comparisons, left_out: float = 0.0) -> Strata:
@@ -78,7 +92,10 @@ def test_known_answers() -> None:
                 assert value.outside == pytest.approx(known["p_outside"], rel=1e-7), where
             elif known["status"] == "figure":
                 assert value.log_odds is not None and value.error is not None
-                assert (value.recurs, value.slot_columns) == (known["recurs"], known["slot_columns"]), where
+                assert (value.recurs, value.fit is not None and value.fit.powers + value.fit.sign) == (
+                    known["recurs"],
+                    known["slot_columns"],
+                ), where
                 assert value.shared is (known["fit"] == "shared"), where
                 assert value.few_items is known.get("few_items", False), where
                 figures = (math.exp(value.log_odds), value.freedom, *(value.interval() or ()), value.outside)
@@ -145,7 +162,7 @@ def swapped(comparisons: Comparisons) -> Comparisons:
         comparisons,
         first=comparisons.second,
         second=comparisons.first,
-        ahead=~comparisons.ahead,
+        ahead=1 - comparisons.ahead,
         slots=comparisons.slots[:, ::-1],
     )
 
@@ -197,6 +214,74 @@ def test_nine_in_ten_intervals_and_more_hold_a_fair_rankers_odds(pool: int, most
         limits = figure(lists(seed, pool=pool, items=20, window=20, relevant=6)[0]).interval()
         missed += limits is None or not limits[0] < 1 < limits[1]
     assert missed / 100 <= most
+
+
+def choices(seed: int, queries: int, sizes: tuple[int, int], beta: float = 0.5) -> Choices:
+    """Choices of the best of so many items, by a ranker that prefers the first group and late slots."""
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[int, bool, float]] = []
+    starts, query = list[int](), list[int]()
+    for number in range(queries):
+        for _ in range(12):
+            items = int(rng.integers(*sizes))
+            groups, z = rng.permutation(items) % 2 == 0, np.linspace(-1, 1, items)[rng.permutation(items)]
+            best = int(np.argmax(beta * groups + 0.4 * z + rng.gumbel(size=items)))
+            query.append(number)
+            starts.append(len(rows))
+            order = [best, *(place for place in range(items) if place != best)]
+            rows += [(len(rows) + place, bool(groups[place]), float(z[place])) for place in order]
+    shown = {(number, Stratum.RELEVANT): 12 for number in range(queries)}
+    item, of_first, slots = (np.array(column) for column in zip(*rows, strict=True))
+    relevant = np.ones(len(query), bool)
+    return Choices(np.array(query), relevant, shown, sizes[1] - 1, np.array(starts), item, of_first, slots)
+
+
+def test_choices_among_two_are_comparisons() -> None:
+    chosen = choices(5, 8, (2, 3))
+    items, z = chosen.item.reshape(-1, 2), chosen.slots.reshape(-1, 2)
+    won = chosen.ahead[:, None] > 0
+    items, z = np.where(won, items, items[:, ::-1]), np.where(won, z, z[:, ::-1])
+    first, second = items.T
+    pairs = Comparisons(chosen.query, chosen.relevant, chosen.shown, 2, first, second, chosen.ahead, z)
+    of_pairs, of_choices = figure(pairs), figure(chosen)
+    assert of_pairs.fit is not None and of_choices.fit is not None
+    assert of_choices.log_odds == pytest.approx(of_pairs.log_odds, abs=1e-9)
+    assert of_choices.error == pytest.approx(of_pairs.error, rel=1e-7)
+    nulls = [null_scores(outcomes, None, of_pairs.fit) for outcomes in (pairs, chosen)]
+    assert nulls[0] == pytest.approx(nulls[1], abs=1e-9)
+
+
+def test_it_maximises_the_likelihood_of_the_choices() -> None:
+    outcomes = choices(4, 9, (3, 6))
+    fit = fitted(outcomes, outcomes.weights(None))
+    assert fit is not None and (fit.powers, fit.sign) == (4, False)
+    design = outcomes.design([outcomes.of(None)], 4, False)
+
+    def unlikely(coefficients: Any) -> float:
+        sets = np.split(design @ coefficients, outcomes.starts[1:])
+        return float(sum(np.log(np.exp(logs).sum()) - logs[0] for logs in sets))
+
+    least = minimize(unlikely, np.zeros(5), method="BFGS", options={"gtol": 1e-9})
+    assert fit.coefficients == pytest.approx(least.x, abs=1e-5)
+
+
+def test_items_that_recur_among_choices_widen_the_interval() -> None:
+    once = choices(6, 20, (4, 7))
+    recurring = replace(once, item=once.item % 7 * 2 + once.of_first)
+    there, back = figure(once), figure(recurring)
+    assert there.log_odds == back.log_odds and back.recurs and not there.recurs
+    assert (back.error or 0) >= (there.error or 0)
+
+
+@pytest.mark.parametrize("pool", [0, 60])
+def test_a_change_is_that_of_the_same_queries(pool: int) -> None:
+    comparisons, _ = lists(1, (0.7, 0.5), pool=pool)
+    one, other = figure(comparisons).fit, figure(swapped(swapped(comparisons))).fit
+    assert one is not None and other is not None
+    difference, spread = change(one, other) or (1.0, None)
+    assert difference == 0 and spread is not None and spread.error == pytest.approx(0, abs=1e-9)
+    few = figure(comparisons.some(comparisons.query > 0)).fit
+    assert few is not None and change(one, few) is None
 
 
 def test_simes_by_hand() -> None:
