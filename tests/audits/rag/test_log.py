@@ -84,10 +84,10 @@ def test_a_log_concludes_nothing_and_says_why() -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"query_id": "q", "shown": []}, "log.jsonl:1: shown: is empty, or has an item twice"),
-        ({"query_id": "q", "shown": ["a"], "cited": ["b"]}, "log.jsonl:1: cited: 'b' was not shown"),
-        ({"query_id": "q", "shown": ["a", "b"], "items": ["a"]}, "log.jsonl:1: items: 'b' is none of them"),
-        ({"query_id": "q", "shown": ["a"], "utility": 7}, "log.jsonl:1: utility: 7 is not from 0 to 4"),
+        ({"query_id": "q", "shown": []}, "log.jsonl:1: shown: is empty"),
+        ({"query_id": "q", "shown": ["a"], "cited": ["b"]}, "log.jsonl:1: cited: 'b' is not in `shown`"),
+        ({"query_id": "q", "shown": ["a", "b"], "items": ["a"]}, "log.jsonl:1: shown: 'b' is not in `items`"),
+        ({"query_id": "q", "shown": ["a"], "utility": 7}, "log.jsonl:1: utility: expected `float` <= 4.0"),
         ({"shown": ["a"]}, "log.jsonl:1: query_id: is missing"),
         ('{"query_id": "q", "sho', "log.jsonl:1: not JSON"),
         ("", "log.jsonl: holds no request"),

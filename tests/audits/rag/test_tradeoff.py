@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy import stats
 
 from llmfair.audits.rag.design import conditions_of
-from llmfair.audits.rag.measure import Traded, lacking, traded
+from llmfair.audits.rag.measure import lacking, traded
 from llmfair.audits.rag.results import Curve, Intervals
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import Retrieved, ShownList
@@ -39,10 +40,10 @@ def found(
 ) -> tuple[Intervals, Sequence[Curve]]:
     """Of exposure and utility by query, under every alpha."""
     cost = traded_of(of, measures)
-    return cost.intervals["bm25"], cost.curves["bm25"]
+    return cost["intervals"]["bm25"], cost["tradeoff"]["bm25"]
 
 
-def traded_of(of: Mapping[str, list[tuple[float, float]]], measures: str = "EE-D") -> Traded:
+def traded_of(of: Mapping[str, list[tuple[float, float]]], measures: str = "EE-D") -> dict[str, Any]:
     conditions = conditions_of(["bm25"], [float(alpha) for alpha in of])
     observations = {
         "bm25-deterministic": [one(*of_it) for of_it in zip(QUERIES, [1.0] * 6, BASELINE, strict=True)],
@@ -123,7 +124,7 @@ def test_credit_stands_over_disparity_of_the_same_greatest_value() -> None:
 def test_every_two_alphas_are_held_against_each_other_by_query() -> None:
     """EE-D is 0 at an exposure of .5, .25 at .75, .04 at .6, 1 at 1."""
     fair, fairly, none = [(0.5, 0.2)] * 6, [(0.75, 0.2), (0.6, 0.2)] * 3, [(1.0, 0.2)] * 6
-    first, second, third = traded_of({"1": fair, "2": fairly, "8": none}).alpha_tests["bm25"]
+    first, second, third = traded_of({"1": fair, "2": fairly, "8": none})["alpha_tests"]["bm25"]
     assert first.conditions == ("bm25-1", "bm25-2") and first.difference == pytest.approx(0.145)
     assert first.p == pytest.approx(stats.ttest_1samp([0.25, 0.04] * 3, 0).pvalue) and first.queries == 6
     assert second.conditions == ("bm25-1", "bm25-8") and (second.difference, second.p) == (1, 0)
