@@ -113,6 +113,14 @@ class Finding(JsonObject, frozen=True, kw_only=True):
         return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
+class OddsPower(JsonObject, frozen=True):
+    """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
+
+    odds: float
+    power: Share
+    queries_needed: Count | None
+
+
 class RunVerdict(JsonObject, frozen=True, kw_only=True):
     """What an audit comes to: one status in its kind's words, one sentence, one next step.
 

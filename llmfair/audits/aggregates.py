@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum
+from math import fsum, log, sqrt
 from typing import Literal
 
 import numpy as np
@@ -28,9 +28,11 @@ from llmfair.metrics.base import (
 )
 from llmfair.nouns import Measurement, PairVerdict
 from llmfair.registry import register
+from llmfair.results import OddsPower
 from llmfair.stats import intervals
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, Method, without_favour
 from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
+from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.preference import (
     FEWEST_COMPARISONS,
     Alternatives,
@@ -433,6 +435,18 @@ def _fit_without_slots(compared: Sequence[QueryComparisons]) -> Fit | None:
 def _preference_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
     found = preference(values, inference.level)
     return None if found is None else found.estimate
+
+
+def odds_power(estimate: Estimate, band: tuple[float, float], level: float = 0.95) -> OddsPower | None:
+    """With what power odds at the nearer edge of the band are told from 1; None where no test is made."""
+    nearer = min(band, key=lambda edge: abs(log(edge)))
+    if estimate.n < FEWEST_TESTED or not estimate.error or nearer == 1:
+        return None
+    return OddsPower(
+        odds=nearer,
+        power=power(log(nearer), estimate.error, estimate.n, level),
+        queries_needed=queries_needed(nearer, estimate.error * sqrt(estimate.n), level=level),
+    )
 
 
 @register("aggregate", "slot-odds")

@@ -169,11 +169,7 @@ def measured_again(
 
     Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
     """
-    if settings.attribute not in (None, results.attribute):
-        raise UsageError(
-            f"{run.path} was asked by {results.attribute}, not by {settings.attribute}.",
-            f"llmfair {results.task} -a {settings.attribute} asks about that",
-        )
+    check_attribute(run, results, settings)
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
@@ -206,6 +202,15 @@ def facts_of(
         family=Family(family, None),
         incomplete=incomplete(run.read_manifest(), results),
     )
+
+
+def check_attribute(run: RunDir, results: Results, settings: ScoreSettings) -> None:
+    """Raises UsageError for an attribute that the run was not about."""
+    if settings.attribute not in (None, results.attribute):
+        raise UsageError(
+            f"{run.path} was asked by {results.attribute}, not by {settings.attribute}.",
+            f"llmfair {results.task} -a {settings.attribute} asks about that",
+        )
 
 
 def check_settings(run: RunDir, results: Results, names: Sequence[str]) -> None:

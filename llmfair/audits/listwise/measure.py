@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
-from math import log, sqrt
+from math import log
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +31,7 @@ from llmfair.audits.aggregates import (
     aggregate,
     most_frequent,
     odds_by_query,
+    odds_power,
     preference,
     preference_change,
     row_of,
@@ -47,7 +48,6 @@ from llmfair.audits.listwise.results import (
     ListwiseFinding,
     ListwiseResults,
     Odds,
-    OddsPower,
     OmittedItems,
     OrderNoise,
     PermutationResult,
@@ -81,7 +81,6 @@ from llmfair.results import Family, ProbeCounts
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
     FEWEST_QUERIES,
-    Estimate,
     Method,
     conclude,
     geometric_mean,
@@ -90,7 +89,7 @@ from llmfair.stats.intervals import (
     slope_on_initial,
     without_favour,
 )
-from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
+from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.sequential import Decision, look_level
 from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
 
@@ -472,7 +471,7 @@ def _finding(
         permutation=shuffled,
         run_noise=_run_noise(ratios, runs),
         slope=_slope(runs),
-        power=_power(estimate, asked.band),
+        power=odds_power(estimate, asked.band),
     )
 
 
@@ -605,18 +604,6 @@ def _slope(runs: Sequence[tuple[ControlledExposures, ...]]) -> float | None:
         return None
     final, initial = np.array(found).T
     return slope_on_initial(final, initial)
-
-
-def _power(estimate: Estimate, band: tuple[float, float]) -> OddsPower | None:
-    """With what power this design finds odds at the nearer edge of the band, and the queries for 80 %."""
-    nearer = min(band, key=lambda odds: abs(log(odds)))
-    if estimate.n < FEWEST_TESTED or not estimate.error or nearer == 1:
-        return None
-    return OddsPower(
-        odds=nearer,
-        power=power(log(nearer), estimate.error, estimate.n),
-        queries_needed=queries_needed(nearer, estimate.error * sqrt(estimate.n)),
-    )
 
 
 # Whether a ranker does its job at all: without that, being near parity says nothing, since noise is near it too.

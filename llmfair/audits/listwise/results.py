@@ -17,6 +17,7 @@ from llmfair.results import (
     Figure,
     Finding,
     JsonObject,
+    OddsPower,
     ProbeCounts,
     Reach,
     Results,
@@ -190,14 +191,6 @@ class Usefulness(JsonObject, frozen=True):
         return {"a random order": "no_better_than_random", "chance": "no_better_than_chance"}.get(
             self.against, "no_better_than_input"
         )
-
-
-class OddsPower(JsonObject, frozen=True):
-    """With what power odds at the nearer edge of the band are found, and the queries for 80 %."""
-
-    odds: float
-    power: Share
-    queries_needed: Count | None
 
 
 class ListwiseFinding(Finding, frozen=True, kw_only=True):

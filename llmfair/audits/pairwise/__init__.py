@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from llmfair.audits.kind import Help, Kind
+from llmfair.audits.kind import HELP, Help, Kind, called, named
 from llmfair.audits.pairwise.settings import (
     CalibratePairwiseSettings,
     PairwiseSettings,
@@ -16,31 +15,12 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.comparing import ComparedRun
-    from llmfair.audits.documents import ChangeRow, ComparisonRun
-    from llmfair.audits.pairwise.design import PairwiseDesign
-    from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.run_files import Announce
-    from llmfair.audits.scoring import RemeasuredRun
-    from llmfair.audits.subject import Subject
-    from llmfair.audits.verdict import Conclusions
-    from llmfair.metrics.base import Measure
-    from llmfair.metrics.pairs import JudgedPairs
-    from llmfair.nouns import Chat
-    from llmfair.report.exhibits import Declared, Exhibits
-    from llmfair.report.groups import Group
-    from llmfair.report.plots.base import Plot
-    from llmfair.report.section import Section
-    from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, RunVerdict, Undefined, Words
-    from llmfair.rundir import RunDir
-    from llmfair.settings import ScoreSettings
+    from llmfair.results import Undefined
 
 
 class Pairwise(Kind):
     name = "pairwise"
     title = "Pairwise audit"
-    of_conditions = ("conditions",)
     helps: ClassVar = {
         "": Help(
             "Who wins between a protected and an unprotected item, asked in both orders.",
@@ -50,14 +30,14 @@ class Pairwise(Kind):
             ),
         ),
         "plan": Help(
-            "What `llmfair pairwise` with these flags would ask, cost and find; nothing is asked.",
+            HELP["plan"].format(name="pairwise"),
             (
                 "llmfair plan pairwise --ratio 0.9",
                 "llmfair plan pairwise -m openai:gpt-4o-mini --icc 0.1 --price-in 0.15 --price-out 0.6",
             ),
         ),
         "render": Help(
-            "Exactly the messages that `llmfair pairwise` with these flags sends for one of its questions.",
+            HELP["render"].format(name="pairwise", question="of its questions"),
             (
                 "llmfair prompts render pairwise --queries physics",
                 "llmfair prompts render pairwise --form letter --number 2",
@@ -73,107 +53,11 @@ class Pairwise(Kind):
         ),
     }
     settings = PairwiseSettings
-
-    def design(self, settings: PairwiseSettings, subject: Subject | None = None) -> PairwiseDesign:
-        from llmfair.audits.design import NOBODY
-        from llmfair.audits.pairwise.design import make_pair_design
-
-        return make_pair_design(settings, subject or NOBODY)
-
     plan_settings = PlanPairwiseSettings
-
-    def before(self, planned: Mapping[str, Any]) -> str:
-        from llmfair.audits.pairwise.words import before_text
-
-        return before_text(planned)
-
-    def plan_table(self, planned: Mapping[str, Any]) -> Table:
-        from llmfair.audits.pairwise.words import plan_pairs_table
-
-        return plan_pairs_table(planned)
-
-    def plan_text(self, planned: Mapping[str, Any]) -> str:
-        from llmfair.audits.pairwise.words import plan_pairs_text
-
-        return plan_pairs_text(planned)
-
-    numbered = "Which question: each pair has two, one for either order."
-
-    def rendered(self, settings: PairwiseSettings) -> Iterator[Chat]:
-        """Both questions of every pair."""
-        design = self.design(settings)
-        for probe in design.probes():
-            yield from design.ranker.chats(probe)
-
     calibrated = CalibratePairwiseSettings
-
-    def calibration(self, settings: CalibratePairwiseSettings) -> int:
-        return len(settings.strata()) * len(injected_of(settings.injected)) * settings.runs
-
-    def calibrate(self, settings: CalibratePairwiseSettings, advance: Callable[[], None]) -> dict[str, Any]:
-        from llmfair.audits.pairwise.calibrate import calibrate_pairwise
-
-        return calibrate_pairwise(settings, advance)
-
-    def calibration_table(self, found: Mapping[str, Any]) -> Table:
-        from llmfair.audits.pairwise.words import calibrate_pairs_table
-
-        return calibrate_pairs_table(found)
-
-    def results(self) -> type[PairwiseResults]:
-        from llmfair.audits.pairwise.results import PairwiseResults
-
-        return PairwiseResults
-
-    def documents(self) -> Mapping[str, Any]:
-        from llmfair.audits.pairwise.calibrate import PairwiseCalibration
-        from llmfair.audits.pairwise.plan import PairwisePlan
-
-        return {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
-
-    # Reported
-
-    def verdict(self, found: Conclusions) -> RunVerdict:
-        from llmfair.audits.pairwise.words import PairWords
-
-        return PairWords().verdict(found)
-
-    def table(self, results: Any) -> Table:
-        from llmfair.audits.pairwise.words import pairwise_table
-
-        return pairwise_table(results)
-
-    def words(self) -> Sequence[str]:
-        from llmfair.audits.pairwise.words import WORDS
-
-        return WORDS
-
-    def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        from llmfair.audits.pairwise.words import pairwise_section
-
-        return pairwise_section(results, folder, exhibits)
-
-    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-        from llmfair.audits.pairwise.words import group_plots
-
-        yield from group_plots(group, number)
-        yield from super().group_plots(group, declared, number)
-
-    def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        from llmfair.asking.journal import completion_of
-        from llmfair.rankers.answers import AnswerClass
-        from llmfair.rankers.pairwise import read_answer
-
-        choice = read_answer(completion_of(row), settings["form"], settings["answers"])
-        return str(choice.problem or AnswerClass.OK)
-
-    def what_was_shown(self, about: Mapping[str, Any]) -> str:
-        """Which side's item came first."""
-        return f"{about['sides'][0]} first"
-
-    # Measured again and compared
-
     condition = "pairs"
+    of_conditions = ("conditions",)
+    numbered = "Which question: each pair has two, one for either order."
     agree: ClassVar = {
         "form": ("asked in different forms", "run both with the same --form"),
         "answers": ("were read in different ways", "run both with the same --answers"),
@@ -184,48 +68,38 @@ class Pairwise(Kind):
         "change: of the figures of all queries (× for ratios); t over the clusters of both runs together"
     )
 
-    def reads(self) -> type[JudgedPairs]:
-        from llmfair.metrics.pairs import JudgedPairs
+    design = called("audits.pairwise.design:make_pair_design")
+    rendered = called("audits.pairwise.design:rendered")
+    before = called("audits.pairwise.words:before_text")
+    plan_table = called("audits.pairwise.words:plan_pairs_table")
+    plan_text = called("audits.pairwise.words:plan_pairs_text")
+    calibrate = called("audits.pairwise.calibrate:calibrate_pairwise")
+    calibration_table = called("audits.pairwise.words:calibrate_pairs_table")
+    documents = named("audits.pairwise.calibrate:DOCUMENTS")
+    results = named("audits.pairwise.results:PairwiseResults")
+    verdict = called("audits.pairwise.words:pair_verdict")
+    table = called("audits.pairwise.words:pairwise_table")
+    section = called("audits.pairwise.words:pairwise_section")
+    words = named("audits.pairwise.words:WORDS")
+    group_plots = called("audits.pairwise.words:group_plots")
+    concluded = called("audits.pairwise.words:pair_conclusion")
+    how_ended = called("audits.pairwise.measure:how_ended")
+    reads = named("metrics.pairs:JudgedPairs")
+    score = called("audits.pairwise.measure:score_pairs")
+    changes = called("audits.pairwise.measure:pair_changes")
+    described = called("audits.pairwise.measure:described_pairs")
+    compared_on = called("audits.pairwise.words:compared_on")
+    compared_notes = called("audits.pairwise.words:compared_notes")
 
-        return JudgedPairs
+    def calibration(self, settings: CalibratePairwiseSettings) -> int:
+        return len(settings.strata()) * len(injected_of(settings.injected)) * settings.runs
 
-    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
-        from llmfair.audits.pairwise.score import score_pairs
-
-        return score_pairs(run, settings, announce)
-
-    def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
-        from llmfair.audits.pairwise.words import pair_conclusion
-
-        return pair_conclusion(finding, row, level, band, words)
+    def what_was_shown(self, about: Mapping[str, Any]) -> str:
+        return f"{about['sides'][0]} first"
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
         """Nothing: single queries alone lack figures, and those of all count their pairs."""
         return iter(())
-
-    def changes(
-        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
-    ) -> Iterator[ChangeRow]:
-        from llmfair.audits.pairwise.measure import pair_changes
-
-        return pair_changes(base, other, chosen)
-
-    def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
-        from llmfair.audits.pairwise.measure import described_pairs
-
-        return described_pairs(run, base)
-
-    def compared_on(self, base: ComparisonRun, run: ComparisonRun) -> tuple[str, str] | None:
-        from llmfair.report.tables import count
-
-        common, pairs = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
-        if common == max(pairs):
-            return None
-        return "pairs", f"{count(common, 'answered pair')} in common, of {pairs[0]:,} and {pairs[1]:,}"
-
-    def compared_notes(self, runs: Sequence[ComparisonRun]) -> list[str]:
-        stopped = "an audit that stopped when settled: its figures are not adjusted for stopping"
-        return [stopped] if any(run.own["sequential"] for run in runs) else []
 
 
 PAIRWISE = register("audit", "pairwise")(Pairwise())

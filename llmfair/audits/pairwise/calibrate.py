@@ -31,7 +31,7 @@ from llmfair.audits.calibrate import (
 from llmfair.audits.documents import Calibration, InjectedPreference
 from llmfair.audits.pairwise.design import PairwiseDesign, make_pair_design
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
-from llmfair.audits.pairwise.plan import check_power
+from llmfair.audits.pairwise.plan import PairwisePlan, check_power
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.errors import UsageError
@@ -72,6 +72,9 @@ class PairwiseCalibration(Calibration, frozen=True, kw_only=True):
     task: Literal["calibrate pairwise"]
     injected: Annotated[list[InjectedPairs], Meta(min_length=1)]
     smallest: dict[str, SmallestOdds]
+
+
+DOCUMENTS = {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import drawn_of, load_lists, selected_queries, with_prompt
-from llmfair.audits.pairwise.measure import outcome_of, seen, share
+from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
 from llmfair.audits.pairwise.plan import findable_of, plan_of, tokens_of
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
@@ -30,15 +30,13 @@ from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import Failure, PairStratum, PairVerdict, Probe
+from llmfair.nouns import Chat, Failure, PairStratum, PairVerdict, Probe
 from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
 
-CONCLUDED = "AdjustedOdds"
-"""What conclusions are made of, whatever --measures names."""
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"
 
@@ -226,10 +224,10 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     queries, strata = selected_queries(dataset, settings), settings.strata()
     gates = read_gates(settings.require, strata, JudgedPairs)
     shown, measured = (
-        _weighted(names, settings.weights) if settings.measures is None else settings.measures
+        with_weights(names, settings.weights) if settings.measures is None else settings.measures
         for names in (SHOWN, MEASURED)
     )
-    concluded = concluded_of(settings.weights)
+    concluded = with_weights(HEADLINE, settings.weights)
     ranker = PairwiseRanker(
         prompt=prompt,
         form=settings.form,
@@ -267,13 +265,8 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     )  # fmt: skip
 
 
-def concluded_of(weights: str) -> str:
-    """The measure that conclusions are made of, with these weights."""
-    return _weighted(CONCLUDED, weights)
-
-
-def _weighted(names: str, weights: str) -> str:
-    """The measures with the weights asked for; how often answers change is a mean over queries anyway."""
-    if weights == "macro":
-        return names
-    return ",".join(name if name == "NoiseRate" else f"{name}(agg={weights})" for name in names.split(","))
+def rendered(settings: PairwiseSettings) -> Iterator[Chat]:
+    """Both questions of every pair."""
+    design = make_pair_design(settings)
+    for probe in design.probes():
+        yield from design.ranker.chats(probe)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf, log, sqrt
+from math import inf, log
 from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,11 +21,13 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from llmfair.asking.journal import completion_of
 from llmfair.audits.aggregates import (
     ALL,
     Inference,
     aggregate,
     joined,
+    odds_power,
     summarise,
     tallied,
     tallied_p,
@@ -42,21 +44,31 @@ from llmfair.audits.comparing import (
     with_figures,
 )
 from llmfair.audits.documents import ChangeRow
+from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.results import (
     Bound,
     ByOrder,
     CellCounts,
     CellShares,
-    OddsPower,
     PairAnswers,
     PairFinding,
+    PairwiseFacts,
     PairwiseResults,
 )
-from llmfair.audits.runs.stopping import Stopping
+from llmfair.audits.pairwise.settings import PairwiseSettings
+from llmfair.audits.run_files import Announce
+from llmfair.audits.runs.stopping import Stopping, StoppingPoint
+from llmfair.audits.scoring import (
+    RemeasuredRun,
+    ScoreFacts,
+    check_attribute,
+    check_settings,
+    facts_of,
+    measures_of,
+)
 from llmfair.audits.verdict import EQUAL_SCORES, as_readable
-from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
-from llmfair.io.files import integer, number, read_csv
+from llmfair.io.files import AGAIN, integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
@@ -72,13 +84,14 @@ from llmfair.nouns import (
     by_query,
     pair_answer,
 )
+from llmfair.rankers.answers import AnswerClass
+from llmfair.rankers.pairwise import read_answer
 from llmfair.results import Family, ProbeCounts
-from llmfair.rundir import csv_lines
-from llmfair.settings import band_of
+from llmfair.rundir import RunDir, csv_lines
+from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.intervals import Estimate, conclude, mean
 from llmfair.stats.paired import Change, change_of_pairs
 from llmfair.stats.pairs import PairContributions, Weights, estimate, intraclass
-from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, look_level
 from llmfair.stats.significance import holm, sign_test
 
@@ -296,63 +309,6 @@ def _answer(row: dict[str, str], order: str) -> PairAnswer:
     )
 
 
-def outcome_of(
-    design: PairwiseDesign,
-    run: str,
-    verdicts: Iterable[PairVerdict],
-    failures: Sequence[Failure],
-    stopping: Mapping[PairStratum, Stopping[PairVerdict]],
-) -> Outcome:
-    """Results and files of a run folder, from the pairs that have a verdict."""
-    settings = design.settings
-    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in design.strata}
-    for verdict in verdicts:
-        by_stratum[verdict.stratum].append(verdict)
-    answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
-    how = HowAsked(
-        Inference(level=settings.level, seed=settings.seed),
-        band_of(settings.band),
-        settings.repeats,
-        settings.constrain and not any(counts.unformed for counts in answers.values()),
-        {stratum: one.process.decision for stratum, one in stopping.items()} or None,
-        settings.max_invalid,
-        settings.form == SCORES,
-    )
-    measured = measure_verdicts(design.measures, by_stratum, how)
-    asked: dict[str, int] = {
-        stratum: len(stopping[stratum].counted())
-        if stopping
-        else sum(map(len, design.pairs[stratum].values()))
-        for stratum in design.strata
-    }
-    ended = {stratum: ProbeCounts(asked[stratum], len(of_it)) for stratum, of_it in by_stratum.items()}
-    results = PairwiseResults(
-        **design.told(run, ended, failures, measured.columns),
-        reach={},
-        headline=measured.headline,
-        cells={stratum: cell_counts(of_it, settings.repeats) for stratum, of_it in by_stratum.items()},
-        shares={
-            stratum: _shares(of_it, settings.repeats, settings.weights)
-            for stratum, of_it in by_stratum.items()
-        },
-        answers=answers,
-        stopping={stratum: one.settled("pairs") for stratum, one in stopping.items()},
-        findings=measured.findings,
-        family=Family(measured.family, None),
-    )
-    every = [verdict for of_it in by_stratum.values() for verdict in of_it]
-    queries = {verdict.query_id for verdict in every}
-    shown = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
-    return design.laid_out(
-        results,
-        measured.rows,
-        {"verdicts.csv": verdicts_lines(by_stratum)},
-        failures,
-        queries=(query for query in design.queries if query.query_id in queries),
-        documents=(design.dataset.documents[doc_id] for doc_id in shown),
-    )
-
-
 @dataclass(frozen=True)
 class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
@@ -365,9 +321,28 @@ class HowAsked:
     band: tuple[float, float]
     repeats: int = 1
     forced: bool = False
-    decided: Mapping[PairStratum, Decision | None] | None = None
+    decided: Mapping[str, Decision | None] | None = None
     max_invalid: float | None = None
     scored: bool = False
+
+
+def how_asked(
+    settings: PairwiseSettings | ScoreSettings,
+    design: PairwiseFacts,
+    answers: Mapping[str, PairAnswers],
+    stopping: Mapping[str, StoppingPoint],
+    max_invalid: float | None,
+) -> HowAsked:
+    """The same of a design, at the level and band of these settings."""
+    return HowAsked(
+        Inference(level=settings.level, seed=design.seed),
+        band_of(settings.band),
+        design.repeats,
+        design.constrained and not any(counts.unformed for counts in answers.values()),
+        {stratum: point.decision and Decision(point.decision) for stratum, point in stopping.items()} or None,
+        max_invalid,
+        not design.prompted,
+    )
 
 
 @dataclass(frozen=True)
@@ -410,6 +385,92 @@ def measure_verdicts(
     return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
 
 
+def outcome_of(
+    design: PairwiseDesign,
+    run: str,
+    verdicts: Iterable[PairVerdict],
+    failures: Sequence[Failure],
+    stopping: Mapping[PairStratum, Stopping[PairVerdict]],
+) -> Outcome:
+    """Results and files of a run folder, from the pairs that have a verdict."""
+    settings, facts = design.settings, design.facts()
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in design.strata}
+    for verdict in verdicts:
+        by_stratum[verdict.stratum].append(verdict)
+    answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
+    stopped = {stratum: process.settled("pairs") for stratum, process in stopping.items()}
+    how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
+    measured = measure_verdicts(design.measures, by_stratum, how)
+    asked = {**facts.probes, **{stratum: point.units for stratum, point in stopped.items()}}
+    ended = {stratum: ProbeCounts(asked[stratum], len(of_it)) for stratum, of_it in by_stratum.items()}
+    results = PairwiseResults(
+        **design.told(run, ended, failures, measured.columns),
+        reach={},
+        headline=measured.headline,
+        cells={stratum: cell_counts(of_it, settings.repeats) for stratum, of_it in by_stratum.items()},
+        shares={
+            stratum: _shares(of_it, settings.repeats, settings.weights)
+            for stratum, of_it in by_stratum.items()
+        },
+        answers=answers,
+        stopping=stopped,
+        findings=measured.findings,
+        family=Family(measured.family, None),
+    )
+    every = [verdict for of_it in by_stratum.values() for verdict in of_it]
+    queries = {verdict.query_id for verdict in every}
+    shown = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
+    return design.laid_out(
+        results,
+        measured.rows,
+        {"verdicts.csv": verdicts_lines(by_stratum)},
+        failures,
+        queries=(query for query in design.queries if query.query_id in queries),
+        documents=(design.dataset.documents[doc_id] for doc_id in shown),
+    )
+
+
+def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+    """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
+    results = results_of(run)
+    check_settings(run, results, ("seed", "conditions", "repeats"))
+    check_attribute(run, results, settings)
+    path = run.path / "verdicts.csv"
+    announce(path)
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in results.design.conditions}
+    for verdict in read_verdicts(path):
+        by_stratum.setdefault(verdict.stratum, []).append(verdict)
+    for stratum, verdicts in by_stratum.items():
+        pairs = results.chains[stratum].ranked if stratum in results.chains else 0
+        if len(verdicts) != pairs:
+            raise UsageError(
+                f"{path} has {len(verdicts)} of the run's {pairs} verdicts on {stratum} pairs.", AGAIN
+            )
+    concluded_of = with_weights(HEADLINE, results.design.weights)
+    measures, shown = measures_of(settings, results, JudgedPairs, [concluded_of])
+    how = how_asked(settings, results.design, results.answers, results.stopping, results.max_invalid)
+    measured = measure_verdicts(measures, by_stratum, how)
+    conditions = {
+        stratum: ScoreFacts(queries=len({verdict.query_id for verdict in verdicts}), pairs=len(verdicts))
+        for stratum, verdicts in by_stratum.items()
+    }
+    facts = facts_of(run, results, shown, conditions, measured.columns, measured.findings, measured.family)
+    return RemeasuredRun(facts, measured.rows, list(by_stratum))
+
+
+def with_weights(names: str, weights: str) -> str:
+    """The measures with the weights asked for; how often answers change is a mean over queries anyway."""
+    if weights == "macro":
+        return names
+    return ",".join(name if name == "NoiseRate" else f"{name}(agg={weights})" for name in names.split(","))
+
+
+def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """`ok`, or what is wrong with an answer of the journal, by the settings of its run."""
+    choice = read_answer(completion_of(row), settings["form"], settings["answers"])
+    return str(choice.problem or AnswerClass.OK)
+
+
 def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:
     """The conclusion on one relevance stratum, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
@@ -425,7 +486,7 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
     if asked.decided is None:
         p = tallied_p(values, weights, np.random.default_rng(inference.seed))
     else:  # no fixed sample: what was settled is the conclusion, and p would not hold
-        found = settled(found, asked.decided[column.condition], counted, asked.band)  # type: ignore[index]
+        found = settled(found, asked.decided[column.condition], counted, asked.band)
     alike = intraclass(counted)
     return PairFinding(
         measure=str(column.measure),
@@ -435,8 +496,8 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
         test="three-way t" if counted.items_recur else "sign flip",
         queries=odds.n,
         error=odds.error,
-        power=_power(odds, asked.band, inference.level)
-        if asked.decided is None and not found.bound
+        power=odds_power(odds, asked.band, inference.level)
+        if asked.decided is None and odds.low is not None and not found.bound
         else None,
         consistent_share=float(counted.shares[:2].sum()),
         icc=None if alike is None else alike.correlation,
@@ -444,20 +505,6 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
         worst_case=_worst_case(verdicts),
         unparseable_by_order=_by_order(verdicts, inference.level),
         bound=found.bound,
-    )
-
-
-def _power(odds: Estimate, band: tuple[float, float], level: float) -> OddsPower | None:
-    """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
-    if odds.low is None or odds.n < FEWEST_TESTED or not odds.error:
-        return None
-    nearer = min(band, key=lambda edge: abs(log(edge)))
-    if nearer == 1:
-        return None
-    return OddsPower(
-        odds=nearer,
-        power=power(log(nearer), odds.error, odds.n, level),
-        queries_needed=queries_needed(nearer, odds.error * sqrt(odds.n), level=level),
     )
 
 

@@ -19,6 +19,7 @@ from llmfair.results import (
     Finding,
     HowDrawn,
     JsonObject,
+    OddsPower,
     Results,
     Sha256,
     Share,
@@ -112,14 +113,6 @@ class CellShares(JsonObject, frozen=True):
     def of(self, *names: str) -> float:
         """The share of these cells together."""
         return fsum(getattr(self, name) for name in names)
-
-
-class OddsPower(JsonObject, frozen=True):
-    """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
-
-    odds: float
-    power: Share
-    queries_needed: Count | None
 
 
 class ByOrder(JsonObject, frozen=True, kw_only=True):

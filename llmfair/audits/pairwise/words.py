@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import asdict, replace
 
+from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.pairwise.measure import read_verdicts
 from llmfair.audits.pairwise.plan import PairwiseFindable
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
@@ -25,6 +26,7 @@ from llmfair.report.groups import (
     Values,
     figures_text,
     furthest_from_parity,
+    headlines,
     named,
 )
 from llmfair.report.plots.base import Plot
@@ -353,6 +355,26 @@ class PairWords(VerdictWords):
         return f"llmfair runs show {case.run} --furthest{case.mitigation}"
 
 
+pair_verdict = PairWords().verdict
+
+
+# What a comparison says besides
+
+
+def compared_on(base: ComparisonRun, run: ComparisonRun) -> tuple[str, str] | None:
+    """The pairs that both were asked, where one was asked others, too."""
+    common, pairs = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
+    if common == max(pairs):
+        return None
+    return "pairs", f"{count(common, 'answered pair')} in common, of {pairs[0]:,} and {pairs[1]:,}"
+
+
+def compared_notes(runs: Sequence[ComparisonRun]) -> list[str]:
+    """That figures are not adjusted for stopping, of runs that stopped."""
+    stopped = "an audit that stopped when settled: its figures are not adjusted for stopping"
+    return [stopped] if any(run.own["sequential"] for run in runs) else []
+
+
 # A planned pairwise audit: what it takes and what it can find.
 
 
@@ -545,8 +567,8 @@ def _shows(measure: str, declared: Declared, what: str) -> bool:
     return measure in declared and declared[measure].shows == what
 
 
-def group_plots(group: Group, number: int) -> Iterator[Plot]:
-    """Answers of every model on every relevance stratum."""
+def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
+    """Answers of every model on every relevance stratum, then what conclusions speak of."""
     runs = [(name, audited.results) for name, of_name in group.drawn.items() for audited in of_name.values()]
     answered = [
         (f"{name}\n{results.attribute}: {stratum}", asdict(shares))
@@ -558,6 +580,7 @@ def group_plots(group: Group, number: int) -> Iterator[Plot]:
     if answered:
         words = asdict(group.audits()[0].results.words) if len({a for a, _ in group.columns}) == 1 else {}
         yield stacked_answers(answered, words, f"answers-{number}")
+    yield from headlines(group, declared, number, {})
 
 
 # What the report of a pairwise audit has of its own.
