@@ -574,7 +574,7 @@ def _audit(
         warnings.warn(line, stacklevel=3)
     if made.junit is not None:
         suite = suite_of(subject.label, kind.name, written.results, written.error)
-        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.failures))
+        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.statuses[:-1]))
     if written.error is not None:
         raise _readable(written.error, written.folder.path)
     return Result(kind.name, written.results, written.folder.path)

@@ -21,7 +21,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
-from llmfair.audits.gates import Gate, GatedFigures, always_held, check_gates
+from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.subject import Subject
 from llmfair.audits.verdict import as_readable, judged
@@ -423,7 +423,7 @@ class Design(ABC, Generic[T]):
         kind = registry.lookup("audit", self.task)
         gated = GatedFigures(
             results.design.conditions, results.shown, results.rows, results.findings, results.reach,
-            f" {kind.condition}", where, kind.not_gated(results.design.conditions), kind.titles,
+            f" {kind.condition}", where, aside_of(kind, results.design.conditions), kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
@@ -17,6 +18,9 @@ from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.report.tables import in_words
 from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
+
+if TYPE_CHECKING:
+    from llmfair.audits.kind import Kind
 
 GRAMMAR = (
     "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
@@ -115,6 +119,11 @@ class GatedFigures:
     where: str = "on these lists"
     aside: Collection[str] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
+
+
+def aside_of(kind: Kind, conditions: Iterable[str]) -> set[str]:
+    """Those of the conditions of a kind's audit that gates speak of by name alone."""
+    return {*kind.aside, *(name for name in conditions if kind.gated and name not in kind.gated)}
 
 
 def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) -> list[Requirement]:

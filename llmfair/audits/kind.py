@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, JsonDocument, Results, RunVerdict, Undefined, Words
+    from llmfair.results import Band, Figure, Results, RunVerdict, Undefined, Words
     from llmfair.rundir import RunDir
     from llmfair.settings import ScoreSettings
 
@@ -190,12 +190,7 @@ class Kind(ABC):
     # Reported
 
     statuses: Sequence[str] = ("disparity", "not assessable", "inconclusive", "parity")
-    """The statuses of its verdicts, the gravest first; the last is what an audit hopes for."""
-
-    @property
-    def failures(self) -> Sequence[str]:
-        """The statuses that `--fail-on` takes: all but the last."""
-        return self.statuses[:-1]
+    """The statuses of its verdicts, the gravest first; the last, which `--fail-on` does not take, is hoped for."""
 
     def verdict(self, found: Conclusions) -> RunVerdict:
         """What a run comes to: one of the `statuses`, one sentence, one next step."""
@@ -208,10 +203,6 @@ class Kind(ABC):
     gated: Collection[str] = ()
     """The conditions that gates speak of where they name none, if not all: of what these are held against, such as a
     baseline, they speak by name alone."""
-
-    def not_gated(self, conditions: Iterable[str]) -> set[str]:
-        """Those of the conditions that gates speak of by name alone."""
-        return {*self.aside, *(name for name in conditions if self.gated and name not in self.gated)}
 
     of_conditions: Collection[str] = ()
     """Settings that say which conditions there are: of several runs they do not make a model another row."""
@@ -360,12 +351,8 @@ class Kind(ABC):
         """What a comparison says of a run, beside what it says of every kind."""
         return {}
 
-    def compared_on(self, base: ComparisonRun, run: ComparisonRun) -> tuple[str, str] | None:
-        """What two runs, as described, are compared on where that is not all they asked: in a word, and counted."""
-        return None
-
     def compared_notes(self, runs: Sequence[ComparisonRun]) -> list[str]:
-        """What else has to be known to read a comparison of these runs, as described."""
+        """What else has to be known to read a comparison of these runs, the base first, as `described`."""
         return []
 
 
@@ -399,26 +386,22 @@ def study_of(task: str) -> Study | None:
     return next((study for _, study in studies().values() if study.task == task), None)
 
 
-def class_of(task: str, where: str | Path = "results") -> type[JsonDocument]:
-    """The class of results of this task. Raises UsageError for an unknown one, which `where` names."""
-    if study := study_of(task):
-        return study.results()
-    if task not in GENERAL:
-        return kind_in(where, task).results()
-    module, _, name = GENERAL[task].partition(":")
-    of: type[JsonDocument] = getattr(import_module(f"llmfair.{module}"), name)
-    return of
-
-
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.io.files import typed
 
-    results: Any = typed(document, class_of(document["task"], where), where)
-    if document["task"] != "score":
+    task = document["task"]
+    if study := study_of(task):
+        results: Any = typed(document, study.results(), where)
+    else:
+        of = _at(GENERAL[task]) if task in GENERAL else kind_in(where, task).results()
+        results = typed(document, of, where)
+    if task != "score":
         return results
-    of = {run.task: get_type_hints(kind_in(where, run.task).results())["findings"] for run in results.runs}
-    runs = [replace(run, findings=typed(run.findings, of[run.task], where)) for run in results.runs]
+    hints = {run.task: get_type_hints(kind_in(where, run.task).results()) for run in results.runs}
+    runs = [
+        replace(run, findings=typed(run.findings, hints[run.task]["findings"], where)) for run in results.runs
+    ]
     return replace(results, runs=runs)
 
 
@@ -435,8 +418,7 @@ def results_of(run: RunDir, manifest: Manifest | None = None) -> Any:
 def check_kind(name: str, offered: object, beside: Iterable[Kind] = ()) -> None:
     """Raises ValueError for what could not be used as a kind of this name beside the kinds there are."""
     if not isinstance(offered, Kind):
-        made = f"a class; a kind is a value, {offered.__name__}()" if isinstance(offered, type) else "no Kind"
-        raise ValueError(f"it is {made}")
+        raise ValueError("it is no value of a class of Kind")
     if offered.name != name:
         raise ValueError(f"the kind calls itself '{offered.name}'")
     if name in COMMANDS | DOCUMENTS or name.startswith(PREFIXES):

@@ -23,6 +23,7 @@ from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of
 from llmfair.audits.design import versions
 from llmfair.audits.gates import (
     GatedFigures,
+    aside_of,
     check_gates,
     parse_gate,
     read_gates,
@@ -413,7 +414,7 @@ def requirements_of(
         measured.reach,
         f" {kind.condition}" if folder else "",
         measured.windows,
-        kind.not_gated(measured.conditions),
+        aside_of(kind, measured.conditions),
         kind.titles,
     )
     gates = [parse_gate(text, kind.reads()) for text in settings.require]
@@ -490,9 +491,8 @@ def gravest(runs: Sequence[ScoredRun]) -> RunVerdict | None:
 
 def failing(settings: ScoreSettings, runs: Sequence[ScoredRun]) -> tuple[str, ...]:
     """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
-    return statuses_of(
-        settings.fail_on, dict.fromkeys(status for run in runs for status in kind_of(run.task).failures)
-    )
+    known = dict.fromkeys(status for run in runs for status in kind_of(run.task).statuses[:-1])
+    return statuses_of(settings.fail_on, known)
 
 
 def require_all(results: ScoreResults, settings: ScoreSettings) -> None:

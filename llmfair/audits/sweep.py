@@ -79,7 +79,7 @@ def told(
     found, output = _gathered(kind, study, tried), settings.output
     if settings.junit is not None:
         suites = [suite_of(one.setting, kind.name, one.results, one.error) for one in tried]
-        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
+        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses[:-1]))
     if output is not None:
         files = {"study.json": json_text(found), "study.csv": csv_text(*study.lines(found))}
         RunDir(output).write_files(files)

@@ -61,13 +61,12 @@ def compare_table(compared: Comparison) -> Table:
     """One row a measure and condition; below them what the changes come to."""
     base, *others = compared.runs
     kind, several = kind_of(compared.task), len(others) > 1
-    common = {f", on {on[0]} in common" for run in others if (on := kind.compared_on(base, run))}
     uneven = any(row.n != compared.queries for row in compared.rows)
     columns: list[tuple[str, Callable[[ChangeRow], str]]] = [
         ("measure", _label),
         (kind.condition, lambda row: row.condition),
         *([("run", lambda row: row.run)] if several else []),
-        (f"base {base.name}" + "".join(common), lambda row: _figure(row.base)),
+        (f"base {base.name}", lambda row: _figure(row.base)),
         ("other" if several else others[0].name, lambda row: _figure(row.other)),
         (f"change [{compared.level * 100:g} %]", _change),
         *([("queries", lambda row: f"{row.n:,}")] if uneven else []),
@@ -203,7 +202,7 @@ def _reason(row: ChangeRow) -> str:
 
 def _notes(compared: Comparison) -> Iterator[str]:
     """How changes were made, and on what."""
-    kind, (base, *others) = kind_of(compared.task), compared.runs
+    kind = kind_of(compared.task)
     yield kind.how_changed or (
         "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
         f"geometric mean; sign flips (seed {compared.seed})"
@@ -216,9 +215,6 @@ def _notes(compared: Comparison) -> Iterator[str]:
         yield "every pair weighs the same, not every query (--weights pooled)"
     if compared.family:
         yield f"p adjusted (Holm) over {count(compared.family, 'headline comparison')}"
-    for run in others:
-        if on := kind.compared_on(base, run):
-            yield f"{run.name}: compared on {on[1]}"
     yield from kind.compared_notes(compared.runs)
     yield from few_queries(compared.queries)
 

@@ -237,7 +237,6 @@ def test_more_pairs_are_compared_on_those_in_common() -> None:
     assert (run.own["pairs_in_common"], run.own["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
     assert compared.runs[0].own["pairs"] == 12 * QUERIES
     table = compare_table(compared)
-    assert "base few, on pairs in common" in table.header
     assert "many: compared on 288 answered pairs in common, of 288 and 720" in table.notes
     assert run.differs["pairs"] == (12, 15) and run.differs["noise_share"] == (0.0, 0.2)
     assert all(row.p is None and row.reason == "same_answers" for row in compared.rows)

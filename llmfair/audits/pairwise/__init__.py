@@ -88,7 +88,6 @@ class Pairwise(Kind):
     score = called("audits.pairwise.measure:score_pairs")
     changes = called("audits.pairwise.measure:pair_changes")
     described = called("audits.pairwise.measure:described_pairs")
-    compared_on = called("audits.pairwise.words:compared_on")
     compared_notes = called("audits.pairwise.words:compared_notes")
 
     def calibration(self, settings: CalibratePairwiseSettings) -> int:

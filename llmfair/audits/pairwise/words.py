@@ -358,21 +358,16 @@ class PairWords(VerdictWords):
 pair_verdict = PairWords().verdict
 
 
-# What a comparison says besides
-
-
-def compared_on(base: ComparisonRun, run: ComparisonRun) -> tuple[str, str] | None:
-    """The pairs that both were asked, where one was asked others, too."""
-    common, pairs = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
-    if common == max(pairs):
-        return None
-    return "pairs", f"{count(common, 'answered pair')} in common, of {pairs[0]:,} and {pairs[1]:,}"
-
-
-def compared_notes(runs: Sequence[ComparisonRun]) -> list[str]:
-    """That figures are not adjusted for stopping, of runs that stopped."""
-    stopped = "an audit that stopped when settled: its figures are not adjusted for stopping"
-    return [stopped] if any(run.own["sequential"] for run in runs) else []
+def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
+    """What is compared where one run was asked other pairs, too; that figures are not adjusted for stopping."""
+    base, *others = runs
+    for run in others:
+        common, asked = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
+        if common < max(asked):
+            in_common = count(common, "answered pair")
+            yield f"{run.name}: compared on {in_common} in common, of {asked[0]:,} and {asked[1]:,}"
+    if any(run.own["sequential"] for run in runs):
+        yield "an audit that stopped when settled: its figures are not adjusted for stopping"
 
 
 # A planned pairwise audit: what it takes and what it can find.

@@ -117,7 +117,7 @@ def begin(design: Design[Any]) -> Begun:
     """Makes an audit ready, and warns of what makes it doubtful; nothing is asked or written. Raises UsageError."""
     kind = kind_of(design.task)  # nothing is asked that no kind could tell
     settings, backend, subject = design.settings, design.backend(), design.subject
-    fail_on = statuses_of(settings.fail_on, kind.failures)
+    fail_on = statuses_of(settings.fail_on, kind.statuses[:-1])
     identity, folder = folder_of(design, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
     prospects = require_prospects(design)
