@@ -114,21 +114,10 @@ def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], o
         raise UsageError(f"{missing[0]} has no values that can be paired by query in these runs.", hint)
 
 
-def row_of(
-    other: ComparedRun,
-    condition: str,
-    measure: Measure,
-    headlines: Collection[Measure],
-    before: Figure | Estimate | None = None,
-    after: Figure | Estimate | None = None,
-) -> ChangeRow:
-    """The row of a measure; with both runs' own figures, where they are known."""
-    declared = measure.definition
-    headline = measure in headlines
-    row = ChangeRow(
-        other.name, condition, str(measure), declared.scale, declared.better, headline, None, None
-    )
-    return row if before is None or after is None else with_figures(row, before, after)
+def row_of(other: ComparedRun, condition: str, measure: Measure, headlines: Collection[Measure]) -> ChangeRow:
+    """The row of a measure, without any figure."""
+    scale, better = measure.definition.scale, measure.definition.better
+    return ChangeRow(other.name, condition, str(measure), scale, better, measure in headlines, None, None)
 
 
 def with_figures(row: ChangeRow, before: Figure | Estimate, after: Figure | Estimate) -> ChangeRow:
@@ -157,7 +146,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
         return row
     findings = [run.results.findings.get(row.condition) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in findings)
-    useless = findings[1].useless if row.useless is None and findings[1] is not None else row.useless
+    useless = row.useless or (findings[1] and findings[1].useless)
     row = replace(row, base_conclusion=before, other_conclusion=after, useless=useless)
     barred = {
         run.name: finding.reason
@@ -177,14 +166,6 @@ def because(row: ChangeRow, reasons: Mapping[str, str | None]) -> ChangeRow:
     reason = next(filter(None, reasons.values()), None)
     of = tuple(name for name, its in reasons.items() if its and its == reason)
     return replace(row, reason=reason, reason_of=of)
-
-
-def _lacking(row: ChangeRow, key: tuple[str, str], base: ComparedRun, other: ComparedRun) -> ChangeRow:
-    """The row with why queries have no values that could be paired, and of which run."""
-    lacking = [run for run in (base, other) if key not in run.values]
-    if not lacking:
-        return replace(row, reason="no_common_query")
-    return because(row, {run.name: run.figure(*key).reason or "no_finite_odds" for run in lacking})
 
 
 def changes_by_query(
@@ -220,13 +201,17 @@ def changes_by_query(
                 for query in sorted(before.keys() & after.keys())
                 if not on_log_scale or min(before[query], after[query]) > 0
             ]
-            row = row_of(other, condition, measure, headlines, base.figure(*key), other.figure(*key))
-            if not queries:
-                yield assessed(_lacking(row, key, base, other), measure, base, other)
-                continue
-            one, two = ([of_it[query] for query in queries] for of_it in (before, after))
-            rng = np.random.default_rng(seed)
-            row = changed(row, change_by_query(one, two, on_log_scale, level, rng))
+            figures = {run.name: run.figure(*key) for run in (base, other)}
+            row = with_figures(row_of(other, condition, measure, headlines), *figures.values())
+            if queries:
+                one, two = ([of_it[query] for query in queries] for of_it in (before, after))
+                rng = np.random.default_rng(seed)
+                row = changed(row, change_by_query(one, two, on_log_scale, level, rng))
+            elif before and after:
+                row = replace(row, reason="no_common_query")
+            else:  # why, of the run that has no values
+                lacking = [name for name, of_it in ((base.name, before), (other.name, after)) if not of_it]
+                row = because(row, {name: figures[name].reason or "no_finite_odds" for name in lacking})
             yield assessed(row, measure, base, other)
 
 
@@ -244,14 +229,11 @@ ALIKE = 0.01
 
 def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
     """The comparison. Raises UsageError for runs that cannot be compared."""
-    if len(runs) < 2:
-        raise UsageError("a comparison needs two runs or more.", RUNS_HINT)
-    folders = [run.path.resolve() for run in runs]
-    if twice := [run for run in runs if folders.count(run.path.resolve()) > 1]:
-        raise UsageError(f"{twice[-1].path} is named twice: a run does not differ from itself.", RUNS_HINT)
+    if len({run.path.resolve() for run in runs}) < max(2, len(runs)):
+        raise UsageError("a comparison needs two runs or more, each named once.", RUNS_HINT)
     opened = [_opened(run) for run in runs]
     kind = kind_of(opened[0].results.task)
-    base, *others = _named(opened, kind)
+    base, *others = _named(opened)
     for other in others:
         _check(base, other, kind)
     chosen = parse_measures(measures, kind.reads()) if measures else None
@@ -291,35 +273,23 @@ def _opened(run: RunDir) -> ComparedRun:
     return ComparedRun("", run, manifest, results, known[results.task].aside)
 
 
-def _named(runs: Sequence[ComparedRun], kind: Kind) -> list[ComparedRun]:
-    """Called by their labels or models where these differ, else by both, by how they asked, or by their folders."""
-    models = [one.results.short_name for one in runs]
-    labelled = [one.results.named_model for one in runs]
-    folders = [one.run.path.resolve().name for one in runs]
-    paths = [str(one.run.path) for one in runs]
-    usual = kind.settings().of_result()
-    asked = [  # by which strategy, where it is not the usual one
-        " ".join(
-            [
-                model,
-                *(str(run.settings[name]) for name in kind.asked_by if name in {*run.settings} - {*usual}),
-            ]
-        )
-        for run, model in zip(runs, models, strict=True)
-    ]
-    names = next((names for names in (models, labelled, asked, folders) if len({*names}) == len(runs)), paths)
-    return [dataclasses.replace(one, name=name) for one, name in zip(runs, names, strict=True)]
+def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+    """Called by their labels or models where these differ, else by both, or by their folders."""
+    models = [run.results.short_name for run in runs]
+    labelled = [run.results.named_model for run in runs]
+    folders = [run.run.path.resolve().name for run in runs]
+    paths = [str(run.run.path) for run in runs]
+    names = next((names for names in (models, labelled, folders) if len({*names}) == len(runs)), paths)
+    return [dataclasses.replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
 def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
     """Raises UsageError for runs that did not ask the same, saying what differs."""
-    first, *rest = (one.name for one in kinds())
-    like = ", ".join([f"{first} goes with {first}", *(f"{name} with {name}" for name in rest)])
-    refused = {"task": ("are runs of different tasks", like), **REFUSED, **kind.agree}
-    for key, (found, hint) in refused.items():
+    refused = {"task": ("are runs of different tasks", "name runs of one kind"), **REFUSED, **kind.agree}
+    for key, (differ, hint) in refused.items():
         if base.setting(key) != other.setting(key):
-            told = "; ".join(_told(key, run) for run in (base, other))
-            raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
+            settings = "; ".join(_told(key, run) for run in (base, other))
+            raise UsageError(f"{base.name} and {other.name} {differ} ({settings}).", hint)
 
 
 def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> ChangeRow:
@@ -329,7 +299,9 @@ def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kin
         reason = SAME_ANSWERS
     elif bounding := parse_measure(row.measure).definition.reach:
         prompted = all(run.manifest.prompt is not None for run in (base, other))
-        if _bounded(bounding[0], base, other):
+        one, two = (plain(run.results.reach.get(bounding[0], Reach())) for run in (base, other))
+        alike = one.keys() == two.keys() and all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
+        if not alike:  # distances from parity would tell of the windows, not of the rankers alone
             reason = OTHER_REACH
         # how far a preference moves the exposures hangs on the way in which a model is asked
         elif prompted and any(base.setting(name) != other.setting(name) for name in kind.asked_by):
@@ -343,15 +315,6 @@ def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
         return False
     fewer, more = sorted((base.answers, other.answers), key=len)
     return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
-
-
-def _bounded(bounding: str, base: ComparedRun, other: ComparedRun) -> bool:
-    """Whether the runs have different attainable ranges.
-
-    Then the distance from parity of a figure that hangs on it would tell of the windows, not of the rankers alone.
-    """
-    one, two = (plain(run.results.reach.get(bounding, Reach())) for run in (base, other))
-    return one.keys() != two.keys() or not all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
 
 
 def _told(key: str, run: ComparedRun) -> str:
@@ -416,24 +379,23 @@ def gravest(compared: Comparison) -> RunVerdict | None:
 def _verdict(
     compared: Comparison, base: ComparisonRun, run: ComparisonRun, rows: Sequence[ChangeRow]
 ) -> RunVerdict:
-    ways = [(_status(compared, row), row) for row in rows]
-    status, row = min(ways, key=lambda one: STATUSES.index(one[0]))
+    judged = [(*_judged(row, compared), row) for row in rows]
+    status, figures, row = min(judged, key=lambda change: STATUSES.index(change[0]))
     condition = kind_of(compared.task).condition
-    several = f"{condition.removesuffix('s')}s"
     others: dict[str, list[str]] = {}
-    for way, one in ways:
-        if one is not row:
-            others.setdefault(way, []).append(one.condition)
+    for way, _, change in judged:
+        if change is not row:
+            others.setdefault(way, []).append(change.condition)
     also = [
-        f"{way}{' also' * (way == status)} ({listed(names)} {condition if len(names) == 1 else several})"
+        f"; {way}{' also' * (way == status)} ({listed(names)} "
+        f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
         for way, names in others.items()
     ]
     label = parse_measure(row.measure).definition.label
-    figure = f"{label} ({row.condition} {condition})"
-    told = f"{run.name} beside {base.name}, {figure}: {_said(row, status, compared)}"
+    sentence = f"{run.name} beside {base.name}, {label} ({row.condition} {condition}): {figures}"
     return RunVerdict(
         status=status,
-        sentence="; ".join([told, *also]),
+        sentence=sentence + "".join(also),
         next="more queries in both runs; " * (status == NO_DIFFERENCE)
         + f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}",
         condition=row.condition,
@@ -445,24 +407,20 @@ def _verdict(
     )
 
 
-def _status(compared: Comparison, row: ChangeRow) -> str:
+def _judged(row: ChangeRow, compared: Comparison) -> tuple[str, str]:
+    """The status of a change, and the figures of both with its test; or why there is none."""
     alpha, p = 1 - compared.level, row.p_adjusted
-    if p is None or row.base is None or row.other is None or floor_of(compared, row) >= alpha:
-        return NOT_ASSESSABLE
+    if p is None:
+        return NOT_ASSESSABLE, why(row)
+    if floor_of(compared, row) >= alpha:
+        return NOT_ASSESSABLE, f"too few queries ({row.n}) for so many comparisons ({compared.family})"
+    change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
+    figures = f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(p)}, {count(row.n, 'query', 'queries')}, paired)"
     if p >= alpha:
-        return NO_DIFFERENCE
-    return NOT_ASSESSABLE if of_no_use(row, compared) else way_of(row, compared.band)
-
-
-def _said(row: ChangeRow, status: str, compared: Comparison) -> str:
-    """The figures of both, the change, and its test; or why there is none."""
-    if status == NOT_ASSESSABLE:
-        if row.p_adjusted is None:
-            return why(row)
-        if floor_of(compared, row) >= 1 - compared.level:
-            return f"too few queries ({row.n}) for so many comparisons ({compared.family})"
-        return f"{of_no_use(row, compared)}: {_figures(row)}"
-    return _figures(row)
+        return NO_DIFFERENCE, figures
+    if useless := of_no_use(row, compared):
+        return NOT_ASSESSABLE, f"{useless}: {figures}"
+    return way_of(row, compared.band), figures
 
 
 def of_no_use(row: ChangeRow, compared: Comparison) -> str:
@@ -476,15 +434,6 @@ def why(row: ChangeRow) -> str:
     """Why a change cannot be told, and of which run, where it is the reason of one."""
     of = f" ({' and '.join(row.reason_of)})" if row.reason_of else ""
     return in_words(row.reason or "too_few_queries", row.measure) + of
-
-
-def _figures(row: ChangeRow) -> str:
-    assert row.p_adjusted is not None  # else it is told why there is no test
-    change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
-    return (
-        f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(row.p_adjusted)}, "
-        f"{count(row.n, 'query', 'queries')}, paired)"
-    )
 
 
 def way_of(row: ChangeRow, band: tuple[float, float]) -> str:

@@ -13,7 +13,6 @@ from llmfair.audits.comparing import (
     NO_DIFFERENCE,
     distances,
     floor_of,
-    gravest,
     is_across,
     of_no_use,
     verdicts_of,
@@ -78,10 +77,8 @@ def compare_table(compared: Comparison) -> Table:
         count(compared.queries, "query", "queries"),
     )
     title = f"Compare {compared.task} · {compared.dataset} · {whom} · {queries}"
-    worst = gravest(compared)
-    lead = lead_of(
-        [("", verdict) for _, verdict in verdicts_of(compared)], "" if worst is None else worst.next
-    )
+    verdicts = [("", verdict) for _, verdict in verdicts_of(compared)]
+    lead = lead_of(verdicts, "" if compared.verdict is None else compared.verdict.next)
     notes = (*_differing(compared), *_sentences(compared), *_notes(compared))
     return filled(Table(title, tuple(name for name, _ in columns), rows, notes, lead=lead))
 

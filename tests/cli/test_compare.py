@@ -202,7 +202,7 @@ def test_nothing_has_no_sign() -> None:
 @pytest.mark.parametrize(
     ("one", "two", "sentence", "hint"),
     [
-        (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "pairwise with pairwise"),
+        (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "runs of one kind"),
         (LISTWISE, (*LISTWISE, "-n", "4"), "asked about different lists (sample, 8 queries, ", "--limit"),
         (PAIRWISE, (*PAIRWISE, "--form", "letter"), "asked in different forms (order; letter).", "--form"),
         ((*PAIRWISE, "--conditions", "relevant"), (*PAIRWISE, "--conditions", "irrelevant"), "have no pair in common.", "--conditions"),
@@ -222,7 +222,7 @@ def test_other_refusals() -> None:
     one = run(*LISTWISE, output="one")
     refuses("two runs or more", "compare", one)
     refuses("no run 'two' in runs.", "compare", one, "two")
-    refuses("is named twice: a run does not differ from itself.", "compare", one, "./one")
+    refuses("two runs or more, each named once", "compare", one, "./one")
     two = run(*LISTWISE, "-m", "fake:oracle", output="oracle")
     refuses("AdjustedOdds is a measure of pairs", "compare", one, two, "--measures", "AdjustedOdds")
     found = llmfair("compare", one, two, "--measures", "KL@20")
