@@ -78,9 +78,9 @@ def test_a_field_as_by_default_is_left_out() -> None:
 
 
 def test_texts_are_those_that_were_asked_about(folders: Path, tmp_path: Path) -> None:
-    lists, pairs = read_texts(folders / "listwise"), read_texts(folders / "pairwise")
-    assert len(lists.queries) == len(pairs.queries) == 5 and lists.queries == pairs.queries
-    assert len(lists.titles) > len(pairs.titles) > 5 and pairs.titles.items() <= lists.titles.items()
+    (queries, titles), (same, fewer) = (read_texts(folders / name) for name in ("listwise", "pairwise"))
+    assert len(queries) == 5 and queries == same
+    assert len(titles) > len(fewer) > 5 and fewer.items() <= titles.items()
     with pytest.raises(UsageError, match=r"texts\.jsonl: cannot be read"):
         read_texts(tmp_path)
     (tmp_path / "texts.jsonl").write_text('{"query_id": "q", "text": "t"}\n{"doc_id": 3}\n')

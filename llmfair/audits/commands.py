@@ -103,6 +103,15 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
     return found
 
 
+def next_steps(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, Any]:
+    """The commands that a verdict may name, and the settings that its advice may, as `Conclusions` have them."""
+    return {
+        "planned": plan_of(task, settings, label),
+        "ways": ways_of(task, settings, label, texts),
+        "takes": takes_of(settings, label),
+    }
+
+
 def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
     """The settings that advice may name to whom results call so: those that he has a use for, and that are not set.
 
@@ -140,15 +149,15 @@ def scoring_of(runs: Sequence[Path], settings: ScoreSettings) -> str:
     return " ".join(["llmfair score", *(shlex.quote(str(run)) for run in runs), *([flags] if flags else [])])
 
 
-def plan_of(task: str, settings: AuditSettings, spec: str) -> str:
+def plan_of(task: str, settings: AuditSettings, label: str) -> str:
     """The command line that plans the same design with all queries.
 
     A ranker that asks no model, or scores whole lists, is named, since its plan is its own.
     """
     names = (name for name in _asked(settings, PLANNED) if name not in SUBSET)
     flags = settings.as_flags([*names, "level", "band"])
-    subject = Subject(spec)
-    ranker = ["-m", spec] if subject.ranks or subject.scores_lists else []
+    subject = Subject(label)
+    ranker = ["-m", label] if subject.ranks or subject.scores_lists else []
     return " ".join(["llmfair plan", task, *map(shlex.quote, ranker), *([flags] if flags else [])])
 
 

@@ -20,7 +20,7 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
-from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
+from llmfair.audits.commands import next_steps, training_of
 from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.subject import Subject
@@ -72,14 +72,6 @@ TEXTS = "texts.jsonl"
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Queries by query_id, titles by doc_id."""
-
-    queries: Mapping[str, str]
-    titles: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class _Line:
     """A query's text, or a document's title."""
 
@@ -103,13 +95,11 @@ def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iter
         yield json.dumps({"doc_id": doc_id, "title": title}, ensure_ascii=False) + "\n"
 
 
-def read_texts(folder: Path) -> Texts:
-    """The texts of a run folder. Raises UsageError naming file, line and field."""
+def read_texts(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The queries' texts by query_id and the titles by doc_id of a run folder. Raises UsageError naming the field."""
     lines = [*read_lines(folder / TEXTS, _Line)]
-    return Texts(
-        {line.query_id: line.text for line in lines if line.query_id is not None},
-        {line.doc_id: line.title for line in lines if line.doc_id is not None},
-    )
+    queries = {line.query_id: line.text for line in lines if line.query_id is not None}
+    return queries, {line.doc_id: line.title for line in lines if line.doc_id is not None}
 
 
 # A further part of an audit: what is asked once the programs before it have their results.
@@ -323,10 +313,10 @@ class Design(ABC, Generic[T]):
     def outcome(self, run: str, results: Mapping[str, T], failures: Sequence[Failure]) -> Outcome:
         """What the programs' results, by probe_id, come to; the same for the same results, whoever ran it when."""
         columns = measure_all(self.measures, self.observe(results))
-        settings, answers = self.settings, self._answers(results)
+        settings, (chains, answers) = self.settings, self._counts(results)
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
         found = PlainResults(
-            **self.told(run, self._ended(results), failures, columns),
+            **self.told(run, chains, failures, columns),
             reach={},
             answers=answers,
             findings=as_readable(self.findings(columns), answers, settings.max_invalid),
@@ -334,24 +324,19 @@ class Design(ABC, Generic[T]):
         )
         return self.laid_out(found, summarise(columns, inference), self.files(results), failures)
 
-    def _ended(self, results: Mapping[str, T]) -> dict[str, ProbeCounts]:
-        """How many programs of each condition there are, and how many came to an end."""
-        asked = [(program.condition, program.probe_id) for program in self.all_programs(results)]
-        planned = Counter(condition for condition, _ in asked)
-        ended = Counter(condition for condition, probe_id in asked if probe_id in results)
-        return {one.name: ProbeCounts(planned[one.name], ended[one.name]) for one in self.conditions}
-
-    def _answers(self, results: Mapping[str, T]) -> dict[str, ProbeAnswers]:
-        """How many programs of each condition came to an end, and how many of them could not be read."""
-        ended, unparseable = Counter[str](), Counter[str]()
+    def _counts(self, results: Mapping[str, T]) -> tuple[dict[str, ProbeCounts], dict[str, ProbeAnswers]]:
+        """By condition, how many programs there are and came to an end; and how many of these could not be read."""
+        planned, ended, unparseable = Counter[str](), Counter[str](), Counter[str]()
         for program in self.all_programs(results):
+            planned[program.condition] += 1
             if program.probe_id in results:
                 ended[program.condition] += 1
                 unparseable[program.condition] += self.unparseable(results[program.probe_id]) > 0
-        return {
-            one.name: ProbeAnswers(probes=ended[one.name], unparseable=unparseable[one.name])
-            for one in self.conditions
-        }
+        names = [condition.name for condition in self.conditions]
+        return (
+            {name: ProbeCounts(planned[name], ended[name]) for name in names},
+            {name: ProbeAnswers(probes=ended[name], unparseable=unparseable[name]) for name in names},
+        )
 
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
         """What measures read, by condition, one for each query that has results."""
@@ -429,10 +414,8 @@ class Design(ABC, Generic[T]):
         texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
         results = judged(
             structs.replace(results, requirements=met),
-            planned=plan_of(self.task, self.settings, self.subject.spec),
             training=training_of(self.task, self.settings, results.model),
-            ways=ways_of(self.task, self.settings, results.model, texts),
-            takes=takes_of(self.settings, results.model),
+            **next_steps(self.task, self.settings, results.model, texts),
         )
         if queries is None:
             queries = self.queries

@@ -164,14 +164,15 @@ def refused(verdict: RunVerdict | None, fail_on: Collection[str]) -> str | None:
     return f"--fail-on: the verdict is {verdict.status}: {verdict.sentence}"
 
 
-def require_met(requirements: Iterable[Requirement], *refusals: str | None) -> None:
+WRITTEN = "everything is written; results.json has verdict and requirements"
+
+
+def require_met(requirements: Iterable[Requirement], *refusals: str | None, hint: str = WRITTEN) -> None:
     """Raises RequirementFailed, with what is wrong, unless every entry of `check_gates` holds and nothing refuses."""
     reasons = [str(entry.reason) for entry in requirements if not entry.holds]
     failed = dict.fromkeys([*filter(None, refusals), *reasons])
     if failed:
-        raise RequirementFailed(
-            "; ".join(failed), "everything is written; results.json has verdict and requirements"
-        )
+        raise RequirementFailed("; ".join(failed), hint)
 
 
 def as_shown(measure: str, shown: Sequence[str]) -> str:

@@ -19,9 +19,10 @@ from typing import Any, Literal
 from msgspec import structs
 
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
-from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, takes_of, ways_of
+from llmfair.audits.commands import continuing, next_steps, scoring_of, settings_of
 from llmfair.audits.design import versions
 from llmfair.audits.gates import (
+    WRITTEN,
     GatedFigures,
     aside_of,
     check_gates,
@@ -34,7 +35,7 @@ from llmfair.audits.gates import (
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.audits.run_files import Announce
 from llmfair.audits.verdict import Conclusions
-from llmfair.errors import RequirementFailed, UsageError
+from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Column, Observation, measure_all
@@ -323,50 +324,64 @@ def _named_data(runs: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]
 
 def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:
     """Every RUN, measured by its kind of audit, one after the other. Raises UsageError."""
-    named = settings.dataset is not None or settings.qrels is not None
-    names = Counter(run.resolve().name for run in runs if run.is_dir())
+    judgements = settings.dataset is not None or settings.qrels is not None
+    logs = [run for run in runs if run.suffix == LOG and run.is_file()]
+    if logs and (judgements or len(logs) < len(runs)):
+        raise UsageError("logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT)
     for run in runs:
-        if not run.exists() and not named:  # else it is told with all that is wrong in these files
-            raise UsageError(
-                f"{run}: there is no such file.", "name a TREC run file, or a run folder by its path"
-            )
-        if run.is_dir() and named:
-            RunDir(run).read_manifest()  # if it is no run, that is what there is to say
+        if run.is_dir() and judgements:
             raise UsageError(
                 f"{run} is a folder and brings its own judgements.",
                 f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
             )
-        if run.suffix == LOG and run.is_file():
-            continue
-        if not run.is_dir() and not named:
-            raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
-    if any(run.suffix == LOG and run.is_file() for run in runs):
-        if named or not all(run.suffix == LOG for run in runs):
-            raise UsageError(
-                "logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT
+        if not (run.is_dir() or judgements or logs):
+            lacks = (
+                "what is relevant, and who is in which group?" if run.exists() else "there is no such file."
             )
+            raise UsageError(f"{run}: {lacks}", SCORE_FORMS)
+    if logs:
         score_log = next(kind.score_log for kind in kinds() if kind.score_log)
         yield from (score_log(run, settings, announce) for run in runs)
-        return
-    if named:
+    elif judgements:
         yield from next(kind.score_files for kind in kinds() if kind.score_files)(runs, settings, announce)
-        return
-    for run in runs:
-        folder = RunDir(run)
-        measured = kind_in(folder.manifest, folder.read_manifest().task).score(folder, settings, announce)
-        several = names[run.resolve().name] > 1
-        yield replace(measured, facts=structs.replace(measured.facts, run=str(run))) if several else measured
+    else:
+        names = Counter(run.resolve().name for run in runs)
+        for run in runs:
+            folder = RunDir(run)
+            measured = kind_in(folder.manifest, folder.read_manifest().task).score(folder, settings, announce)
+            if names[run.resolve().name] > 1:
+                measured = replace(measured, facts=structs.replace(measured.facts, run=str(run)))
+            yield measured
 
 
 def _scored(
     settings: ScoreSettings, run: Path, measured: RemeasuredRun
 ) -> tuple[ScoredRun, list[Requirement], Sequence[Row], Mapping[str, str]]:
-    """A RUN with its verdict, which gates it holds, its rows, and what no order of its lists passes."""
-    facts = measured.facts
+    """A RUN with its verdict, which gates it holds, its rows, and what no order of its lists passes.
+
+    A gate of a condition that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
+    of a run folder alone.
+    """
+    facts, kind = measured.facts, kind_of(measured.facts.task)
     rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
     of_all = [row for row in rows if row.query_id == ALL]
+    figures = GatedFigures(
+        measured.conditions,
+        facts.measures,
+        of_all,
+        facts.findings,
+        measured.reach,
+        f" {kind.condition}" if run.is_dir() else "",
+        measured.windows,
+        aside_of(kind, measured.conditions),
+        kind.titles,
+    )
+    gates = [parse_gate(text, kind.reads()) for text in settings.require]
+    asked = [gate for gate in gates if gate.condition is None or gate.condition in facts.conditions]
+    entries = check_gates(asked, figures, settings.require_interval)
+    entries = [structs.replace(entry, run=facts.run) for entry in entries]
     judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
-    return judged, requirements_of(settings, measured, of_all, run.is_dir()), rows, measured.limits
+    return judged, entries, rows, measured.limits
 
 
 def _limits(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -395,32 +410,6 @@ def _write(path: Path, scored: ScoreOutcome) -> None:
 
 
 # Their gates and verdicts
-
-
-def requirements_of(
-    settings: ScoreSettings, measured: RemeasuredRun, rows: Sequence[Row], folder: bool
-) -> list[Requirement]:
-    """Which gates the RUN holds, a `folder` or a file; `rows` are those of all queries.
-
-    A gate of a condition that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
-    of a run folder alone.
-    """
-    facts, kind = measured.facts, kind_of(measured.facts.task)
-    figures = GatedFigures(
-        measured.conditions,
-        facts.measures,
-        rows,
-        facts.findings,
-        measured.reach,
-        f" {kind.condition}" if folder else "",
-        measured.windows,
-        aside_of(kind, measured.conditions),
-        kind.titles,
-    )
-    gates = [parse_gate(text, kind.reads()) for text in settings.require]
-    asked = [gate for gate in gates if gate.condition is None or gate.condition in facts.conditions]
-    entries = check_gates(asked, figures, settings.require_interval)
-    return [structs.replace(entry, run=facts.run) for entry in entries]
 
 
 def named_in_reasons(
@@ -453,14 +442,11 @@ def verdict_of(
             "run": str(run),
             "prompted": results.design.prompted,
             "problems": {name: answers.problem for name, answers in results.answers.items()},
-            "ways": {},
         }
         if asked := settings_of(folder, manifest):
-            of_run["planned"] = plan_of(kind.name, asked, manifest.model)
-            of_run["takes"] = takes_of(asked, manifest.model)
-            of_run["ways"] = ways_of(kind.name, asked, manifest.model, texts=False)
+            of_run |= next_steps(kind.name, asked, manifest.model, texts=False)
         if missing := continuing(folder):
-            of_run["ways"] |= {"unfinished": missing}
+            of_run["ways"] = {**of_run.get("ways", {}), "unfinished": missing}
     else:
         of_run["ways"] = {"per_query": f"{scoring_of([run], settings)} --per-query"}
     names = ("task", "dataset", "attribute", "model", "measures", "words", "findings")
@@ -500,9 +486,5 @@ def require_all(results: ScoreResults, settings: ScoreSettings) -> None:
     fail_on, several = failing(settings, results.runs), len(results.runs) > 1
     said = {run.run: refused(run.verdict, fail_on) for run in results.runs}
     refusals = [f"{run}: {why}" if several else why for run, why in said.items() if why is not None]
-    try:
-        require_met(results.requirements, *refusals)
-    except RequirementFailed as failure:
-        if settings.output is None:
-            failure.hint = "--json lists verdicts and requirements, -o DIR keeps them"
-        raise
+    unwritten = "--json lists verdicts and requirements, -o DIR keeps them"
+    require_met(results.requirements, *refusals, hint=WRITTEN if settings.output else unwritten)

@@ -24,6 +24,7 @@ from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.report.exhibits import Declaration, Evidence, Exhibits
+from llmfair.report.tables import count
 from llmfair.rundir import RunDir
 
 MARKUP = re.compile(r"(`+)(.*?)\1")
@@ -33,14 +34,14 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
     """Those of an audit's run folder, with so many answers as evidence. Raises UsageError."""
     manifest, results = run.read_manifest(), results_of(run)
     settings = settings_of(run, manifest)
-    texts = read_texts(run.path)
+    queries, titles = read_texts(run.path)
     return Exhibits(
         command=None
         if settings is None or manifest.model.startswith(f"{GIVEN}:")  # no command names an object
         else command_of(manifest.task, settings, manifest.model),
         measures=declared(results.measures),
-        titles=texts.titles,
-        queries=texts.queries,
+        titles=titles,
+        queries=queries,
         evidence=drawn_answers(run, manifest, evidence, results.design.seed),
     )
 
@@ -75,13 +76,13 @@ def _declaration(measure: Measure) -> Declaration:
     )
 
 
-def drawn_answers(run: RunDir, manifest: Manifest, count: int, seed: int = 0) -> list[Evidence]:
+def drawn_answers(run: RunDir, manifest: Manifest, number: int, seed: int = 0) -> list[Evidence]:
     """Answers with their chats: unparseable ones first, then the others, each in an order of the run's seed."""
 
     def place(answer: Evidence) -> tuple[bool, int, str]:
         return answer.ended == "ok", crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
 
-    return nsmallest(count, _once(all_answers(run, manifest)), key=place)
+    return nsmallest(number, _once(all_answers(run, manifest)), key=place)
 
 
 def _once(answers: Iterable[Evidence]) -> Iterator[Evidence]:
@@ -104,13 +105,12 @@ def shortened(text: str, most: int) -> str:
 def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) -> Iterator[Evidence]:
     """The answers of a run's journals, each with what it was asked; those about one query, where it is given.
 
-    Lines that are damaged are left out and told of, and so are answers that lack what the kind of audit reads: those
-    of another design, which found their way into the journal.
+    Lines that are damaged are left out and told of, and so are answers that lack what the kind of audit reads.
     """
     kind = kind_in(run.manifest, manifest.task)
     for journal in filter(Path.is_file, run.journals(manifest)):
-        strangers: list[str] = []
         damaged: list[int] = []
+        others = 0
         for row in read_rows(journal, damaged):
             if "key" not in row or query_id not in (None, row["about"].get("query_id")):
                 continue
@@ -118,7 +118,7 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
                 shown = kind.what_was_shown(row["about"])
                 ended = kind.how_ended(row, manifest.settings)
             except (AttributeError, LookupError, TypeError, ValueError):
-                strangers.append(row["probe"])
+                others += 1
                 continue
             yield Evidence(
                 key=row["key"],
@@ -129,12 +129,11 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
                 text=shortened(row["text"], MOST_OF_AN_ANSWER),
                 chat=[(role, shortened(said, MOST_OF_A_PROMPT)) for role, said in row["chat"]],
             )
-        if strangers:
-            some = "1 answer is" if len(strangers) == 1 else f"{len(strangers):,} answers are"
-            warn(f"{journal}: {some} of no probe of this audit and left out, that of {strangers[0]!r} first")
-        if damaged:
-            some = "1 line" if len(damaged) == 1 else f"{len(damaged):,} lines"
-            warn(f"{journal}:{damaged[0]}: {some} cannot be read and left out, this one first")
+        if lacking := len(damaged) + others:
+            first = f", line {damaged[0]} first" if damaged else ""
+            warn(
+                f"{journal}: {count(lacking, 'line')} cannot be read as answers of this audit and left out{first}"
+            )
 
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:

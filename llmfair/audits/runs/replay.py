@@ -41,21 +41,21 @@ def check_run(run: RunDir) -> dict[str, Any]:
     Raises UsageError without a manifest, Incomplete when the journals do not answer every chat.
     """
     manifest = run.read_manifest()
-    given = manifest.stage_answers
-    gone = [one.name for one in run.journals(manifest) if one == run.journal or given.get(one.stem)]
-    if gone := [name for name in gone if not (run.path / name).is_file()]:
-        return {"answers": 0, "problems": [f"{name} is missing" for name in gone], "notes": []}
+    asked = [
+        path
+        for path in run.journals(manifest)
+        if path == run.journal or manifest.stage_answers.get(path.stem)
+    ]
+    if missing := [f"{path.name} is missing" for path in asked if not path.is_file()]:
+        return {"answers": 0, "problems": missing, "notes": []}
     kind = kind_in(run.manifest, manifest.task)
     settings = kind.settings.from_flags(manifest.flags, run.manifest)
     design = kind.design(settings, Subject(manifest.model))
     known, now = manifest.settings, design.identity()
+    inputs = {"lists_sha256": "the data", "prompt_sha256": "the prompt", "baselines": "a baseline"}
     problems = [
         f"{what} is not what it was at the time of the run"
-        for what, key in (
-            ("the data", "lists_sha256"),
-            ("the prompt", "prompt_sha256"),
-            ("a baseline", "baselines"),
-        )
+        for key, what in inputs.items()
         if known.get(key) != now.get(key)
     ]
     if [stage.name for stage in design.stages()] != list(manifest.stages):
@@ -64,10 +64,12 @@ def check_run(run: RunDir) -> dict[str, Any]:
         return {"answers": 0, "problems": problems, "notes": []}
 
     # Who answered is on record; the models themselves need not be there any more.
-    asked = [NoBackend(known["identity"], reads_about=manifest.simulated)]
-    asked += [NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()]
+    backends = [NoBackend(known["identity"], reads_about=manifest.simulated)]
+    backends += [
+        NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
+    ]
     found, answers = _Followed(), 0
-    for (programs, path), backend in zip(_parts(design, run), asked, strict=True):
+    for (programs, path), backend in zip(_parts(design, run), backends, strict=True):
         if path.is_file():
             with files.opened(path) as file:
                 if wrong := not_begun_by(file.readline(files.LONGEST_LINE), backend.identity):
@@ -118,30 +120,19 @@ def _edited(folder: Path) -> Iterator[str]:
 
 
 def _differing(path: Path, contents: Contents) -> tuple[str, str] | None:
-    """What a file holds, and other contents that it should hold; None where it holds these.
-
-    They are compared part by part: a large file and its text would take their room several times over. Of a file that
-    is far longer there is as much as tells that it differs.
-    """
+    """What a file holds from the first part on that differs, and what it should hold; None where it holds these."""
     parts = (
         text.encode("utf-8", "backslashreplace")
         for text in ([contents] if isinstance(contents, str) else contents)
     )
     with path.open("rb") as file:
-        same = 0
         for part in parts:
-            if file.read(len(part)) != part:
-                file.seek(0)
-                text = b"".join([file.read(same), part, *parts])
-                break
-            same += len(part)
-        else:
-            if not file.read(1):
-                return None
-            file.seek(0)
-            text = file.read(same)
-        file.seek(0)
-        return file.read(2 * len(text) + (1 << 20)).decode("utf-8", "surrogateescape"), text.decode()
+            if (there := file.read(len(part))) != part:
+                text = b"".join([part, *parts])
+                there += file.read(len(text) + (1 << 20))  # of a file that is far longer, enough to tell so
+                return there.decode("utf-8", "surrogateescape"), text.decode()
+        rest = file.read(1 << 20)
+    return (rest.decode("utf-8", "surrogateescape"), "") if rest else None
 
 
 def _called(run: RunDir) -> str:
