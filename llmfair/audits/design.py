@@ -132,10 +132,9 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found: results, all rows, and every file by name."""
+    """What a run found: results, and every file by name."""
 
     results: Results
-    rows: Sequence[Measurement]
     files: Mapping[str, Contents]
 
     def broken_off(self) -> Outcome:
@@ -433,7 +432,7 @@ class Design(ABC, Generic[T]):
             "failures.csv": csv_lines(FAILURE_COLUMNS, failed),
             RESULTS: json_text(results),
         }
-        return Outcome(results, rows, {**files, **shared})
+        return Outcome(results, {**files, **shared})
 
     # What measures look things up in
 

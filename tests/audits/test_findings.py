@@ -34,7 +34,6 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import conclusion as conclusion_text
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
@@ -43,6 +42,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.stats.intervals import Estimate
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript
+from tests.finished import audit
 from tests.folders import balanced, write_folder
 from tests.metrics import judged
 
@@ -249,7 +249,7 @@ def test_the_injected_odds_lie_in_the_interval_of_nine_audits_in_ten(injected: f
         settings = ListwiseSettings.make(
             conditions="neutral", repeat=False, seed=seed, runs_dir=Path("runs"), permutations=0, max_invalid=1.0,
         )  # fmt: skip
-        rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={injected}"))).rows
+        rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={injected}"))).results.rows
         (row,) = [r for r in rows if r.measure == "PreferenceOdds" and r.query_id == "all"]
         low = row.low if row.low is not None else 0.0
         high = row.high if row.high is not None else np.inf

@@ -11,8 +11,8 @@ import pytest
 
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
+from tests.finished import audit
 from tests.folders import write_folder
 from tests.shared import vectors
 
@@ -47,7 +47,7 @@ def measured(row: dict[str, Any], queries: int, **design: Any) -> dict[tuple[str
         measures="ExpRatio,P@20", seed=row.get("seed", 3), max_invalid=1.0, **design,
     )  # fmt: skip
     model = f"fake:biased,relevance={row['alpha']},listwise={row['beta']},noise=1,malformed=0"
-    rows = audit(LISTWISE.design(settings, Subject(model))).rows
+    rows = audit(LISTWISE.design(settings, Subject(model))).results.rows
     return {(r.condition, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
 
 

@@ -18,12 +18,12 @@ from llmfair.audits.listwise.simulate import PlayedAudits
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import plan as plan_of
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey
 from llmfair.metrics.base import Value
 from llmfair.nouns import Chat, Completion, drive
 from llmfair.registry import _found, names
+from tests.finished import audit
 from tests.folders import balanced, folder_of, write_folder
 from tests.outside.counter import Counter
 

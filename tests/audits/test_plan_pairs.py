@@ -12,9 +12,9 @@ import pytest
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import plan as plan_of
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.stats.power import Pairing, power
+from tests.finished import audit
 from tests.folders import balanced, folder_of, write_folder
 
 APART: dict[str, list[tuple[str, str | None, int]]] = {

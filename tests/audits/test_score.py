@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import audit
 from llmfair.audits.scoring import DocumentCounts, ScoredRun, ScoreOutcome, gravest, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
@@ -21,6 +20,7 @@ from llmfair.io.files import plain
 from llmfair.results import Family, RunVerdict, Words
 from llmfair.settings import ScoreSettings
 from tests.cli.command import table
+from tests.finished import audit
 from tests.folders import balanced, write, write_folder
 
 pytestmark = pytest.mark.whole

@@ -14,7 +14,6 @@ from llmfair.audits.lists import training_lists
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.collection import Collection
@@ -22,6 +21,7 @@ from llmfair.errors import warn
 from llmfair.io.files import plain
 from llmfair.stats.power import attainable_ratio, by_windows
 from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
+from tests.finished import audit
 from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined
 from tests.shared import realdata

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from llmfair.audits.aggregates import summarise
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.datasets.base import load_dataset
 from llmfair.errors import UsageError
@@ -28,6 +27,7 @@ from llmfair.metrics.base import Judged, Product, Undefined, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, Floats, cells, half_background, target_shares
 from llmfair.nouns import Attribute, Ranking, Side
+from tests.finished import audit
 from tests.metrics import attribute_with, grouped, raw, rows, value
 from tests.shared import realdata, vectors
 

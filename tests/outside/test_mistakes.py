@@ -16,7 +16,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.comparing import compare
 from llmfair.audits.kind import Kind, results_of
 from llmfair.audits.plan import plan
-from llmfair.audits.runs.run import audit, perform
+from llmfair.audits.runs.run import perform
 from llmfair.audits.scoring import score
 from llmfair.audits.subject import Subject
 from llmfair.audits.verdict import Conclusions
@@ -29,6 +29,7 @@ from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.stats.paired import change_by_query
 from tests.cli.command import llmfair, table
+from tests.finished import audit
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, Numbers, NumbersDesign, NumbersKind, NumbersSettings
 

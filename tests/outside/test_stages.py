@@ -21,7 +21,7 @@ from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.exhibits import answers_of, drawn_answers
 from llmfair.audits.runs.replay import check_run
-from llmfair.audits.runs.run import audit, perform
+from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.openai import OpenAI
@@ -31,6 +31,7 @@ from llmfair.results import ProbeCounts
 from llmfair.rundir import RunDir
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
+from tests.finished import audit
 from tests.outside.counter import Counter
 from tests.outside.numbers import NumbersDesign, NumbersKind, NumbersSettings
 from tests.servers import Reply

@@ -11,8 +11,6 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import structs
-
 from llmfair import registry
 from llmfair.asking.batch import dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
@@ -45,7 +43,7 @@ from llmfair.errors import (
     warn,
 )
 from llmfair.io.files import plain
-from llmfair.nouns import Document, Failure, Measurement
+from llmfair.nouns import Document, Failure
 from llmfair.report.tables import count
 from llmfair.results import Results
 from llmfair.rundir import RunDir, folder_name
@@ -67,15 +65,6 @@ def no_watch(
 ) -> AbstractContextManager[None]:
     """Shows nothing."""
     return nullcontext()
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A finished audit: its folder, its results, its rows."""
-
-    folder: RunDir
-    results: Results
-    rows: Sequence[Measurement]
 
 
 @dataclass
@@ -141,18 +130,13 @@ def begin(design: Design[Any]) -> Begun:
     return Begun(design, backend, stages, identity, folder, facts, prospects, fail_on)
 
 
-def audit(design: Design[Any], watch: Watch = no_watch) -> RunResult:
+def carry_out(begun: Begun, watch: Watch) -> None:
     """Runs or continues one model's audit; all of it ends in the run folder.
 
     Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
     when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
     unparseable or a gate is not met (everything is written).
     """
-    return carry_out(begin(design), watch)
-
-
-def carry_out(begun: Begun, watch: Watch) -> RunResult:
-    """The same of an audit that is ready."""
     design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
     progress, warnings = Progress(), facts["warnings"]
     with session(folder, begun.identity, design.settings.fresh, facts) as (journal, manifest):
@@ -190,8 +174,6 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
         raise answered.error
     if not design.stops:
         begun.judge(outcome.results)
-    named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
-    return RunResult(folder, structs.replace(outcome.results, warnings=warnings, **named), outcome.rows)
 
 
 @dataclass(frozen=True)
