@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from llmfair.io.files import write_whole
@@ -20,7 +21,6 @@ from llmfair.io.text import in_json, in_lines
 from llmfair.report.groups import Item
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
-from llmfair.report.plots.ratios import RankChange, mean_text, slopes
 from llmfair.report.tables import WHOLE_SENTENCES, in_short
 from llmfair.results import RunVerdict
 
@@ -41,7 +41,7 @@ def page_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["parts"] = BRACKET.split
-    environment.filters["moves"] = moves
+    environment.filters["slopes"] = slopes
     environment.filters["told"] = partial(_told, short=len(page.outcome) > WHOLE_SENTENCES)
     script = (FOLDER / SCRIPT).read_text("utf-8")
     first = page.first
@@ -50,8 +50,6 @@ def page_html(page: Page) -> str:
     text = environment.get_template(TEMPLATE).render(
         page=page,
         opening=opening,
-        slopes=slopes,
-        mean_text=mean_text,
         drawings=drawings,
         rows=Markup(rows_json(page.rows)),
         script=Markup(script),
@@ -60,10 +58,37 @@ def page_html(page: Page) -> str:
     return in_lines(text)
 
 
-def moves(items: Sequence[Item]) -> list[RankChange]:
-    """How each item moved; nothing where it is not known whence."""
-    known = [(item, rank, item.initial) for rank, item in enumerate(items, 1) if item.initial is not None]
-    return [RankChange(item.title, item.side, initial, rank) for item, rank, initial in known]
+TOP, TALLEST, SLOPE_ROW = 24, 480, 7
+GROUPS = {"protected": ("p", "●"), "unprotected": ("u", "○")}
+"""Classes and signs of the page by group."""
+
+
+def slopes(items: Sequence[Item]) -> dict[str, Any] | None:
+    """What is drawn of a ranking: a line for each item from its initial rank to its final one, thick ones for the mean
+    ranks of either group; None where initial ranks are not known."""
+    moved = [(item, item.initial, rank) for rank, item in enumerate(items, 1) if item.initial is not None]
+    if not moved:
+        return None
+    last = max(max(initial, final) for _, initial, final in moved)
+    height = min(TALLEST, SLOPE_ROW * last)
+
+    def at(rank: float) -> int:
+        return round(TOP + (rank - 1) / max(last - 1, 1) * height)
+
+    lines = [
+        (GROUPS.get(item.side or "", "x")[0], at(initial), at(final), f"{item.title}: {initial} → {final}")
+        for item, initial, final in moved
+    ]
+    means = []
+    for side, (name, sign) in GROUPS.items():
+        if ranks := [(initial, final) for item, initial, final in moved if item.side == side]:
+            initial, final = map(fmean, zip(*ranks, strict=True))
+            lines.append(
+                (f"{name} m", at(initial), at(final), f"{side}: mean rank {initial:.1f} → {final:.1f}")
+            )
+            means.append(f"{sign} {side} {initial:.1f} → {final:.1f}")
+    marks = [(rank, at(rank) + 4) for rank in dict.fromkeys((1, last))]
+    return {"lines": lines, "marks": marks, "bottom": TOP + height + 8, "means": ", ".join(means)}
 
 
 def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from llmfair.report.plots.base import (
     Plot,
     bar_of,
     below,
-    clipped,
     folded,
     legend_height,
     lines_of,
@@ -38,11 +37,12 @@ from llmfair.report.plots.base import (
 from llmfair.report.tables import bound_text, capitalised
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from matplotlib.axes import Axes
 
 DASHED: Mapping[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (4, 3)), "zorder": 1}
+JOINED: Mapping[str, Any] = {"color": GREY, "linewidth": 1, "zorder": 1}
 BAND: Mapping[str, Any] = {"color": GREY, "alpha": 0.16, "linewidth": 0, "zorder": 0}
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 
 
 @dataclass(frozen=True)
@@ -73,40 +73,67 @@ class Value:
         return f"{self.value:.2f}" + (" [{:.2f}, {:.2f}]".format(*self.interval) if self.interval else "")
 
 
-def _whisker(axes: Axes, value: Value, place: float, **looks: Any) -> None:
-    """A point at this height with its interval, left out of a bound; `gid` as `tip` gives it."""
-    looks = {"color": INK, "marker": "o", **looks}
-    if value.interval:
-        axes.plot(value.interval, [place, place], linewidth=2, solid_capstyle="butt", zorder=2,
-                  color=looks["color"], gid=looks["gid"])  # fmt: skip
-    axes.plot([value.value], [place], linestyle="none", zorder=3, markersize=7, clip_on=False, **looks)
+def _point(
+    axes: Axes, x: Value, y: Value, says: str, color: str = INK, width: float = 2, **mark: Any
+) -> None:
+    """A mark with its intervals either way, left out of a bound; `says` while a pointer rests on it."""
+    line: dict[str, Any] = {"color": color, "linewidth": width, "solid_capstyle": "butt", "zorder": 2}
+    gid = tip(says)
+    if x.interval:
+        axes.plot(x.interval, [y.value] * 2, gid=gid, **line)
+    if y.interval:
+        axes.plot([x.value] * 2, y.interval, gid=gid, **line)
+    looks = {"marker": "o", "markersize": 7, "color": color, "zorder": 3, "clip_on": False, **mark}
+    axes.plot([x.value], [y.value], linestyle="none", gid=gid, **looks)
 
 
-def _crossed(axes: Axes, across: Value, up: Value, look: Look, lines: Mapping[str, Any], **mark: Any) -> None:
-    """A point with both intervals; `gid` as `tip` gives it."""
-    lines = {"color": look.color, "zorder": 2, "gid": mark["gid"], **lines}
-    if across.interval:
-        axes.plot(across.interval, [up.value] * 2, **lines)
-    if up.interval:
-        axes.plot([across.value] * 2, up.interval, **lines)
-    axes.plot([across.value], [up.value], linestyle="none", marker=look.mark, color=look.color, markersize=8,
-              zorder=3, **mark)  # fmt: skip
+def _line(axes: Axes, name: str, look: Look, x: Sequence[float], y: Sequence[float]) -> None:
+    """A line, and its name in the legend with the mark that its points have."""
+    axes.plot(x, y, color=look.color, linestyle=look.dash, marker=look.mark, markersize=5, markevery=[],
+              label=folded(name, LEGEND), zorder=3)  # fmt: skip
 
 
-def _legend_line(axes: Axes, name: str, look: Look) -> None:
-    axes.plot(
-        [],
-        [],
-        color=look.color,
-        linestyle=look.dash,
-        marker=look.mark,
-        markersize=5,
-        label=folded(name, LEGEND),
-    )
+def _share_axis(axes: Axes, ticks: Sequence[float] = QUARTERS) -> None:
+    """Shares from none to all across."""
+    from matplotlib.ticker import PercentFormatter
+
+    axes.set_xlim(0, 1)
+    axes.set_xticks(ticks)
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+# Utility and a ratio as a plane: of prompts and models, of remedies.
 
 
 Point = tuple[str, Value, Value, Look, str | None]
 """A name, its utility, its ratio, how it looks, and its name in the legend, if it stands there."""
+
+
+def _plane(
+    axes: Axes,
+    points: Sequence[Point],
+    names: tuple[str, str],
+    shaded: tuple[float, float] | None,
+    joined: Sequence[Sequence[int]],
+    hollow: Collection[int] = (),
+) -> None:
+    """Utility across and a ratio on a logarithmic axis up; `joined` and `hollow` are places of points."""
+    for places in joined:
+        axes.plot([points[p][1].value for p in places], [points[p][2].value for p in places], **JOINED)
+    for place, (of, utility, ratio, look, label) in enumerate(points):
+        fill = PAPER if place in hollow else look.color
+        _point(axes, utility, ratio, f"{of}: {names[0]} {utility}, {names[1]} {ratio}", look.color, 1.4,
+               marker=look.mark, markersize=8, markeredgewidth=1.6, markerfacecolor=fill,
+               label=None if label is None else folded(label, LEGEND))  # fmt: skip
+    ends = [end for _, _, ratio, *_ in points for end in ratio.ends()] + [*(shaded or ())]
+    if shaded is not None:
+        axes.axhspan(*shaded, **BAND)
+    ratio_axis(axes, min(ends), max(ends), "y")
+    axes.margins(x=0.12)
+    axes.locator_params(axis="x", nbins=5)
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    below(axes, [label for *_, label in points if label is not None])
 
 
 def utility_and_ratio(
@@ -120,46 +147,60 @@ def utility_and_ratio(
 ) -> Plot:
     """Utility across, a ratio up, each point with both intervals; `joined` are places of points of one model, `marks`
     says what marks mean that the legend does not."""
-    legend = [label for *_, label in points if label is not None]
-
-    def draw(axes: Axes) -> None:
-        for places in joined:
-            ends = [(points[place][1].value, points[place][2].value) for place in places]
-            axes.plot(*zip(*ends, strict=True), color=GREY, linewidth=1, alpha=0.7, zorder=1)
-        for of, utility, ratio, look, label in points:
-            _crossed(axes, utility, ratio, look, {"linewidth": 1.4},
-                     label=None if label is None else folded(label, LEGEND),
-                     gid=tip(f"{of}: {across} {utility}, {up} {ratio}"))  # fmt: skip
-        _utility_axes(axes, [ratio for _, _, ratio, *_ in points], reach, (across, up), 0.12)
-        below(axes, legend)
-
     shaded = ""
     if reach is not None:
         shaded = (
             f"; shaded: between the rankers that always put one group first, {reach[0]:.2f} … {reach[1]:.2f}"
         )
-    numbers = "; ".join(f"{of} {utility.value:.2f} and {ratio}" for of, utility, ratio, *_ in points[:12])
-    sentence = f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}"
-    title = f"Utility and {'preference' if up.partition('(')[0].endswith('Odds') else 'exposure'}"
-    return Plot(name, title, sentence, f"{numbers}.", draw, 300 + legend_height(legend))
+    return Plot(
+        name,
+        f"Utility and {'preference' if up.partition('(')[0].endswith('Odds') else 'exposure'}",
+        f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}",
+        "; ".join(f"{of} {utility.value:.2f} and {ratio}" for of, utility, ratio, *_ in points[:12]) + ".",
+        lambda axes: _plane(axes, points, (across, up), reach, joined),
+        300 + legend_height([label for *_, label in points if label is not None]),
+    )
 
 
-def _utility_axes(
-    axes: Axes,
-    values: Sequence[Value],
-    shaded: tuple[float, float] | None,
-    names: tuple[str, str],
-    margin: float,
-) -> None:
-    """Utility across and a ratio on a logarithmic axis up, with what is shaded between two ratios."""
-    ends = [end for value in values for end in value.ends()] + [*(shaded or ())]
-    if shaded is not None:
-        axes.axhspan(*shaded, **BAND)
-    ratio_axis(axes, min(ends), max(ends), "y")
-    axes.margins(x=margin)
-    axes.locator_params(axis="x", nbins=5)
-    axes.set_xlabel(names[0])
-    axes.set_ylabel(names[1])
+@dataclass(frozen=True)
+class Remedied:
+    """A remedy's place: its utility, its preference odds, and whether it is on the front."""
+
+    title: str
+    utility: Value
+    odds: Value
+    front: bool
+
+
+def front_plot(
+    remedies: Sequence[Remedied], band: tuple[float, float], favoured: tuple[str, str], name: str
+) -> Plot:
+    """Utility across, odds up; full marks are on the front, hollow ones are not, the first is the unmitigated.
+
+    The front joins those with no other remedy better in both.
+    """
+    titles = [remedy.title for remedy in remedies]
+    looks = palette(titles)
+    points: list[Point] = [
+        (one.title, one.utility, one.odds, looks[one.title], one.title) for one in remedies
+    ]
+    front = [place for place, remedy in enumerate(remedies) if remedy.front]
+    front.sort(key=lambda place: abs(log(remedies[place].odds.value)))
+    hollow = {*range(len(remedies))} - {*front}
+    low, high = favoured
+    return Plot(
+        name,
+        "What each remedy buys and costs",
+        f"nDCG@20 of the rankings across and their preference odds up, with intervals; dashed: parity; shaded: the "
+        f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
+        f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones.",
+        "; ".join(f"{one.title} {one.utility.value:.3f} and {one.odds}" for one in remedies[:12]) + ".",
+        lambda axes: _plane(axes, points, ("nDCG@20", "preference odds of rankings"), band, [front], hollow),
+        320 + legend_height(titles),
+    )
+
+
+# Named rows, one under the other: ratios, what a study of windows measured, shares.
 
 
 GROUP = 14
@@ -187,28 +228,20 @@ def ratios(
 
     def draw(axes: Axes) -> None:
         for place, (of, before, after) in enumerate(rows):
+            above, under = place - shift, place + shift
             if before is not None and after is not None:
-                axes.plot(
-                    [before.value, after.value],
-                    [place - shift, place + shift],
-                    color=GREY,
-                    linewidth=1,
-                    zorder=1,
-                )
+                axes.plot([before.value, after.value], [above, under], **JOINED)
             if before is not None:
-                _whisker(axes, before, place - shift, color=GREY, markerfacecolor="none", markeredgewidth=1.8,
-                         label=times[0] if place == 0 else None, gid=tip(f"{of}, {times[0]}: {before}"))  # fmt: skip
+                _point(axes, before, Value(above), f"{of}, {times[0]}: {before}", GREY, markerfacecolor="none",
+                       markeredgewidth=1.8, label=times[0] if place == 0 else None)  # fmt: skip
             if after is not None:
-                _whisker(axes, after, place + shift, marker=after.mark,
-                         label=times[1] if place == 0 and paired else None,
-                         gid=tip(f"{of}{f', {times[1]}' if paired else ''}: {after}"))  # fmt: skip
+                _point(axes, after, Value(under), f"{of}{f', {times[1]}' if paired else ''}: {after}",
+                       marker=after.mark, label=times[1] if place == 0 and paired else None)  # fmt: skip
             else:
-                axes.text(1, place + shift, " undefined", va="center", ha="left")
-        ends = [end for _, *both in rows for value in both if value is not None for end in value.ends()]
+                axes.text(1, under, " undefined", va="center", ha="left")
         if band is not None:
             axes.axvspan(*band, **BAND)
-            ends += band
-        ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
+        _ratios_across(axes, [value for _, *both in rows for value in both], [band])
         rows_axis(axes, names)
         axes.set_xlabel(what)
         if favoured is not None:
@@ -234,6 +267,15 @@ def ratios(
     return Plot(name, title, sentence, f"{numbers}.", draw, height)
 
 
+def _ratios_across(
+    axes: Axes, values: Sequence[Value | None], ranges: Sequence[tuple[float, float] | None]
+) -> None:
+    """A logarithmic axis as wide as these need."""
+    ends = [end for value in values if value for end in value.ends()]
+    ends += [end for both in ranges if both for end in both]
+    ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
+
+
 @dataclass(frozen=True)
 class Window:
     """One setting of a windows study: its utility and ratio, and what each could have been."""
@@ -249,50 +291,34 @@ def windows(settings: Sequence[Window], utility: str, ratio: str) -> tuple[Plot,
     """Utility by setting beside that of a perfect ranker, and the ratio beside its reach."""
     names = [window.setting for window in settings]
 
-    def plot(
-        name: str,
-        label: str,
-        bars: str,
-        values: Sequence[Value | None],
-        reach: Sequence[tuple[float, float] | None],
-    ) -> Plot:
+    def plot(name: str, label: str, bars: str, of: Sequence[tuple[Value | None, Any]]) -> Plot:
         def draw(axes: Axes) -> None:
-            for place, (value, bounds) in enumerate(zip(values, reach, strict=True)):
-                if bounds is not None:
-                    low, high = bounds
-                    axes.barh(place, high - low, 0.5, left=low, color=GREY, alpha=0.25)
-                    if label == utility:
-                        axes.plot([high] * 2, [place - 0.25, place + 0.25], color=INK, linewidth=2)
+            for place, (value, reach) in enumerate(of):
+                if reach is not None:
+                    axes.barh(place, reach[1] - reach[0], 0.5, left=reach[0], color=GREY, alpha=0.25)
                 if value is not None:
-                    _whisker(axes, value, place, gid=tip(f"{names[place]}: {value}"))
+                    _point(axes, value, Value(place), f"{names[place]}: {value}")
             if label == utility:
                 axes.set_xlim(0, 1)
             else:
-                ends = [end for value in values if value for end in value.ends()]
-                ends += [end for bounds in reach if bounds for end in bounds]
-                ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
+                _ratios_across(axes, [value for value, _ in of], [reach for _, reach in of])
             rows_axis(axes, names)
             axes.set_xlabel(label)
 
         sentence = f"{label} with intervals by window and step; grey bars: what {bars}."
-        numbers = "; ".join(f"{of} {value}" for of, value in zip(names, values, strict=True) if value)
-        return Plot(
-            name, f"{label} by window and step", sentence, f"{numbers}.", draw, 74 + rows_height(names)
+        numbers = "; ".join(
+            f"{window} {value}" for window, (value, _) in zip(names, of, strict=True) if value
         )
+        height = 74 + rows_height(names)
+        return Plot(name, f"{label} by window and step", sentence, f"{numbers}.", draw, height)
 
+    perfect = [None if window.perfect is None else (0.0, window.perfect) for window in settings]
     return (
-        plot(
-            "windows-utility", utility, "a perfect ranker would read", [window.utility for window in settings],
-            [None if window.perfect is None else (0.0, window.perfect) for window in settings],
-        ),
-        plot(
-            "windows-ratio", ratio, "rankers that always put one group first read; dashed: parity",
-            [window.ratio for window in settings], [window.reach for window in settings],
-        ),
+        plot("windows-utility", utility, "a perfect ranker would read",
+             [(window.utility, reach) for window, reach in zip(settings, perfect, strict=True)]),
+        plot("windows-ratio", ratio, "rankers that always put one group first read; dashed: parity",
+             [(window.ratio, window.reach) for window in settings]),
     )  # fmt: skip
-
-
-# Answers on pairs: what they came to, and how much the position decides.
 
 
 Shares = Mapping[str, float]
@@ -329,24 +355,18 @@ def stacked_answers(
         for part, color, hatch in parts:
             looks = bar_of(color)
             if hatch:
-                looks = {
-                    "facecolor": color,
-                    "alpha": 0.45,
-                    "hatch": hatch,
-                    "edgecolor": PAPER,
-                    "linewidth": 0,
-                }
+                looks |= {"alpha": 0.45, "hatch": hatch, "edgecolor": PAPER}
+            ink = PAPER if color in (PROTECTED, INK) else INK
             for place, width in enumerate(widths[part]):
                 axes.barh(
                     place, width, 0.62, left=left[place], label=part if place == 0 else None,
                     gid=tip(f"{names[place]}: {part} {100 * width:.1f} %"), **looks,
                 )  # fmt: skip
                 if width * room >= NUMBER_WIDTH:
-                    ink = PAPER if color in (PROTECTED, INK) else INK
                     axes.text(left[place] + width / 2, place, f"{100 * width:.0f} %", ha="center", va="center",
                               color=ink, fontweight="bold" if color == GREY else "normal")  # fmt: skip
                 left[place] += width
-        _share_axis(axes, [0, 0.25, 0.5, 0.75, 1] if room > 200 else [0, 0.5, 1])
+        _share_axis(axes, QUARTERS if room > 200 else (0, 0.5, 1))
         rows_axis(axes, names)
         below(axes, [part for part, *_ in parts])
 
@@ -365,160 +385,23 @@ def stacked_answers(
     return Plot(name, "Answers on pairs", sentence, f"{numbers}.", draw, height)
 
 
-def _share_axis(axes: Axes, ticks: Sequence[float]) -> None:
-    """Shares from none to all across."""
-    from matplotlib.ticker import PercentFormatter
-
-    axes.set_xlim(0, 1)
-    axes.set_xticks(ticks)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-
-
 def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
     """`rows` gives the share of answers won by the item shown first, by relevance stratum."""
+    names = [of for of, _ in rows]
 
     def draw(axes: Axes) -> None:
         for place, (of, share) in enumerate(rows):
-            interval = (
-                " [{:.0f}, {:.0f}]".format(*(100 * end for end in share.interval)) if share.interval else ""
-            )
-            _whisker(axes, share, place, gid=tip(f"{of}: {100 * share.value:.0f} %{interval}"))
+            _point(axes, share, Value(place), f"{of}: {share}")
         axes.axvline(0.5, **DASHED)
-        _share_axis(axes, [0, 0.25, 0.5, 0.75, 1])
-        rows_axis(axes, [of for of, _ in rows])
+        _share_axis(axes)
+        rows_axis(axes, names)
         axes.set_xlabel("won by the item shown first")
 
     numbers = "; ".join(f"{of} {100 * share.value:.0f} %" for of, share in rows[:8])
     sentence = "Share of parseable answers that the item shown first wins, with intervals; dashed: 50 %."
-    height = 74 + rows_height([of for of, _ in rows])
-    return Plot("position-bias", "Position bias", sentence, f"{numbers}.", draw, height)
+    return Plot("position-bias", "Position bias", sentence, f"{numbers}.", draw, 74 + rows_height(names))
 
 
-# The front of remedies: preference odds against relevance, joined where no other remedy is better in both.
-
-
-@dataclass(frozen=True)
-class Remedied:
-    """A remedy's place: its utility, its preference odds, and whether it is on the front."""
-
-    title: str
-    utility: Value
-    odds: Value
-    front: bool
-
-
-def front_plot(
-    points: Sequence[Remedied], band: tuple[float, float], favoured: tuple[str, str], name: str
-) -> Plot:
-    """Utility across, odds up; full marks are on the front, hollow ones are not, the first is the unmitigated."""
-    titles = [point.title for point in points]
-
-    def draw(axes: Axes) -> None:
-        looks = palette(titles)
-        front = sorted((abs(log(p.odds.value)), p.utility.value, p.odds.value) for p in points if p.front)
-        axes.plot([x for _, x, _ in front], [y for *_, y in front], color=GREY, linewidth=1.4, zorder=1)
-        for point in points:
-            look = looks[point.title]
-            _crossed(axes, point.utility, point.odds, look, {"linewidth": 1, "alpha": 0.55}, markeredgewidth=1.6,
-                     markerfacecolor=look.color if point.front else PAPER, label=clipped(point.title, LEGEND),
-                     gid=tip(f"{point.title}: nDCG@20 {point.utility}, preference odds {point.odds}"))  # fmt: skip
-        _utility_axes(axes, [p.odds for p in points], band, ("nDCG@20", "preference odds of rankings"), 0.08)
-        below(axes, titles)
-
-    low, high = favoured
-    sentence = (
-        f"nDCG@20 of the rankings across and their preference odds up, with intervals; dashed: parity; shaded: the "
-        f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
-        f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones."
-    )
-    numbers = "; ".join(f"{point.title} {point.utility.value:.3f} and {point.odds}" for point in points[:12])
-    height = 320 + legend_height(titles)
-    return Plot(name, "What each remedy buys and costs", sentence, f"{numbers}.", draw, height)
-
-
-# What a ranking did to a list: a line for each item from its initial rank to its final one.
-
-
-LEFT, RIGHT, TOP = 34, 306, 24
-TALLEST, SLOPE_ROW = 480, 7
-SLOPE_WIDTH = 340
-GROUPS = {"protected": "p", "unprotected": "u"}
-"""Classes of the page by group; dashes tell the second without its colour."""
-
-
-@dataclass(frozen=True)
-class RankChange:
-    """An item with its group, or None of neither, and its ranks, from 1."""
-
-    title: str
-    group: str | None
-    initial: int
-    final: int
-
-
-def slopes(items: Sequence[RankChange]) -> Markup:
-    """The drawing, as SVG for the page; thick lines are the mean ranks of either group."""
-    from markupsafe import Markup
-
-    last = max(max(item.initial, item.final) for item in items)
-    height = min(TALLEST, SLOPE_ROW * last)
-
-    def at(rank: float) -> str:
-        return f"{TOP + (rank - 1) / max(last - 1, 1) * height:.0f}"
-
-    lines = [
-        (
-            GROUPS.get(item.group or "", "x"),
-            item.initial,
-            item.final,
-            f"{item.title}: {item.initial} → {item.final}",
-        )
-        for item in items
-    ] + [
-        (f"{GROUPS[group]} m", initial, final, f"{group}: mean rank {initial:.1f} → {final:.1f}")
-        for group, initial, final in _mean_ranks(items)
-    ]
-    path = Markup('<path class="{}" d="M{} {}L{} {}"><title>{}</title></path>')
-    text = Markup('<text x="{}" y="{}"{}>{}</text>')
-    marks = Markup("").join(
-        text.format(x, f"{float(at(rank)) + 4:.0f}", end, rank)
-        for x, end in ((LEFT - 6, Markup(' class="end"')), (RIGHT + 6, ""))
-        for rank in dict.fromkeys((1, last))
-    )
-    drawn = Markup("").join(
-        path.format(of, LEFT, at(one), RIGHT, at(two), title) for of, one, two, title in lines
-    )
-    return Markup(
-        '<svg class="slopes" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-        '<text x="{}" y="11">initial rank</text><text x="{}" y="11" class="end">final rank</text>{}{}</svg>'
-    ).format(
-        SLOPE_WIDTH, TOP + height + 8, f"A line for each item from its initial to its final rank. {mean_text(items)}.",
-        0, SLOPE_WIDTH, marks, drawn,
-    )  # fmt: skip
-
-
-def _mean_ranks(items: Sequence[RankChange]) -> list[tuple[str, float, float]]:
-    """Group, mean initial and mean final rank of each group that has items."""
-    of_groups = [(group, [item for item in items if item.group == group]) for group in GROUPS]
-    return [
-        (group, sum(item.initial for item in of) / len(of), sum(item.final for item in of) / len(of))
-        for group, of in of_groups
-        if of
-    ]
-
-
-def mean_text(items: Sequence[RankChange]) -> str:
-    """The mean ranks of the groups, in words."""
-    signs = {"protected": "● protected", "unprotected": "○ unprotected"}
-    means = (f"{signs[group]} {initial:.1f} → {final:.1f}" for group, initial, final in _mean_ranks(items))
-    return f"Mean rank: {', '.join(means)}"
-
-
-# Where protected items stand: boxes of ranks, and their share among the first.
-
-
-MARKED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Ranks at which a curve has its marks."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Boxes = Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
 
@@ -526,11 +409,11 @@ Boxes = Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
 def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes") -> Plot:
     """`boxes` gives the ranks of protected and of unprotected items, by the name of what ranked them."""
     longest = max(int(ranks.max(initial=1)) for both in boxes.values() for ranks in both)
-    # names that are too long, or too many, do not stand side by side
-    upright = len(boxes) > 5 or max(len(word) for of in boxes for word in of.split()) * len(boxes) > 36
+    sides = (("protected", -0.19, PROTECTED), ("unprotected", 0.19, UNPROTECTED))
 
     def draw(axes: Axes) -> None:
-        sides = (("protected", -0.19, PROTECTED), ("unprotected", 0.19, UNPROTECTED))
+        from matplotlib.ticker import MaxNLocator
+
         for place, (of, both) in enumerate(boxes.items()):
             for ranks, (side, shift, color) in zip(both, sides, strict=True):
                 if not len(ranks):
@@ -539,34 +422,35 @@ def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes")
                 at = place + shift
                 gid = tip(f"{of}, {side}: median {middle:g}, half of them between {low:g} and {high:g}")
                 for ends in ([least, low], [high, most]):
-                    axes.plot([at, at], ends, color=color, linewidth=1.4, zorder=2)
-                axes.bar(at, high - low, 0.3, bottom=low, zorder=3, gid=gid, **bar_of(color))
-                axes.plot([at - 0.15, at + 0.15], [middle, middle], color=INK, linewidth=2, zorder=4, gid=gid)
-        axes.axhline((longest + 1) / 2, **DASHED)
-        axes.set_ylim(longest + 0.02 * longest, 1 - 0.02 * longest)
-        step = next((s for s in (1, 2, 5, 10, 25, 50, 100) if longest / s <= 6), 10 ** len(str(longest)))
-        axes.set_yticks([1, *(rank for rank in range(step, longest + 1, step) if rank > max(1, step / 2))])
-        axes.set_ylabel("rank")
-        axes.spines["bottom"].set_visible(False)
-        axes.tick_params(axis="x", length=0)
-        axes.set_xlim(-0.5, len(boxes) - 0.5)
-        names = [folded(of, LEGEND) if upright else of.replace(" ", "\n") for of in boxes]
-        axes.set_xticks(range(len(boxes)), names, rotation=90 if upright else 0)
+                    axes.plot(ends, [at, at], color=color, linewidth=1.4, zorder=2)
+                axes.barh(at, high - low, 0.3, left=low, zorder=3, gid=gid, **bar_of(color))
+                axes.plot([middle, middle], [at - 0.15, at + 0.15], color=INK, linewidth=2, zorder=4, gid=gid)
+        axes.axvline((longest + 1) / 2, **DASHED)
+        axes.set_xlim(1 - 0.02 * longest, longest + 0.02 * longest)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        rows_axis(axes, [*boxes])
+        axes.set_xlabel("rank")
 
     protected, unprotected = words.get("protected", "protected"), words.get("unprotected", "unprotected")
     named = "" if protected == "protected" else "protected, "
     sentence = (
-        f"Items that are {protected} ({named}filled) and {unprotected} (outlined), rank 1 on top: median, quartiles, "
-        "and lines from the 5th to the 95th percentile; dashed: the middle of the list."
+        f"Items that are {protected} ({named}filled) and {unprotected} (outlined), rank 1 on the left: median, "
+        "quartiles, and lines from the 5th to the 95th percentile; dashed: the middle of the list."
     )
     medians = [
         f"{of} {np.median(both[0]):g} against {np.median(both[1]):g}"
         for of, both in boxes.items()
         if len(both[0]) and len(both[1])
     ]
-    letters = max(len(line) for of in boxes for line in folded(of, LEGEND).split("\n"))
-    height = 250 + LETTER_WIDTH * letters if upright else 300.0
+    height = 74 + 1.25 * rows_height([*boxes])
     return Plot(name, "Ranks of protected items", sentence, f"Medians: {', '.join(medians)}.", draw, height)
+
+
+# Lines: the share of protected items among the first, one figure over another. And single values by heading.
+
+
+MARKED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Ranks at which a curve has its marks."""
 
 
 def exposure_curve(
@@ -583,11 +467,11 @@ def exposure_curve(
         longest = max(len(curve) for curve in curves.values())
         for of, curve in curves.items():
             look = looks[of]
-            axes.plot(range(1, len(curve) + 1), curve, color=look.color, linestyle=look.dash, zorder=3)
+            _line(axes, of, look, range(1, len(curve) + 1), curve.tolist())
             for r in (r for r in MARKED if r <= len(curve)):
-                axes.plot([r], [curve[r - 1]], color=look.color, marker=look.mark, markersize=5, clip_on=False,
-                          zorder=4, gid=tip(f"{of}: {100 * curve[r - 1]:.0f} % of the first {r}"))  # fmt: skip
-            _legend_line(axes, of, look)
+                share = Value(float(curve[r - 1]))
+                _point(axes, Value(r), share, f"{of}: {100 * share.value:.0f} % of the first {r}", look.color,
+                       marker=look.mark, markersize=5, zorder=4)  # fmt: skip
         if pool is not None:
             axes.axhline(pool, **DASHED)
         axes.set_xscale("log")  # exposure falls with the logarithm of the rank: the head has room
@@ -595,10 +479,7 @@ def exposure_curve(
         axes.xaxis.set_major_locator(FixedLocator([r for r in MARKED if r <= longest]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(ScalarFormatter())
-        shares = np.concatenate([*curves.values(), [] if pool is None else [pool]])
-        low, high = float(shares.min()), float(shares.max())
-        room = max(0.05, (high - low) * 0.08)
-        axes.set_ylim(max(0.0, low - room), min(1.0, high + room))
+        axes.margins(y=0.08)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.set_xlabel("first r items")
         below(axes, [*curves])
@@ -612,17 +493,6 @@ def exposure_curve(
         numbers = f"Among the first {at[-1]}: {shares}."
     height = 285 + legend_height([*curves])
     return Plot("exposure-curve", "Protected items among the first", sentence, numbers, draw, height)
-
-
-# One figure over another as lines with intervals, and single values by what they were had under.
-
-
-MOST = 200
-"""Values of one name under one heading that are drawn; more would be a stain, and slow."""
-WIDE = 0.6
-"""How much of a heading's place its values take."""
-TURN = 0.618034
-"""Multiples of the golden ratio fall evenly between 0 and 1, neighbours far apart."""
 
 
 @dataclass(frozen=True)
@@ -650,32 +520,18 @@ def curves(
     def draw(axes: Axes) -> None:
         first, last = ticks[0], ticks[-1]
         if diagonal:
-            axes.plot([first, last], [first, last], color=GREY, linewidth=1, linestyle=(0, (4, 3)))
+            axes.plot([first, last], [first, last], **{**DASHED, "color": GREY})
         for line in lines:
             look = line.look
-            mark: dict[str, Any] = {"color": look.color, "marker": look.mark, "clip_on": False}
-            for at, value in line.points:
-                if value.interval:
-                    axes.plot([at, at], value.interval, color=look.color, linewidth=1.4, alpha=0.6, zorder=2)
-            axes.plot([at for at, _ in line.points], [value.value for _, value in line.points], color=look.color,
-                      linestyle=look.dash, zorder=3)  # fmt: skip
-            for at, value in line.points:
-                gid = tip(f"{line.name}: {value} at {at:g}")
-                axes.plot([at], [value.value], markersize=6, zorder=4, gid=gid, **mark)
+            at, values = zip(*line.points, strict=True)
+            _line(axes, line.name, look, at, [value.value for value in values])
+            for x, y in line.points:
+                _point(axes, Value(x), y, f"{line.name}: {y} at {x:g}", look.color, 1.4, marker=look.mark,
+                       markersize=6, zorder=4)  # fmt: skip
             if line.hollow is not None:
-                x, y = line.hollow
-                gid = tip(f"{line.name}, hollow: {y:.2f} at {x:.2f}")
-                axes.plot(
-                    [x],
-                    [y],
-                    markersize=9,
-                    markerfacecolor="none",
-                    markeredgewidth=1.6,
-                    zorder=5,
-                    gid=gid,
-                    **mark,
-                )
-            _legend_line(axes, line.name, look)
+                x, up = line.hollow
+                _point(axes, Value(x), Value(up), f"{line.name}, hollow: {up:.2f} at {x:.2f}", look.color,
+                       marker=look.mark, markersize=9, markerfacecolor="none", zorder=5)  # fmt: skip
         room = 0.04 * (last - first)
         axes.set_xlim(first - room, last + room)
         axes.set_xticks(list(ticks), [f"{tick:g}" for tick in ticks])
@@ -690,6 +546,12 @@ def curves(
     return Plot(name, title, sentence, f"{numbers}.", draw, 285 + legend_height(names))
 
 
+MOST = 200
+"""Values of one name under one heading that are drawn; more would be a stain, and slow."""
+WIDE = 0.6
+"""How much of a heading's place its values take."""
+TURN = 0.618034
+"""Multiples of the golden ratio fall evenly between 0 and 1, neighbours far apart."""
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """Single values by name and heading."""
 
@@ -704,26 +566,26 @@ def scattered(
 ) -> Plot:
     """A point a value, beside those of other names under the same heading; of very many some, evenly spaced by size."""
     headings = list(dict.fromkeys(heading for by in values.values() for heading in by))
+    ordered = {
+        of: {heading: sorted(by[heading]) for heading in by if by[heading]} for of, by in values.items()
+    }
     width = WIDE / len(values)
 
     def draw(axes: Axes) -> None:
-        for place, (of, by) in enumerate(values.items()):
+        for place, (of, by) in enumerate(ordered.items()):
             dots: dict[str, Any] = {
                 "linestyle": "none", "marker": looks[of].mark, "markersize": 4, "color": looks[of].color, "alpha": 0.55,
                 "markeredgewidth": 0,
             }  # fmt: skip
-            for heading, points in by.items():
-                y = sorted(points)
-                if not y:
-                    continue
-                gid = tip(
-                    f"{of}, {axes_names[0]} {heading}: median {y[len(y) // 2]:.2f}, from {y[0]:.2f} to {y[-1]:.2f}"
-                )
-                if len(y) > MOST:
-                    y = [y[round(i * (len(y) - 1) / (MOST - 1))] for i in range(MOST)]
+            for heading, y in by.items():
+                middle = f"median {y[len(y) // 2]:.2f}, from {y[0]:.2f} to {y[-1]:.2f}"
+                n = min(len(y), MOST)
                 left = headings.index(heading) - WIDE / 2 + width * place
-                x = [left + width * (0.1 + 0.8 * (i * TURN % 1)) for i in range(len(y))]
-                axes.plot(x, y, clip_on=False, gid=gid, **dots)
+                axes.plot(
+                    [left + width * (0.1 + 0.8 * (i * TURN % 1)) for i in range(n)],
+                    [y[round(i * (len(y) - 1) / max(n - 1, 1))] for i in range(n)],
+                    clip_on=False, gid=tip(f"{of}, {axes_names[0]} {heading}: {middle}"), **dots,
+                )  # fmt: skip
             axes.plot([], [], label=folded(of, LEGEND), **dots)
         axes.set_xlim(-0.5, len(headings) - 0.5)
         axes.set_xticks(range(len(headings)), headings)
@@ -735,11 +597,8 @@ def scattered(
     most = max(len(points) for by in values.values() for points in by.values())
     thinned = f" Of more than {MOST} points so many are drawn, evenly spaced by size." * (most > MOST)
     medians = "; ".join(
-        f"{of}: "
-        + ", ".join(
-            f"{heading} {sorted(points)[len(points) // 2]:.2f}" for heading, points in by.items() if points
-        )
-        for of, by in values.items()
+        f"{of}: " + ", ".join(f"{heading} {y[len(y) // 2]:.2f}" for heading, y in by.items())
+        for of, by in ordered.items()
     )
     height = 285 + legend_height([*values])
     return Plot(name, title, sentence + thinned, f"Medians: {medians}.", draw, height)
