@@ -358,11 +358,8 @@ def number(default: float, low: float, high: float, ends: bool = True) -> Free:
             raise ValueError(text)
         return value
 
-    return Free(
-        default,
-        read,
-        f"a number {'from' if ends else 'above'} {low:g} {'to' if ends else 'and below'} {high:g}",
-    )
+    between = f"from {low:g} to {high:g}" if ends else f"above {low:g} and below {high:g}"
+    return Free(default, read, f"a number {between}")
 
 
 def whole(default: int | None, high: int, least: int = 1) -> Free:
@@ -383,9 +380,7 @@ def _word_of(words: tuple[str, ...]) -> Free:
     """One of these words, the first the default; a lone one is required."""
 
     def read(text: str) -> str:
-        if text not in words:
-            raise ValueError(text)
-        return text
+        return words[words.index(text)]
 
     return Free(words[0], read, f"one of: {', '.join(words)}", words, required=len(words) == 1)
 
@@ -596,20 +591,14 @@ def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Obs
 def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Observation]]) -> list[Column]:
     """The same of queries that come one by one, each with its condition; none is held longer than it is measured.
 
-    Raises ValueError when a query comes twice in a condition or a measure's value is not finite, LlmfairError
-    naming measure and query where a measure breaks off.
+    Raises LlmfairError naming measure and query where a measure breaks off or its value is not finite.
     """
     columns: dict[Measure, dict[str, dict[str, dict[str, Value]]]] = {measure: {} for measure in measures}
     for condition, query in observed:
         for measure, by_condition in columns.items():
             groups = by_condition.setdefault(condition, {})
             for group, value in _values(measure, query).items():
-                values = groups.setdefault(group, {})
-                if query.query_id in values:
-                    raise ValueError(f"query {query.query_id} comes twice in {condition}")
-                if not all(math.isfinite(part) for part in _parts(value)):
-                    raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
-                values[query.query_id] = value
+                groups.setdefault(group, {})[query.query_id] = value
     return [
         Column(measure, condition, group, dict(sorted(values.items())))
         for measure, by_condition in columns.items()
@@ -641,7 +630,12 @@ def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
 
 def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:
     try:
-        return measure.values(query)
+        values = measure.values(query)
+        for value in values.values():
+            number = value if isinstance(value, float) else getattr(value, "value", None)
+            if number is not None and not math.isfinite(number):
+                raise ValueError(f"{number} is not finite")
+        return values
     except LlmfairError:
         raise
     except Exception as error:  # of somebody's own measure; what was asked is kept
@@ -649,20 +643,3 @@ def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:
             f"{measure} of query {query.query_id} breaks off: {type(error).__name__}: {error}.",
             "-v shows where; once it is mended the same command measures the answers that are there",
         ) from error
-
-
-def _parts(value: Value) -> tuple[float, ...]:
-    """The numbers a value is made of."""
-    match value:
-        case Undefined() | Tally() | QueryComparisons():  # counts are whole numbers
-            return ()
-        case Ratio():
-            runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]
-            return value.numerator, value.denominator, *runs
-        case Quotient():
-            return *_parts(value.ratio), *_parts(value.by)
-        case Product():
-            return value.left, value.right
-        case Convention():
-            return (value.value,)
-    return (value,)

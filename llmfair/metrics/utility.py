@@ -71,19 +71,23 @@ def trec_eval_measure(
         if param not in declared:
             raise unknown_param(spoken, param, {*declared, *also} - {at})
         value = arguments[param] = _literal(text, declared[param].dtype)
-        if not declared[param].validate(value) or (param == "cutoff" and value < 1):
-            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
-        if isinstance(value, int) and abs(value) > LONGEST_LIST:
-            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: at most {LONGEST_LIST}")
         gains = value.values() if isinstance(value, dict) else ()
-        if not all(isinstance(gain, int) and gain >= 0 for gain in gains):  # a negative one crashes trec_eval
-            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", "gains are whole numbers from 0")
+        if (
+            not declared[param].validate(value)
+            or (isinstance(value, int) and abs(value) > LONGEST_LIST)
+            or (param == "cutoff" and value < 1)
+            or not all(
+                isinstance(gain, int) and gain >= 0 for gain in gains
+            )  # a negative one crashes trec_eval
+        ):
+            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
     if at in declared and declared[at].required and at not in arguments:
         raise UsageError(f"{spoken} needs a {at}.", f"write {spoken}@k")
     exact = type(named)(**arguments)
     if not ir_measures.pytrec_eval.supports(exact):
-        hint = "use gains={1:1,2:3,3:7}" if "dcg" in arguments else "only what trec_eval has is offered"
-        raise UsageError(f"{exact} is not computed by pytrec_eval.", hint)
+        raise UsageError(
+            f"{exact} is not computed by pytrec_eval.", "for dcg=exp-log2 write gains={1:1,2:3,3:7}"
+        )
     params = tuple(
         (param, _spelled(value))
         for param, value in sorted(arguments.items())

@@ -23,8 +23,8 @@ from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
-from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
-from llmfair.report.exhibits import Declaration, Declared, Exhibits
+from llmfair.metrics.base import CONTROLLED, POOLED, Definition, plain_name
+from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, ratio_of, utility_of, value_of
 from llmfair.report.groups import about
 from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
@@ -88,9 +88,10 @@ def compare_tsv(compared: Comparison) -> str:
     return tsv(COLUMNS, map(asdict, compared.rows))
 
 
-def _declared(row: ChangeRow) -> Declaration | None:
+def _declared(row: ChangeRow) -> Definition | None:
     """What the measure of a row declares of itself."""
-    return declared([row.measure]).get(row.measure)
+    measure = declared([row.measure]).get(row.measure)
+    return None if measure is None else measure.definition
 
 
 def _label(row: ChangeRow) -> str:
@@ -219,10 +220,6 @@ def _notes(compared: Comparison) -> Iterator[str]:
 # Measured runs in a table and sentences.
 
 
-MUCH_TIED = 0.01
-"""From this share of documents on, ties may move exposure as much as a preference does: they are told first."""
-
-
 def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
     cells = {(row.run, row.condition, row.measure, row.group): row for row in results.rows}
@@ -287,19 +284,8 @@ def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
 
 def score_warnings(results: ScoreResults) -> list[str]:
     """Runs that are not through; where runs and judgements do not meet, counted; where a measure has no value."""
-    named = named_conditions(results)
-    facts = {name: run.conditions[condition] for run, condition, name in named}
     warnings = [f"Not complete: {line}" for line in lacking(results)]
-    if tied := {name: of for name, of in facts.items() if of.tied.documents}:
-        counts = (
-            f"{name}: {of.tied.documents:,} of {count(of.documents, 'document')}" for name, of in tied.items()
-        )
-        means = (
-            "exposure and utility follow the ids there (trec_eval's order), preference odds count ties half"
-        )
-        much = any(of.tied.documents >= MUCH_TIED * of.documents for of in tied.values())
-        warnings.insert(0 if much else len(warnings), f"{', '.join(counts)} tied in score: {means}")
-    for run, condition, name in named:
+    for run, condition, name in named_conditions(results):
         warnings += [f"{name}: {warning}" for warning in _warnings(run, condition)]
     for run in results.runs:
         warnings += [text for of, text in kind_of(run.task).without_value(run.undefined) if not of]
@@ -309,19 +295,23 @@ def score_warnings(results: ScoreResults) -> list[str]:
 def lacking(results: ScoreResults) -> list[str]:
     """What run folders lack that are not through, a sentence each."""
     several = len(results.runs) > 1
-    return [
-        f"{run.run}: " * several
-        + "; ".join(missing_of(run.incomplete.status, run.incomplete, kind_of(run.task).titles))
-        for run in {run.run: run for run in results.runs if run.incomplete is not None}.values()
-        if run.incomplete is not None
-    ]
+    sentences = {}
+    for run in results.runs:
+        if (of := run.incomplete) is not None:
+            missing = missing_of(of.status, of.chains, of.failures, kind_of(run.task).titles)
+            sentences[run.run] = f"{run.run}: " * several + "; ".join(missing)
+    return [*sentences.values()]
 
 
-def _warnings(run: ScoredRun, condition: str) -> list[str]:
+def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
     facts = run.conditions[condition]
-    notes = []
+    if facts.tied.documents:
+        yield (
+            f"{facts.tied.documents:,} of {count(facts.documents, 'document')} tied in score: exposure and utility "
+            "follow the ids there (trec_eval's order), preference odds count ties half"
+        )
     if facts.upside_down:
-        notes.append(
+        yield (
             "in every query the score rises with the rank; the highest score counts as best, as in trec_eval, so if "
             "the ranks are right give each document the score minus its rank"
         )
@@ -335,7 +325,7 @@ def _warnings(run: ScoredRun, condition: str) -> list[str]:
     ):
         if documents.documents:
             of = count(documents.queries, "query", "queries")
-            notes.append(f"{count(documents.documents, 'document')} in {of} {meaning}")
+            yield f"{count(documents.documents, 'document')} in {of} {meaning}"
     absent = (
         "ranked yet, left out" if run.incomplete is not None else "in the run: 0 in the measures of trec_eval"
     )
@@ -345,8 +335,8 @@ def _warnings(run: ScoredRun, condition: str) -> list[str]:
     ):
         if queries.queries:
             first = ", ".join(queries.first) + ", …" * (queries.queries > len(queries.first))
-            notes.append(f"{count(queries.queries, 'query', 'queries')} {meaning} ({first})")
-    return notes + [text for of, text in kind_of(run.task).without_value(run.undefined) if of == condition]
+            yield f"{count(queries.queries, 'query', 'queries')} {meaning} ({first})"
+    yield from (text for of, text in kind_of(run.task).without_value(run.undefined) if of == condition)
 
 
 # The page of measured runs.

@@ -5,32 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from llmfair.metrics.base import Measure
 
-@dataclass(frozen=True, kw_only=True)
-class Declaration:
-    """What a measure says of itself; `says` is a sentence on what it is, `cite` where it is from.
-
-    `reach`: the measure whose attainable range bounds it, if any. `set_of`: how many first items it counts, of a
-    measure to which their order is nothing.
-    """
-
-    label: str
-    parity: float | None
-    scale: str
-    better: str | None
-    agreement: bool
-    of_all: bool
-    set_of: float | None
-    headline: bool
-    worded: bool
-    shows: str
-    reach: str
-    cite: str
-    says: str
-
-
-Declared = Mapping[str, Declaration]
-"""Declarations of measures by name; of a measure that nothing here defines there is none."""
+Declared = Mapping[str, Measure]
+"""Measures by the names that results have; one that nothing here defines is absent."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
+from llmfair.report.tables import capitalised
 from llmfair.results import Figure, Reach, Results, Words
 
 HEADLINES, COST = "odds", "cost"
@@ -16,29 +17,19 @@ HEADLINES, COST = "odds", "cost"
 
 def utility_of(measures: Sequence[str], declared: Declared) -> str | None:
     """The first measure of which more is better, beside those that compare two rankings."""
-    return next(
-        (
-            name
-            for name in measures
-            if (says := declared.get(name)) and says.better == "higher" and not says.agreement
-        ),
-        None,
-    )
+    definitions = ((name, declared[name].definition) for name in measures if name in declared)
+    return next((name for name, of in definitions if of.better == "higher" and not of.agreement), None)
 
 
 def ratio_of(measures: Sequence[str], declared: Declared, of_queries: bool = False) -> str | None:
     """The first measure with parity on a logarithmic axis; with `of_queries`, one that single queries have too."""
-    return next(
-        (
-            name
-            for name in measures
-            if (says := declared.get(name))
-            and says.better == "parity"
-            and says.scale == "log"
-            and not (of_queries and says.of_all)
-        ),
-        None,
+    of_parity = (
+        name
+        for name in measures
+        if name in declared
+        and (declared[name].definition.better, declared[name].definition.scale) == ("parity", "log")
     )
+    return next((name for name in of_parity if not (of_queries and declared[name].of_all)), None)
 
 
 def value_of(row: Figure | None) -> Value | None:
@@ -71,29 +62,39 @@ def headline_plots(
 ) -> Iterator[Plot]:
     """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names."""
     cells = results.by_condition()
-    named = dict.fromkeys(finding.measure for finding in results.findings.values())
-    measures = [measure for measure in named if has_log_axis(measure, declared)]
-    for number, measure in enumerate(measures):
-        label = declared[measure].label if measure in declared else plain_name(measure)
-        rows = [
-            (titles.get(condition, condition), None, on_log(value_of(cells.get((measure, condition)))))
-            for condition in conditions
-            if condition in results.findings
-        ]
-        if any(value for _, _, value in rows):
-            name = HEADLINES if not number else f"{HEADLINES}-{number}"
-            title = f"{label[:1].upper()}{label[1:]} against the band"
-            yield ratios(rows, label, results.band, title, name, favoured=favoured_of(results.words))
+    values = [
+        (finding.measure, titles.get(condition, condition), cells.get((finding.measure, condition)))
+        for condition in conditions
+        if (finding := results.findings.get(condition))
+    ]
+    return against_the_band(values, declared, results.band, favoured_of(results.words), HEADLINES)
+
+
+def against_the_band(
+    values: Iterable[tuple[str, str, Figure | None]],
+    declared: Declared,
+    band: tuple[float, float],
+    favoured: tuple[str, str],
+    name: str,
+) -> Iterator[Plot]:
+    """A figure for each of these measures that a logarithmic axis can have: (measure, name of its row, figure)."""
+    rows: dict[str, list[tuple[str, None, Value | None]]] = {}
+    labels: dict[str, str] = {}
+    for measure, of, figure in values:
+        definition = declared[measure].definition if measure in declared else None
+        if definition is None or definition.scale == "log":  # those that nothing here declares are odds
+            labels.setdefault(plain_name(measure), definition.label if definition else plain_name(measure))
+            rows.setdefault(plain_name(measure), []).append((of, None, on_log(value_of(figure))))
+    for place, (measure, of_measure) in enumerate(rows.items()):
+        if any(value for *_, value in of_measure):
+            label, ending = labels[measure], f"-{place}" * bool(place)
+            title = f"{capitalised(label)} against the band"
+            yield ratios(of_measure, label, band, title, name + ending, favoured=favoured)
 
 
 def favoured_of(words: Words) -> tuple[str, str]:
     """Who is favoured below parity, and above."""
     return words.unprotected, words.protected
-
-
-def has_log_axis(measure: str, declared: Declared) -> bool:
-    """Whether a headline can stand on a logarithmic axis; those that nothing here declares are odds."""
-    return measure not in declared or declared[measure].scale == "log"
 
 
 def ratio_plots(
@@ -102,10 +103,10 @@ def ratio_plots(
     """The first ratio of the table against parity, where nothing is concluded of it."""
     if (measure := ratio_of(results.shown, declared)) is None:
         return
-    cells, label = results.by_condition(), str(declared[measure].label)
+    cells, label = results.by_condition(), declared[measure].definition.label
     rows = [
         (titles.get(condition, condition), None, on_log(value_of(cells.get((measure, condition)))))
         for condition in conditions
     ]
     if any(value for _, _, value in rows):
-        yield ratios(rows, label, None, f"{label[:1].upper()}{label[1:]} against parity", "ratio")
+        yield ratios(rows, label, None, f"{capitalised(label)} against parity", "ratio")

@@ -62,14 +62,12 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
                 *(source.name for source, _ in others),
             ]
         ),
-        words={},
         missing=[
             line if source.results is None else f"{source.name}: {line}"
             for source, of in told
             for line in of.missing(source)
         ],
         warnings=[*[SEVERAL_SIMULATED] * simulated, *_warnings(groups, told)],
-        verdicts=(),
         tables=[
             *(
                 replace(table, title=_of_lists(table.title, group))
@@ -83,9 +81,6 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             for number, group in enumerate(groups)
             for plot in kind_of(group.task).group_plots(group, measures, number)
         ],
-        furthest=None,
-        queries=None,
-        evidence=(),
         method=Method(
             words=[*(paragraph for paragraphs in words for paragraph in paragraphs), *lopsided(results)],
             formulas=formulas_of(measures),
@@ -124,7 +119,11 @@ def _general(source: Source, general: Mapping[str, General]) -> General:
         words=tuple(kind.words()),
         page=page,
         table=lambda source: kind.table(source.results),
-        missing=lambda _: missing_of(manifest.status, results, kind.titles)[:-1] if manifest else (),
+        missing=lambda _: (
+            missing_of(manifest.status, results.chains, results.failures, kind.titles)[:-1]
+            if manifest
+            else ()
+        ),
         warnings=lambda source: source.results.warnings,
         outcome=lambda _: [("", results.verdict)] if results.verdict is not None else [],
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isfunction
 from typing import Any
 
 from llmfair import registry
 from llmfair.audits.kind import Kind, kind_of
 from llmfair.manifest import Manifest
+from llmfair.metrics.base import Definition
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.tables import capitalised, count
 
@@ -16,6 +19,7 @@ LOPSIDED = (
     "With few queries or short lists the interval of an exposure ratio is a bootstrap-t interval over queries: it is "
     "not symmetric, but extends further to where single queries lie far out."
 )
+MARKUP = re.compile(r"(`+)(.*?)\1")
 TITLES_ONLY = "The model saw titles only: it judged by names and by what it remembers of them."
 SIMULATED = (
     "The model is simulated: its figures show what was injected, not how any model of the world behaves."
@@ -90,14 +94,16 @@ def cost_of(manifest: Manifest | None) -> str:
 def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
     """Name, label and definition of every measure, as it declares them."""
     return [
-        (
-            name,
-            says.label,
-            f"{says.says.rstrip('.')}. {capitalised(says.cite)}" if says.says and says.cite
-            else says.says or says.cite,
-        )
-        for name, says in measures.items()
-    ]  # fmt: skip
+        (name, measure.definition.label, _sentence(measure.definition)) for name, measure in measures.items()
+    ]
+
+
+def _sentence(definition: Definition) -> str:
+    """What a measure is, and where it is from."""
+    # functions of ours say in their first line what they give; a partial of another's would speak of itself
+    says = definition.says or (isfunction(definition.values) and definition.values.__doc__) or ""
+    says, cite = MARKUP.sub(r"\2", says.partition("\n")[0].strip()), definition.cite
+    return f"{says.rstrip('.')}. {capitalised(cite)}" if says and cite else says or cite
 
 
 def _facts(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, log
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import structs
 from msgspec.structs import asdict
@@ -166,52 +166,43 @@ def unfinished(source: Source) -> str:
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
 
 
-class Completeness(Protocol):
-    """How far a run came."""
-
-    @property
-    def chains(self) -> Mapping[str, ProbeCounts]: ...
-    @property
-    def failures(self) -> Mapping[str, int]: ...
-
-
-def missing_of(status: str, results: Completeness, titles: Mapping[str, str]) -> list[str]:
+def missing_of(
+    status: str, chains: Mapping[str, ProbeCounts], failures: Mapping[str, int], titles: Mapping[str, str]
+) -> list[str]:
     """What a half-finished run lacks, in sentences; none for a complete one. `status` is its manifest's."""
-    said = []
-    for condition, chains in results.chains.items():
-        if chains.ranked < chains.asked:
-            lacking = chains.asked - chains.ranked
-            said.append(
-                f"{titles.get(condition, condition)}: {lacking:,} of {chains.asked:,} have no answer yet"
-            )
-    if results.failures:
-        said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results.failures.items()))
-    if status != "complete" and not said:
-        said.append("the last command on this run did not come to its end; figures are of the one before")
-    return [*said, "the command that began the run completes it"] if said else []
+    lacking = [
+        f"{titles.get(condition, condition)}: {of.asked - of.ranked:,} of {of.asked:,} have no answer yet"
+        for condition, of in chains.items()
+        if of.ranked < of.asked
+    ]
+    if failures:
+        lacking.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in failures.items()))
+    if status != "complete" and not lacking:
+        lacking.append("the last command on this run did not come to its end; figures are of the one before")
+    return [*lacking, "the command that began the run completes it"] if lacking else []
 
 
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
-    """All that a report shows, in its order; `outcome` are verdicts by run ("" of a single one)."""
+    """All that a report shows; `outcome` are verdicts by run ("" of a single one)."""
 
     kind: str
     title: str
     subtitle: str
-    words: Mapping[str, str]
-    missing: Sequence[str]
-    warnings: Sequence[str]
-    verdicts: Sequence[VerdictCard]
     tables: Sequence[Table]
     plots: Sequence[Plot]
-    furthest: Furthest | None
-    queries: Table | None
-    evidence: Sequence[Evidence]
     method: Method
     rows: Sequence[Row]
+    words: Mapping[str, str] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    verdicts: Sequence[VerdictCard] = ()
+    furthest: Furthest | None = None
+    queries: Table | None = None
+    evidence: Sequence[Evidence] = ()
     outcome: Sequence[tuple[str, RunVerdict]] = ()
     following: str = ""
     sees: str = ""
@@ -255,7 +246,7 @@ def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhib
         + f", {results.attribute}" * bool(results.words.protected),
         subtitle=section.table.title,
         words=asdict(results.words),
-        missing=missing_of(manifest.status, results, kind.titles),
+        missing=missing_of(manifest.status, results.chains, results.failures, kind.titles),
         warnings=warnings_of([results.model], results.requirements, results.warnings),
         verdicts=section.verdicts,
         tables=[with_reach(section.table, results.reach), *section.more],
@@ -313,7 +304,7 @@ def plain_page(
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
-        queries=queries, evidence=(), method=method_of(results, None, exhibits, section.words),
+        queries=queries, method=method_of(results, None, exhibits, section.words),
         rows=plain(results.rows), outcome=[] if verdict is None else [("", verdict)],
         following="" if verdict is None else verdict.next,
     )  # fmt: skip

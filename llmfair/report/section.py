@@ -75,7 +75,7 @@ def condition_verdicts(
         if not decided and by_places and condition in by_places:
             said, seen = by_places[condition]
             sentence = f"{sentence}. {said}"
-        label = str(declared[measure].label) if measure in declared else measure
+        label = declared[measure].definition.label if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
         yield verdict(of.format(condition), label, row, sentence, conclusion, seen, results.band)
 

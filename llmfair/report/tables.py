@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from html import escape
 from math import ceil
 from pathlib import Path
 from shlex import quote
@@ -18,7 +20,7 @@ from llmfair import registry
 from llmfair.io.text import in_markdown, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, Definition, plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.results import AnswerCounts, Figure, Finding, HowDrawn, Results, Row, RunVerdict
+from llmfair.results import AnswerCounts, Figure, HowDrawn, Results, Row, RunVerdict
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 
 # Figures with as many decimals as the words beside them need.
@@ -30,13 +32,13 @@ MOST_DECIMALS = 6
 
 def interval_text(figure: Figure | None, edges: Collection[float] = ()) -> str:
     """A figure with its interval, as far as it has them, on the right side of the edges: `0.17 [0.10, 0.21]`."""
-    if figure is None or (figure.value is None and figure.low is None and figure.high is None):
+    if figure is None:
         return "undefined"
     if (bound := bound_text(figure.low, figure.high, edges)) is not None:
         return bound
-    if figure.low is None or figure.high is None or figure.value is None:
-        return "{}".format(*numbers([figure.value or 0.0], edges))
-    return "{} [{}, {}]".format(*numbers([figure.value, figure.low, figure.high], edges))
+    ends = [end for end in (figure.value, figure.low, figure.high) if end is not None]
+    value, *interval = numbers(ends, edges) or ["undefined"]
+    return f"{value} [{', '.join(interval)}]" if interval else value
 
 
 def bound_text(low: float | None, high: float | None, edges: Collection[float] = ()) -> str | None:
@@ -50,33 +52,39 @@ def bound_text(low: float | None, high: float | None, edges: Collection[float] =
 
 def outward(value: float, up: bool, edges: Collection[float] = ()) -> str:
     """A limit with two digits, or as many more as keep it on its side of the edges, rounded to where it still holds."""
-    told = exact = Decimal(repr(value))
+    exact = Decimal(repr(value))
+    rounded = exact
     for digits in range(2, MOST_DECIMALS + 1) if value else ():
         last = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-        told = exact.quantize(last, ROUND_CEILING if up else ROUND_FLOOR)
-        if all((value > edge, value < edge) == (float(told) > edge, float(told) < edge) for edge in edges):
+        rounded = exact.quantize(last, ROUND_CEILING if up else ROUND_FLOOR)
+        if _on_their_side([value], [float(rounded)], edges):
             break
-    return f"{told.normalize():f}"
+    return f"{rounded.normalize():f}"
 
 
 def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: int = 2) -> list[str]:
     """Numbers with so many decimals, or as many more as tell them apart and show on which side of the edges they lie.
 
-    Two digits are told of what would be nothing by them.
+    What would be nothing by them has two digits.
     """
-    shown = list[str]()
+    texts = list[str]()
     for places in range(decimals, MOST_DECIMALS + 1):
         small = 0.1 if places else 1.0
-        shown = [f"{one:.{places}f}" if abs(one) >= small else f"{one:.{max(places, 2)}g}" for one in values]
-        read = [float(one) for one in shown]
-        apart = len({*read}) == len({*values})
-        if apart and all(
-            (one > edge, one < edge) == (told > edge, told < edge)
-            for one, told in zip(values, read, strict=True)
-            for edge in edges
-        ):
+        texts = [
+            f"{value:.{places}f}" if abs(value) >= small else f"{value:.{max(places, 2)}g}"
+            for value in values
+        ]
+        rounded = [float(text) for text in texts]
+        if len({*rounded}) == len({*values}) and _on_their_side(values, rounded, edges):
             break
-    return shown
+    return texts
+
+
+def _on_their_side(values: Sequence[float], rounded: Sequence[float], edges: Collection[float]) -> bool:
+    """Whether rounding moved no value to or over an edge."""
+    pairs = [*zip(values, rounded, strict=True)]
+    return all((value > edge) == (near > edge) and (value < edge) == (near < edge)
+               for value, near in pairs for edge in edges)  # fmt: skip
 
 
 # Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.
@@ -96,17 +104,19 @@ REASONS: Mapping[str, str] = {
 
 def in_words(reason: str | None, measure: str = "") -> str:
     """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
-    spoken = re.match(r"[^(@]*", measure)[0]  # type: ignore[index]
-    known: list[Definition] = [registry.lookup("measure", name) for name in registry.names("measure")]
-    own = [definition.undefined for definition in known if definition.name == spoken]
+    name = re.split(r"[(@]", measure)[0]
+    defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
+    own = [definition.undefined for definition in defined if definition.name == name]
     # a conclusion bars other figures, too, which have no words for its reasons
-    others = [definition.undefined for definition in known if definition.name != spoken]
-    said = (words.get(str(reason)) for words in (*own, REASONS, *others))
-    return next(filter(None, said), str(reason).replace("_", " "))
+    others = [definition.undefined for definition in defined if definition.name != name]
+    words: Mapping[str, str] = ChainMap(*map(dict, (*own, REASONS, *others)))
+    return words.get(str(reason), str(reason).replace("_", " "))
 
 
 def conclusion_text(finding: Any) -> str:
-    """What is concluded, and the reason where there is one, in words."""
+    """What is concluded, and the reason where there is one, in words; nothing of no finding."""
+    if finding is None:
+        return ""
     concluded = str(finding.conclusion).replace("_", " ")
     return f"{concluded}: {in_words(finding.reason, finding.measure)}" if finding.reason else concluded
 
@@ -256,7 +266,7 @@ def conditions_table(
     figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values(), results.verdict)
     said = {
-        condition: unparseable_text(condition, results) or _concluded(results.findings.get(condition))
+        condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
         for condition in results.design.conditions
     }
     rows = [
@@ -303,14 +313,6 @@ def audited_note(results: Results) -> list[str]:
     protected = results.words.protected
     about = [f"{results.attribute} (protected: {protected})"] if protected else []
     return [results.dataset, *about, f"{results.named_model}{simulated}"]
-
-
-def _concluded(finding: Finding | None) -> str:
-    """A conclusion, and why there is none."""
-    if finding is None:
-        return ""
-    said = finding.conclusion.replace("_", " ")
-    return f"{said}: {in_words(finding.reason, finding.measure)}" if finding.reason else said
 
 
 def filled(table: Table) -> Table:
@@ -370,9 +372,9 @@ def uncut_notes(measures: Declared, longest: int) -> list[tuple[str, str]]:
     `longest`: items of the longest list.
     """
     return [
-        (measure, f"no list is longer than {says.set_of}, so every order has the same")
+        (measure, f"no list is longer than {says.cutoff}, so every order has the same")
         for measure, says in measures.items()
-        if says.set_of is not None and 0 < longest <= says.set_of
+        if says.definition.of_a_set and says.cutoff and 0 < longest <= says.cutoff
     ]
 
 
@@ -385,23 +387,12 @@ def calls_of(results: Results) -> str:
     return f"{planned:,}" if made == planned else f"{behind}{made:,} of {most}{planned:,}"
 
 
-def held_note(form: str, answers: Iterable[AnswerCounts]) -> str:
+def held_note(form: str, answers: Collection[AnswerCounts]) -> str:
     """What became of --constrain, which asks for answers of this form alone and which a server may pass over."""
-    unformed, unparseable, asked = 0, 0, 0
-    for counts in answers:
-        unformed, asked = unformed + (counts.unformed or 0), asked + counts.asked
-        unparseable += counts.unparseable
-    if unformed:
-        return (
-            f"nothing held the model to {form} (--constrain), which its server passed over; of another form: "
-            f"{unformed:,} of {count(asked, 'answer')}"
-        )
-    if asked and unparseable == asked:
-        return f"answers were to be held to {form} (--constrain), and none can be read"
-    return (
-        f"answers were to be held to {form} (--constrain), and none is of another form: refusals and careless answers "
-        "do not show; without it they are counted"
-    )
+    if unformed := sum(counts.unformed or 0 for counts in answers):
+        asked = count(sum(counts.asked for counts in answers), "answer")
+        return f"the server passed over --constrain: {unformed:,} of {asked} are not {form}"
+    return f"answers are held to {form} (--constrain): refusals and careless answers do not show"
 
 
 def drawn_note(drawn: HowDrawn | None) -> list[str]:
@@ -479,12 +470,12 @@ def differs_text(p: float | None, low: float | None, high: float | None, level: 
 
 
 def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> list[str]:
-    """What an inconclusive design could have found, and the queries that find it; `what` has a place for the odds."""
-    inconclusive = (found.power for found in findings if found.conclusion == "inconclusive")
-    known = [power for power in inconclusive if power and power.power < POWER]
-    if not known:
+    """The power of an inconclusive design, and the queries that it takes; `what` has a place for the odds."""
+    inconclusive = [finding.power for finding in findings if finding.conclusion == "inconclusive"]
+    weak = [power for power in inconclusive if power and power.power < POWER]
+    if not weak:
         return []
-    worst = min(known, key=lambda one: one.power)
+    worst = min(weak, key=lambda power: power.power)
     needed = worst.queries_needed
     more = f"80 % takes about {needed:,} {queries}" if needed else "no number of queries gives 80 %"
     return [
@@ -569,20 +560,26 @@ MINUTE, HOUR = 60, 3600
 
 def plan_text(planned: Mapping[str, Any]) -> str:
     """A plan of which nothing but its calls is known."""
-    lines = [
-        *filter(None, [planned["sees"]]),
-        *queries_lines(planned),
-        calls_line(planned),
-        time_line(planned),
-        *folder_lines(planned),
-        *planned["unready"],
-    ]
-    return told(count(planned["queries"], "query", "queries"), lines)
+    return told(count(planned["queries"], "query", "queries"), plan_lines(planned))
 
 
 def told(design: str, lines: Iterable[str]) -> str:
     """What a dry run says: the design, and indented what it takes and finds."""
     return "\n".join([design, *(f"  {line}" for line in lines), "Nothing was asked.", ""])
+
+
+def plan_lines(planned: Mapping[str, Any], between: Iterable[str] = ()) -> list[str]:
+    """What the model sees and asking takes, what a kind says `between`, what is answered already, what is not ready."""
+    return [
+        *filter(None, [planned["sees"]]),
+        *planned_note(planned),
+        *queries_lines(planned),
+        calls_line(planned),
+        _time_line(planned),
+        *between,
+        *_folder_lines(planned),
+        *planned["unready"],
+    ]
 
 
 def queries_lines(planned: Mapping[str, Any]) -> list[str]:
@@ -611,7 +608,7 @@ def calls_line(planned: Mapping[str, Any]) -> str:
     return f"{line} · costs {cost} at {prices}"
 
 
-def time_line(planned: Mapping[str, Any]) -> str:
+def _time_line(planned: Mapping[str, Any]) -> str:
     latency = planned.get("latency", 1.0)
     seconds = ceil(planned["seconds_at_1s_a_call"] * latency)
     parts = ((seconds // HOUR, "h"), (seconds % HOUR // MINUTE, "min"), (seconds % MINUTE, "s"))
@@ -619,18 +616,15 @@ def time_line(planned: Mapping[str, Any]) -> str:
     return f"at least {shortest or '0 s'} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
 
 
-def folder_lines(planned: Mapping[str, Any]) -> list[str]:
+def _folder_lines(planned: Mapping[str, Any]) -> Iterator[str]:
     """How much is answered already, in the run's own folder and by other runs."""
-    lines = []
     if planned["answered"]:
-        lines.append(f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already")
+        yield f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already"
     if planned["cached"]:
-        beside = "more " * bool(planned["answered"])
-        lines.append(
-            f"{count(planned['cached'], 'answer')} {beside}known from other runs, which leaves at most "
+        yield (
+            f"{count(planned['cached'], 'answer')} known from other runs, which leaves at most "
             f"{count(planned['left'], 'call')} (--no-cache asks them, too)"
         )
-    return lines
 
 
 def share(power: float) -> str:
@@ -666,25 +660,23 @@ def text_of(table: Table) -> str:
 
 
 def html_of(table: Table) -> str:
-    """The table as an HTML fragment; every cell is escaped."""
-    from markupsafe import Markup
+    """The table as an HTML fragment; every text is escaped."""
+    table = with_texts(table, lambda text: escape(visible(text)))
 
-    def line(name: str, cells: Sequence[str]) -> Markup:
-        tag = Markup(name)
-        return Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup("<{0}>{1}</{0}>").format(tag, cell) for cell in cells)
-        )
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
 
-    table = with_texts(table, visible)
-    head = line("th", table.header) if table.header else Markup("")
-    body = Markup("\n").join(line("td", row) for row in table.rows)
-    notes = Markup("\n").join(Markup("<li>{}</li>").format(note) for note in table.notes)
-    named = Markup("<p><strong>{}</strong> {}</p>\n")
-    lead = Markup("").join(named.format(name, text) for name, text in table.lead)
-    whole = Markup(
-        "{}<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
+    return "\n".join(
+        [
+            *(f"<p><strong>{name}</strong> {text}</p>" for name, text in table.lead),
+            f"<table>\n<caption>{' · '.join(table.above)}</caption>",
+            f"<thead>{line('th', table.header) if table.header else ''}</thead>\n<tbody>",
+            *(line("td", row) for row in table.rows),
+            "</tbody>\n</table>\n<ul>",
+            *(f"<li>{note}</li>" for note in table.notes),
+            "</ul>",
+        ]
     )
-    return str(whole.format(lead, " · ".join(table.above), head, body, notes))
 
 
 # What every calibration tells in a table and notes: what was injected, rejected and concluded.
@@ -700,10 +692,9 @@ def calibration_table(
     notes: Sequence[str],
 ) -> Table:
     """One row an injected preference: a kind's own columns, then tests and conclusions; `size` says of how much."""
-    level, (low, high) = results["level"], results["band"]
-    task = results["task"].capitalize()
+    low, high = results["band"]
     title = [
-        task,
+        results["task"].capitalize(),
         results["dataset"],
         f"{results['attribute']} (protected: {results['words']['protected']})",
         size,
@@ -711,22 +702,16 @@ def calibration_table(
         f"seed {results['seed']}",
         "no model asked",
     ]
-    ends = {
-        "within": "within",
-        f"outside {low:g}–{high:g}": "outside",
-        "inconclusive": "inconclusive",
-        "not assessable": "not_assessable",
+    every: dict[str, Callable[[Record], str]] = {
+        **columns,
+        f"p < {1 - results['level']:.3g}": lambda row: share_with_error(row, "rejected"),
+        "within": lambda row: percent_of(row["within"]),
+        f"outside {low:g}–{high:g}": lambda row: percent_of(row["outside"]),
+        "inconclusive": lambda row: percent_of(row["inconclusive"]),
+        "not assessable": lambda row: percent_of(row["not_assessable"]),
     }
-    header = (*columns, f"p < {1 - level:.3g}", *ends)
-    rows = tuple(
-        (
-            *(cell(row) for cell in columns.values()),
-            share_with_error(row, "rejected"),
-            *(percent_of(row[end]) for end in ends.values()),
-        )
-        for row in results["injected"]
-    )
-    return Table(" · ".join(title), header, rows, tuple(notes))
+    rows = tuple(tuple(cell(row) for cell in every.values()) for row in results["injected"])
+    return Table(" · ".join(title), tuple(every), rows, tuple(notes))
 
 
 def calibration_tsv(results: Mapping[str, Any]) -> str:

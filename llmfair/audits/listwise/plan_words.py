@@ -27,18 +27,16 @@ from llmfair.report.tables import (
     false_alarms,
     few_queries,
     filled,
-    folder_lines,
     headings,
     held,
     injected,
     percent,
-    planned_note,
+    plan_lines,
     plural,
     queries_lines,
     share,
     share_with_error,
     span,
-    time_line,
     told,
     undefined_notes,
     window_notes,
@@ -156,18 +154,8 @@ def _orders(planned: Mapping[str, Any]) -> str:
 
 
 def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
-    return [
-        *filter(None, [planned["sees"]]),
-        *planned_note(planned),
-        *queries_lines(planned),
-        calls_line(planned),
-        time_line(planned),
-        *_reach_lines(planned),
-        *finds,
-        *folder_lines(planned),
-        *planned["unready"],
-        f"first prompt: llmfair prompts render listwise {planned['render']}",
-    ]
+    first = f"first prompt: llmfair prompts render listwise {planned['render']}"
+    return [*plan_lines(planned, [*_reach_lines(planned), *finds]), first]
 
 
 def _reach_lines(planned: Mapping[str, Any]) -> Iterator[str]:

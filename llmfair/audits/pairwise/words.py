@@ -44,7 +44,6 @@ from llmfair.report.tables import (
     audited_note,
     bound_text,
     calibration_table,
-    calls_line,
     calls_of,
     cell,
     count,
@@ -53,7 +52,6 @@ from llmfair.report.tables import (
     false_alarms,
     few_queries,
     filled,
-    folder_lines,
     found_with,
     held,
     held_note,
@@ -66,10 +64,9 @@ from llmfair.report.tables import (
     p_text,
     percent,
     percent_of,
-    queries_lines,
+    plan_lines,
     share,
     share_with_error,
-    time_line,
     told,
     undefined_notes,
     unparseable_text,
@@ -428,17 +425,7 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
     design = convert(planned["design"], PairwiseFacts)
-    return [
-        *filter(None, [planned["sees"]]),
-        *drawn_note(design.drawn),
-        *queries_lines(planned),
-        calls_line(planned),
-        time_line(planned),
-        *pairs_notes(design),
-        *finds,
-        *folder_lines(planned),
-        *planned["unready"],
-    ]
+    return plan_lines(planned, [*drawn_note(design.drawn), *pairs_notes(design), *finds])
 
 
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
@@ -550,7 +537,9 @@ def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plo
     others = [
         (f"{plain_name(measure)}\n{stratum}" if len(strata) > 1 else plain_name(measure), None, value)
         for measure in results.measures
-        if measure not in headlines and measure in declared and declared[measure].better == "parity"
+        if measure not in headlines
+        and measure in declared
+        and declared[measure].definition.better == "parity"
         for stratum in strata
         if (value := on_log(value_of(cells.get((measure, stratum)))))
     ]
@@ -559,7 +548,7 @@ def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plo
 
 
 def _shows(measure: str, declared: Declared, what: str) -> bool:
-    return measure in declared and declared[measure].shows == what
+    return measure in declared and declared[measure].definition.shows == what
 
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:

@@ -5,11 +5,9 @@ answers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from heapq import nsmallest
-from inspect import isfunction
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -25,9 +23,8 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.report.exhibits import Declaration, Evidence, Exhibits
 from llmfair.report.tables import count
+from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.rundir import RunDir
-
-MARKUP = re.compile(r"(`+)(.*?)\1")
 
 
 def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
@@ -46,34 +43,13 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
     )
 
 
-def declared(names: Iterable[str]) -> dict[str, Declaration]:
-    """What measures declare of themselves, by name; those that nothing here defines are absent."""
-    declarations = {}
+def declared(names: Iterable[str]) -> dict[str, Measure]:
+    """Measures by name; those that nothing here defines are absent."""
+    measures = {}
     for name in names:
         with suppress(UsageError):
-            declarations[name] = _declaration(parse_measure(name))
-    return declarations
-
-
-def _declaration(measure: Measure) -> Declaration:
-    definition = measure.definition
-    # functions of ours say in their first line what they give; a partial of another's would speak of itself
-    said = definition.says or (definition.values.__doc__ if isfunction(definition.values) else "")
-    return Declaration(
-        label=definition.label,
-        parity=definition.parity,
-        scale=definition.scale,
-        better=definition.better,
-        agreement=definition.agreement,
-        of_all=measure.of_all,
-        set_of=measure.cutoff if definition.of_a_set else None,
-        headline=definition.headline,
-        worded=definition.worded,
-        shows=definition.shows,
-        reach=definition.reach[0] if definition.reach else "",
-        cite=definition.cite,
-        says=MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
-    )
+            measures[name] = parse_measure(name)
+    return measures
 
 
 def drawn_answers(run: RunDir, manifest: Manifest, number: int, seed: int = 0) -> list[Evidence]:
