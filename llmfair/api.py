@@ -175,39 +175,31 @@ class Result:
         return read_figures(path, _row)
 
     def __getitem__(self, key: tuple[str, ...]) -> Row:
-        measure, condition, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
-        if not condition or len(key) > 3:
-            raise UsageError(
-                f"{key!r} names no figure.", 'a measure and a condition: result["ExpRatio", "female"]'
-            )
-        measure = as_shown(measure, getattr(self.found, "shown", ()))
-        found = [
-            row for row in self.rows if (row.measure, row.condition, row.group) == (measure, condition, group)
-        ]
-        if len(found) == 1:
-            return self._concluded(found[0])
-        if found:
-            raise UsageError(
-                f"{len(found)} runs have {measure} of {condition}.", "result.to_frame() tells them apart"
-            )
-        raise UsageError(f"no {measure} of {condition}{f' ({group})' if group else ''}.", self._nearest(*key))
+        if not isinstance(key, tuple) or len(key) not in (2, 3):
+            hint = 'a measure and a condition: result["ExpRatio", "female"]'
+            raise UsageError(f"{key!r} names no figure.", hint)
+        measure, condition, group = (*key, "")[:3]
+        wanted = (as_shown(measure, getattr(self.found, "shown", ())), condition, group)
+        rows = [row for row in self.rows if (row.measure, row.condition, row.group) == wanted]
+        if len(rows) > 1:
+            hint = "result.to_frame() tells them apart"
+            raise UsageError(f"{len(rows)} runs have {wanted[0]} of {condition}.", hint)
+        if not rows:
+            of = f" ({group})" if group else ""
+            raise UsageError(f"no {wanted[0]} of {condition}{of}.", self._nearest(*wanted))
+        (row,) = rows
+        # what is concluded of its condition, where that is what says whether it can be assessed
+        finding = getattr(self.found, "findings", {}).get(condition)
+        if finding is not None and row.conclusion is None:
+            assessed, headline = (parse_measure(name).definition for name in (row.measure, finding.measure))
+            if assessed.assessed_by == headline.name:
+                return structs.replace(row, conclusion=finding.conclusion)
+        return row
 
-    def _concluded(self, row: Row) -> Row:
-        """The figure with what is concluded of its condition, where that is what says whether it can be assessed."""
-        finding = getattr(self.found, "findings", {}).get(row.condition)
-        if finding is None or row.conclusion is not None:
-            return row
-        assessed, headline = (parse_measure(name).definition for name in (row.measure, finding.measure))
-        return (
-            structs.replace(row, conclusion=finding.conclusion)
-            if assessed.assessed_by == headline.name
-            else row
-        )
-
-    def _nearest(self, measure: str, condition: str, group: str = "") -> str:
+    def _nearest(self, *wanted: str) -> str:
         """What there is instead of a figure that is not there."""
         rows, hint = self.rows, ""
-        for name, key in (("measure", measure), ("condition", condition), ("group", group)):
+        for name, key in zip(("measure", "condition", "group"), wanted, strict=True):
             names = dict.fromkeys(getattr(row, name) for row in rows)
             hint = f"{name}s: {', '.join(map(repr, names))}.{did_you_mean(key, names)}"
             rows = [row for row in rows if getattr(row, name) == key]
@@ -549,15 +541,10 @@ def _audit(
     from llmfair.backends.python import Function
 
     backend: Given | Function | None = None
-    if ranker is not None:
-        backend = Function(ranker)
-        given, model = (
-            {"no_cache": True, **given},
-            backend.spec,
-        )  # it may be made of more than its source tells
-    elif not isinstance(model, str | Sequence):
-        backend = Given(model)
-        if not hasattr(model, "identity"):  # a name says too little to share answers with other runs
+    if ranker is not None or not isinstance(model, str | Sequence):
+        backend = Given(model) if ranker is None else Function(ranker)
+        # a name says too little to share answers with other runs, and a ranker may be made of more than its source
+        if ranker is not None or not hasattr(model, "identity"):
             given = {"no_cache": True, **given}
         model = backend.spec
     made = make_settings(kind.settings, {"model": model, **given}, preset)

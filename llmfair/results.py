@@ -14,9 +14,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from llmfair import registry
-from llmfair.manifest import named_model
 from llmfair.nouns import Conclusion, Measurement
-from llmfair.rundir import COLUMNS
+from llmfair.rundir import COLUMNS, named_model
 
 Version = Annotated[
     Literal[1], Meta(description="The version of these documents; another number is another format.")
@@ -289,22 +288,11 @@ class Results(JsonDocument, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         conditions = self.design.conditions
         lacking = [
-            (condition, name)
-            for name, known in self.of_conditions().items()
-            for condition in conditions
-            if condition not in known
+            (each, name) for name, of in self.of_conditions().items() for each in conditions if each not in of
         ]
-        lacking += [
-            (condition, "design.conditions") for condition in self.findings if condition not in conditions
-        ]
+        lacking += [(each, "design.conditions") for each in self.findings if each not in conditions]
         if lacking:
             raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
-        keys = set[tuple[str, ...]]()
-        for row in self.rows:
-            key = (row.run, row.query_id, row.measure, row.condition, row.stratum, row.contrast, row.group)
-            if key in keys:
-                raise ValueError(f"{row.measure} of '{row.condition}' is there twice in `rows`")
-            keys.add(key)
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         """The conditions of each field that has to have all of them."""

@@ -1,4 +1,4 @@
-"""The run folder: what a run was, what it asked, what it found. Written by audits, read by everything else.
+"""The run folder and its manifest: what a run was, what it asked, what it found, what each command on it cost.
 
 Only the manifest and the journal hold times; every other file of a run depends on its answers alone, so that an
 interrupted and an undisturbed run leave equal bytes.
@@ -16,17 +16,133 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
-from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_json, write_whole
+from llmfair.io.files import A_LINK, SCHEMA, clear, json_text, make_inside, read_json, typed, write_whole
 from llmfair.io.text import in_csv
-from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest
+
+Count = Annotated[int, Meta(ge=0)]
+Cost = Annotated[float, Meta(ge=0)]
+T = TypeVar("T", bound="RunSettings")
+Stage = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,60}\Z")]
+"""A stage's name, which its journal has too."""
+RUNS_HINT = "llmfair runs list    shows the run folders"
+Status = Literal["running", "incomplete", "complete"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """One command on a run; `calls` None: it left no word of what it asked, `cost` None: no prices were known."""
+
+    command: Sequence[str]
+    started: str
+    ended: str | None = None
+    calls: Count | None = None
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedWith:
+    """The prompt of a run: the file it comes from, and its text."""
+
+    file: str
+    sha256: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What names the work of a folder: all settings that can change a result."""
+
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(RunSettings):
+    """manifest.json as far as it is read again; what it has besides is for people.
+
+    `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that
+    the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
+    by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
+    answered, where it is not the model's only one; `label`: what the user calls the run. `unused`: settings
+    that made no difference to who was asked. `sees`: the prompt, and what was shown of an item, in words. `made`: what
+    results and page were made of, and sizes and times of the files.
+    """
+
+    status: Status
+    task: str
+    flags: Mapping[str, Any]
+    model: str
+    simulated: bool
+    invocations: Annotated[Sequence[Invocation], Meta(min_length=1)]
+    journal_answers: Count = 0
+    journal_lines_skipped: Sequence[int] = ()
+    planned_calls: Count | None = None
+    prompt: AskedWith | None = None
+    warnings: Sequence[str] = ()
+    sees: str = ""
+    stages: Mapping[Stage, bool] = field(default_factory=dict)
+    stage_answers: Mapping[str, Count] = field(default_factory=dict)
+    stage_lines_skipped: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    models_reported: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
+    cost: Cost | None = None
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    server: str = ""
+    label: str = ""
+    unused: Sequence[str] = ()
+
+    @property
+    def answers_on_disk(self) -> int:
+        """Those of all journals."""
+        return self.journal_answers + sum(self.stage_answers.values())
+
+    def used(self) -> dict[str, Any]:
+        """The settings that made a difference."""
+        return {name: value for name, value in self.settings.items() if name not in self.unused}
+
+    def told(self) -> dict[str, Any]:
+        """What the run is told with beside its results, as far as there is any of it."""
+        told = {
+            "server": self.server,
+            "label": self.label,
+            "warnings": list(self.warnings),
+            "sees": self.sees,
+        }
+        return {name: value for name, value in told.items() if value}
+
+    @property
+    def named_model(self) -> str:
+        """The label if there is one, the model, and the server."""
+        return named_model(self.model, self.server, self.label)
+
+
+def named_model(model: str, server: str = "", label: str = "") -> str:
+    """`nightly: openai:NAME at SERVER`, as far as there is a label and a server."""
+    asked = f"{model} at {server}" if server else model
+    return f"{label}: {asked}" if label else asked
+
+
+def read_named(path: Path, of: type[T]) -> T:
+    """A manifest as this class. Raises UsageError naming the file, and the field that is wrong or missing."""
+    document = read_json(path, RUNS_HINT)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
+    return typed(document, of, path, RUNS_HINT)
+
+
+# The folder
+
 
 Contents = str | Iterable[str]
 """A file's text, or its parts, which are made while it is written."""
@@ -85,10 +201,20 @@ class RunDir:
         return [self.journal, *map(self.journal_of, manifest.stages)]
 
     def read_manifest(self) -> Manifest:
-        """The manifest. Raises UsageError where there is none, and for a damaged one."""
-        if not self.manifest.exists():
+        """The manifest. Raises UsageError where there is none, naming the field where one is wrong or missing."""
+        path = self.manifest
+        if not path.exists():
             raise UsageError(f"{self.path} is not a run folder: it has no manifest.json.", RUNS_HINT)
-        return read_manifest(self.manifest)
+        manifest = read_named(path, Manifest)
+        for name in ("task", "identity"):
+            if not isinstance(manifest.settings.get(name), str):
+                raise UsageError(
+                    f"{path}: Object missing required field `{name}` - at `$.settings`.", RUNS_HINT
+                )
+        stages = manifest.settings.get("stages", {})
+        if not isinstance(stages, dict) or stages.keys() != manifest.stages.keys():
+            raise UsageError(f"{path}: names other stages at `$.stages` than at `$.settings`.", RUNS_HINT)
+        return manifest
 
     def invocations(self) -> list[dict[str, Any]]:
         """The commands so far, as the manifest has them: a further one is noted behind them."""

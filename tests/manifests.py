@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmfair.manifest import Invocation, Manifest
+from llmfair.rundir import Invocation, Manifest
 
 
 def invocation(calls: int | None = None, cost: float | None = None) -> Invocation:

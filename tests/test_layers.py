@@ -16,7 +16,7 @@ from tests.fresh import loaded_by
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
-BASICS = {"nouns", "io", "errors", "beginning", "registry", "manifest", "cluster"}
+BASICS = {"nouns", "io", "errors", "beginning", "registry", "cluster"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
@@ -31,7 +31,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "io": {"io", "errors", "nouns"},
     "beginning": set(),
     "nouns": {"io"},
-    "manifest": {"errors", "io"},
     "on_ray": {"errors", "nouns", "registry", "backends.base", "rankers.base"},
     "errors": set(),
     "registry": {"errors"},

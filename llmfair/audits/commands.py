@@ -15,9 +15,8 @@ from llmfair.audits.subject import Subject
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
 from llmfair.io.net import OPENAI_HOST
-from llmfair.manifest import Manifest
 from llmfair.prompts import wordings
-from llmfair.rundir import RunDir
+from llmfair.rundir import Manifest, RunDir
 from llmfair.settings import AuditSettings, ScoreSettings
 
 REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")

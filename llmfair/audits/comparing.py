@@ -26,13 +26,12 @@ from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.verdict import listed
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, plain, query_figures
-from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.nouns import Conclusion
 from llmfair.report.tables import count, in_words, p_text
 from llmfair.results import Figure, Reach, Results, RunVerdict, absent_row
-from llmfair.rundir import RunDir
+from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings import default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
 from llmfair.stats.paired import Change, change_by_query

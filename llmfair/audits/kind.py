@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from llmfair.audits.scoring import RemeasuredRun, ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
-    from llmfair.manifest import Manifest
     from llmfair.metrics.base import Measure, Observation
     from llmfair.nouns import Chat
     from llmfair.report.exhibits import Declared, Exhibits
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, Results, RunVerdict, Undefined, Words
     from llmfair.rundir import RunDir
+    from llmfair.results import Band, Figure, JsonDocument, Results, RunVerdict, Undefined, Words
+    from llmfair.rundir import Manifest, RunDir
     from llmfair.settings import ScoreSettings
 
 

@@ -25,7 +25,6 @@ from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
 from llmfair.io.files import typed
-from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Fill, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
@@ -33,7 +32,7 @@ from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
 from llmfair.retrieval.analysis import ANALYZERS, ENGLISH, Analyzer
 from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, Patience
-from llmfair.rundir import RunDir
+from llmfair.rundir import RUNS_HINT, RunDir
 from llmfair.settings import ListSettings, PromptSettings
 
 TANTIVY = "tantivy"

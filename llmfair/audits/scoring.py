@@ -37,7 +37,6 @@ from llmfair.audits.run_files import Announce
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
-from llmfair.manifest import Manifest
 from llmfair.metrics.base import Column, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Measurement
@@ -62,7 +61,7 @@ from llmfair.results import (
     lines_of,
     rows_of,
 )
-from llmfair.rundir import COLUMNS, RunDir, csv_text
+from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
 from llmfair.settings.rankings import LOG
 

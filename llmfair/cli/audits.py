@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from llmfair.audits.runs.run import Spending, Watch
     from llmfair.audits.subject import Subject
     from llmfair.audits.sweep import SettingRun
-    from llmfair.manifest import Manifest
     from llmfair.report.tables import Table
     from llmfair.results import Results, StudyResults
-    from llmfair.rundir import RunDir
+    from llmfair.rundir import Manifest, RunDir
 
 
 EVIDENCE = 20
@@ -156,8 +155,7 @@ def _audit(
     """
     from llmfair.audits.junit import suite_of
     from llmfair.audits.runs.run import perform
-    from llmfair.manifest import named_model
-    from llmfair.rundir import REPORT
+    from llmfair.rundir import REPORT, named_model
 
     name = subject.label
     seen: dict[str, Any] = {}

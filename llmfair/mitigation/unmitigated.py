@@ -14,11 +14,10 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import secrets
-from llmfair.manifest import Manifest
 from llmfair.metrics.base import Judged
 from llmfair.nouns import Attribute, Candidates, Ranking
 from llmfair.prompts import wordings
-from llmfair.rundir import ONE_OF_SEVERAL, RunDir
+from llmfair.rundir import ONE_OF_SEVERAL, Manifest, RunDir
 from llmfair.settings import MitigateSettings, ScoreSettings
 
 NEUTRAL, REPEAT = "neutral", "repeat"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from llmfair.metrics.base import Measure
+if TYPE_CHECKING:
+    from llmfair.metrics.base import Measure
 
-Declared = Mapping[str, Measure]
+Declared = Mapping[str, "Measure"]
 """Measures by the names that results have; one that nothing here defines is absent."""
 
 

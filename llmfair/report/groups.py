@@ -96,22 +96,22 @@ class Group:
     @property
     def attributes(self) -> list[str]:
         """What the audits were about, with the protected side: `gender (protected: female)`."""
-        found = (audited.results for audited in self.audits())
-        return [*dict.fromkeys(about(one.attribute, one.words.protected) for one in found)]
+        results = (audited.results for audited in self.audits())
+        return [*dict.fromkeys(about(each.attribute, each.words.protected) for each in results)]
 
     @property
     def columns(self) -> list[tuple[str, str]]:
         """Attributes and what was asked under them: each attribute's together, in the order in which they come."""
-        found: dict[str, dict[str, None]] = {}
-        for runs in self.rows.values():
-            for attribute, audited in runs.items():
-                conditions = (
-                    condition
-                    for condition in audited.results.design.conditions
-                    if condition not in self.aside
-                )
-                found.setdefault(attribute, {}).update(dict.fromkeys(conditions))
-        return [(attribute, condition) for attribute, conditions in found.items() for condition in conditions]
+        columns: dict[str, dict[str, None]] = {}
+        for audited in self.audits():
+            conditions = columns.setdefault(audited.results.attribute, {})
+            conditions |= dict.fromkeys(audited.results.design.conditions)
+        return [
+            (attribute, condition)
+            for attribute, conditions in columns.items()
+            for condition in conditions
+            if condition not in self.aside
+        ]
 
 
 def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[Group]:
@@ -140,9 +140,8 @@ def _names_of_lists(tables: Sequence[Sequence[AuditedRun]]) -> list[str]:
     names = []
     for table, by in zip(tables, drawn, strict=True):
         digits = dict.fromkeys(str(audited.settings.get(LISTS))[:6] for audited in table)
-        told = [f"{name.replace('_', '-')} {by[name]}" for name in differ if by[name] is not None]
-        default = ["by default"] * (bool(differ) and not told)
-        names.append(", ".join([f"lists {' and '.join(digits)}", *told, *default]))
+        settings = [f"{name.replace('_', '-')} {by[name]}" for name in differ if by[name] is not None]
+        names.append(", ".join([f"lists {' and '.join(digits)}", *settings]))
     return names
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.io.files import plain as as_json
-from llmfair.manifest import AskedWith
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
@@ -25,7 +25,8 @@ from llmfair.report.tables import (
     headings,
     with_interval,
 )
-from llmfair.results import Results, Row
+from llmfair.results import Row
+from llmfair.rundir import AskedWith
 
 SEVERAL_SIMULATED = (
     "Simulated models with injected preferences: their figures test the audit procedure, no real model."
@@ -181,8 +182,23 @@ def _tables(group: Group) -> Iterator[Table]:
     columns, kind = group.columns, kind_of(group.task)
     several = len({attribute for attribute, _ in columns}) > 1
     header = tuple(f"{attribute}: {condition}" if several else condition for attribute, condition in columns)
-    cells = {audited.folder: _own_cells(audited.results, group.aside) for audited in group.audits()}
-    for measure, side in dict.fromkeys((key[0], key[2]) for of_run in cells.values() for key in of_run):
+    cells: dict[Path, dict[tuple[str, str, str], Row]] = {}
+    titles: dict[tuple[str, str], str] = {}
+    for audited in group.audits():
+        results = audited.results
+        every = [row for row in results.of_all() if row.condition not in group.aside]
+        shown = columns_of(results.shown, every)
+        # by plain names: runs differ in how they control for order
+        for (measure, side), heading in zip(
+            shown, headings(shown, results, with_interval(results.rows)), strict=True
+        ):
+            titles.setdefault((plain_name(measure), side), heading)
+        cells[audited.folder] = {
+            (plain_name(row.measure), row.condition, row.group): row
+            for row in every
+            if (row.measure, row.group) in shown
+        }
+    for (measure, side), heading in titles.items():
         rows = []
         for name, runs in group.rows.items():
             figures = [
@@ -194,7 +210,7 @@ def _tables(group: Group) -> Iterator[Table]:
                 numbers = sorted(every - {0} or every)
                 queries = "–".join(dict.fromkeys(map(str, numbers[:1] + numbers[-1:])))
                 rows.append((name, *map(cell, figures), queries))
-        title = f"{_heading(measure, side, group)} · {_about(group)} · by model and {kind.condition}"
+        title = f"{heading} · {_about(group)} · by model and {kind.condition}"
         yield filled(Table(title, ("model", *header, "queries"), tuple(rows), ()))
     rows = []
     for name, runs in group.rows.items():
@@ -206,27 +222,6 @@ def _tables(group: Group) -> Iterator[Table]:
     if any(text for _, *texts in rows for text in texts):
         title = f"Conclusions · {_about(group)} · {group.task}"
         yield filled(Table(title, ("model", *header), tuple(rows), ()))
-
-
-def _own_cells(results: Results, aside: Collection[str]) -> dict[tuple[str, str, str], Row]:
-    """Rows of the measures shown, by plain name, condition and group: runs differ in how they control for order."""
-    rows = [row for row in results.of_all() if row.condition not in aside]
-    return {
-        (plain_name(measure), row.condition, group): row
-        for measure, group in columns_of(results.shown, rows)
-        for row in rows
-        if (row.measure, row.group) == (measure, group)
-    }
-
-
-def _heading(measure: str, side: str, group: Group) -> str:
-    """The measure, and its group, as the runs' own tables name them, with the level of the intervals."""
-    for audited in group.audits():
-        results = audited.results
-        for own in results.shown:
-            if plain_name(own) == measure:
-                return headings([(own, side)], results, with_interval(results.rows))[0]
-    return measure
 
 
 def _fact(source: Source, of: General) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.audits.kind import Kind, kind_of
-from llmfair.manifest import Manifest
 from llmfair.metrics.base import Definition
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.tables import capitalised, count
+from llmfair.rundir import Manifest
 
 LOPSIDED = (
     "With few queries or short lists the interval of an exposure ratio is a bootstrap-t interval over queries: it is "

@@ -16,7 +16,6 @@ from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, stud
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, SCHEMA, QueryFigure, plain, query_figures, read_json
-from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -36,7 +35,7 @@ from llmfair.report.tables import (
     lead_of,
 )
 from llmfair.results import ProbeCounts, Reach, Requirement, Results, RunVerdict, StudyResults
-from llmfair.rundir import RunDir
+from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 
 # Every query in a table: a row for each condition it was asked under, with its own values of the measures shown.
 

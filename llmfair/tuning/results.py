@@ -17,7 +17,6 @@ from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import json_text, read_lines, write_whole
-from llmfair.manifest import RunSettings, read_named
 from llmfair.results import (
     Band,
     Count,
@@ -31,7 +30,7 @@ from llmfair.results import (
     Share,
     Words,
 )
-from llmfair.rundir import RunDir
+from llmfair.rundir import RunDir, RunSettings, read_named
 
 # Known before anything is asked
 

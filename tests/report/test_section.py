@@ -66,7 +66,10 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     bare = Silent().section(structs.replace(results, findings={}), source.run.path, exhibits)
     assert "conclusion" not in bare.table.header and not any(one.conclusion for one in bare.verdicts)
     assert [plot.name for plot in bare.plots] == ["ratio"]
-    linear = {name: replace(says, scale="linear") for name, says in exhibits.measures.items()}
+    linear = {
+        name: replace(measure, definition=replace(measure.definition, scale="linear"))
+        for name, measure in exhibits.measures.items()
+    }
     drawn = Silent().section(results, source.run.path, replace(exhibits, measures=linear)).plots
     assert not drawn or {finding.measure for finding in results.findings.values()}.isdisjoint(linear)
     (paragraph,) = section.words
@@ -83,7 +86,7 @@ def test_a_kind_that_says_nothing_has_pages_of_one_and_of_several(
     assert page_html(page) and page.verdicts and len(page.evidence) == 2
     twice = [*sources, Source(sources[0].run, sources[0].manifest, renamed(sources[0]))]
     both = page_of(twice, 0)
-    assert page_html(both) and {plot.name for plot in both.plots} == {"odds-0-0"}
+    assert page_html(both) and {plot.name for plot in both.plots} == {"odds-0"}
     assert any(table.title.endswith("by model and condition") for table in both.tables)
 
 

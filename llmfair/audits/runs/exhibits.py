@@ -18,13 +18,12 @@ from llmfair.audits.design import read_texts
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError, warn
-from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.report.exhibits import Declaration, Evidence, Exhibits
 from llmfair.report.tables import count
 from llmfair.report.exhibits import Evidence, Exhibits
-from llmfair.rundir import RunDir
+from llmfair.rundir import Manifest, RunDir
 
 
 def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
