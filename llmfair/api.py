@@ -500,13 +500,12 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.shown import REJECTED, TrainingProgress
-    from llmfair.tuning.words import missed_on_test, model_card
+    from llmfair.tuning.words import NEAREST, TrainingProgress, missed_on_test, model_card
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(made, model_card, TrainingProgress() if progress else None)
     if done.results.status == "rejected":
-        raise _readable(RequirementFailed(str(done.results.training.why), REJECTED), done.folder.path)
+        raise _readable(RequirementFailed(str(done.results.training.why), NEAREST), done.folder.path)
     if missed := missed_on_test(done.results):
         warnings.warn(missed, stacklevel=2)
     return Result("finetune-lora", done.results, done.folder.path)

@@ -118,8 +118,15 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.rundir import REPORT
     from llmfair.tuning import lora
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.shown import REJECTED, TrainingProgress
-    from llmfair.tuning.words import STATUSES, finetune_tsv, headed_table, missed_on_test, model_card
+    from llmfair.tuning.words import (
+        NEAREST,
+        STATUSES,
+        TrainingProgress,
+        finetune_tsv,
+        headed_table,
+        missed_on_test,
+        model_card,
+    )
 
     shown, error = TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, STATUSES)
@@ -133,7 +140,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     if done.before:
         terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":
-        error = RequirementFailed(str(done.results.training.why), REJECTED)
+        error = RequirementFailed(str(done.results.training.why), NEAREST)
     elif failed := refused(done.results.verdict, fail_on):
         error = RequirementFailed(failed, "everything is written")
     results, page = done.results, done.folder.path / REPORT

@@ -1,4 +1,4 @@
-"""Which pairs a training takes and a test measures: drawn for every part of the split, in groups of one query.
+"""The pairs that an adapter is trained and measured on: which, in which groups, towards which targets, as which tokens.
 
 Everything is drawn query by query, so that another query moves no other query's pairs.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice, product
 from math import ceil
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,13 @@ from llmfair.errors import ContextTooLong, UsageError
 from llmfair.nouns import Attribute, Candidates, Chat, Document, PairStratum, Probe, Query, Side
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.tuning.results import Overlap, PairCounts
+from llmfair.tuning.results import Overlap, PairCounts, Stratum
 
-# A pair that an adapter is trained or measured on, and the pairs of one query. Relevant and irrelevant pairs are
-# those that the pairwise audit draws (`probes.py`), so that measuring the adapter afterwards asks the very same
-# questions. Mixed pairs, one item relevant and one not, keep relevance what it was: all four combinations of groups
-# come equally often, so that relevance does not stand for a group.
+# Relevant and irrelevant pairs are those that the pairwise audit draws (`probes.py`), so that measuring the adapter
+# afterwards asks the very same questions. Mixed pairs, one item relevant and one not, keep relevance what it was: all
+# four combinations of groups come equally often, so that relevance does not stand for a group.
 
 
-Stratum = Literal["relevant", "irrelevant", "mixed"]
 STRATA: tuple[Stratum, ...] = get_args(Stratum)
 COMBINATIONS = tuple(product(Side, Side))
 """Sides of the relevant and of the irrelevant item of a mixed pair."""
@@ -51,6 +49,10 @@ class TrainingPair:
     target: float | None = None
     weight: float = 1.0
 
+    @property
+    def doc_ids(self) -> tuple[str, str]:
+        return self.a.doc_id, self.b.doc_id
+
 
 PairGroup = tuple[TrainingPair, ...]
 """Pairs of one query that are trained on together: what is shuffled, and what several devices share out."""
@@ -70,72 +72,41 @@ def stratum_pairs(
 
     Of mixed pairs there are equally many of all four combinations, in turn; none where one combination has none.
     """
-    if most < 1:
-        return []
-    if stratum == "mixed":
-        return _mixed(candidates, attribute, most // len(COMBINATIONS), seed, shown)
-    query, probes = (
-        candidates.query,
-        pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades),
-    )
-    return [
-        TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, protected, unprotected)
-        for probe in probes
-        for protected, unprotected in [probe.candidates.documents]
-    ]
-
-
-def _mixed(
-    candidates: Candidates, attribute: Attribute, each: int, seed: int, shown: Shown
-) -> list[TrainingPair]:
+    query = candidates.query
+    if stratum != "mixed":
+        probes = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
+        return [
+            TrainingPair(
+                f"{query.query_id}/{stratum}/{probe.order}", query, stratum, *probe.candidates.documents
+            )
+            for probe in probes
+        ]
     documents = {document.doc_id: document for document in candidates.documents}
-    pools = {
-        stratum: dict(zip(Side, pair_pools(candidates, attribute, stratum, seed), strict=True))
-        for stratum in get_args(PairStratum)
-    }
+    relevant, irrelevant = (
+        dict(zip(Side, pair_pools(candidates, attribute, pool, seed), strict=True))
+        for pool in get_args(PairStratum)
+    )
 
     def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:
-        schedule = pair_schedule(pools["relevant"][ours], pools["irrelevant"][theirs])
-        for number, (relevant, irrelevant) in enumerate(schedule):
-            a, b = documents[relevant], documents[irrelevant]
+        for number, doc_ids in enumerate(pair_schedule(relevant[ours], irrelevant[theirs])):
+            a, b = (documents[doc_id] for doc_id in doc_ids)
             if shown(a) != shown(b):
-                name = f"{candidates.query.query_id}/mixed/{ours.name[0]}{theirs.name[0]}{number}"
-                yield TrainingPair(name, candidates.query, "mixed", a, b)
+                name = f"{query.query_id}/mixed/{ours.name[0]}{theirs.name[0]}{number}"
+                yield TrainingPair(name, query, "mixed", a, b)
 
-    found = [list(islice(combined(*sides), each)) for sides in COMBINATIONS]
-    return [*chain(*zip(*found, strict=False))]
+    each = most // len(COMBINATIONS)
+    return [*chain(*zip(*(islice(combined(*sides), each) for sides in COMBINATIONS), strict=False))]
 
 
-def combination(pair: TrainingPair, attribute: Attribute) -> tuple[Side, Side]:
+def combination(pair: TrainingPair, attribute: Attribute) -> tuple[Side | None, Side | None]:
     """The sides of a pair's items, `a` first."""
-    sides = attribute.side(pair.a), attribute.side(pair.b)
-    assert sides[0] is not None and sides[1] is not None
-    return sides[0], sides[1]
+    return attribute.side(pair.a), attribute.side(pair.b)
 
 
-def row(pair: TrainingPair, attribute: Attribute, relevance: Mapping[str, int]) -> dict[str, Any]:
-    """A line of `pairs.jsonl`, but for its base margins."""
-
-    def item(document: Document) -> dict[str, Any]:
-        side = attribute.side(document)
-        return {
-            "doc_id": document.doc_id,
-            "title": document.title,
-            "group": list(document.groups.get(attribute.name, ())),
-            "side": None if side is None else side.value,
-            "relevance": relevance.get(document.doc_id, 0),
-        }
-
-    return {
-        "pair_id": pair.pair_id,
-        "query_id": pair.query.query_id,
-        "query": pair.query.text,
-        "stratum": pair.stratum,
-        "a": item(pair.a),
-        "b": item(pair.b),
-        "target": pair.target,
-        "weight": pair.weight,
-    }
+def group_sign(pair: TrainingPair, attribute: Attribute) -> int:
+    """1 where `a` alone is protected, −1 where `b` alone is, 0 where both are alike."""
+    a, b = combination(pair, attribute)
+    return (a is Side.PROTECTED) - (b is Side.PROTECTED)
 
 
 # Which queries are trained on, which decide when to stop, and which measure what came of it.
@@ -165,19 +136,18 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     for a share that leaves nothing to train or to test on.
     """
     balance = {listed.query.query_id: _balance(listed, attribute) for listed in lists}
-    usable = [query_id for query_id, share in balance.items() if share is not None]
+    usable = {query_id: share for query_id, share in balance.items() if share is not None}
     if len(usable) < FEWEST_QUERIES:
         raise UsageError(
             f"training and testing need {FEWEST_QUERIES} queries with items of both groups, but there "
             f"{'is' if len(usable) == 1 else 'are'} {len(usable)}.",
             "choose a larger dataset: llmfair datasets    lists them",
         )
-    shares = np.array([balance[query_id] for query_id in usable])
+    query_ids, shares = [*usable], np.array([*usable.values()])
     terciles = np.searchsorted(np.quantile(shares, [1 / 3, 2 / 3]), shares)
     rng = np.random.default_rng(seed)
-    order = [usable[place] for place in np.lexsort((rng.random(len(usable)), terciles))]
-    testing = round(len(order) * (1 - train_share))
-    test = _at_even_distances(order, testing, rng.random())
+    order = [query_ids[place] for place in np.lexsort((rng.random(len(usable)), terciles))]
+    test = _at_even_distances(order, round(len(order) * (1 - train_share)), rng.random())
     rest = [query_id for query_id in order if query_id not in test]
     validating = max(FEWEST_VALIDATION, round(VALIDATION_SHARE * len(rest)))
     if not test or len(rest) <= validating:
@@ -187,23 +157,22 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
             "for example --train-share 0.8",
         )
     validation = _at_even_distances(rest, validating, rng.random())
-    return Split(
-        tuple(query_id for query_id in usable if query_id not in test | validation),
-        tuple(query_id for query_id in usable if query_id in validation),
-        tuple(query_id for query_id in usable if query_id in test),
-        tuple(query_id for query_id, share in balance.items() if share is None),
-    )
+    parts = ({*rest} - validation, validation, test, balance.keys() - usable.keys())
+    return Split(*(tuple(query_id for query_id in balance if query_id in part) for part in parts))
 
 
 def _balance(candidates: Candidates, attribute: Attribute) -> float | None:
     """The share of protected items among relevant ones (among all, without these); None without both sides."""
-    sides = {document.doc_id: attribute.side(document) for document in candidates.documents}
-    known = {doc_id: side for doc_id, side in sides.items() if side is not None}
-    if len(set(known.values())) < 2:
+    sides = {
+        document.doc_id: side
+        for document in candidates.documents
+        if (side := attribute.side(document)) is not None
+    }
+    if len({*sides.values()}) < 2:
         return None
-    relevant = [side for doc_id, side in known.items() if candidates.relevance.get(doc_id, 0) >= 1]
-    counted = relevant or [*known.values()]
-    return sum(side is Side.PROTECTED for side in counted) / len(counted)
+    relevant = [side for doc_id, side in sides.items() if candidates.relevance.get(doc_id, 0) >= 1]
+    counted = relevant or [*sides.values()]
+    return counted.count(Side.PROTECTED) / len(counted)
 
 
 def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[str]:
@@ -211,8 +180,12 @@ def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[st
     return {order[int((number + start) * len(order) / count)] for number in range(count)}
 
 
+# The pairs of each part of the split.
+
+
 PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 """Pairs of each stratum in a group of 32: shares of 40, 40 and 20 %."""
+OF_A_GROUP = sum(PARTS.values())
 
 
 @dataclass(frozen=True)
@@ -243,37 +216,32 @@ class DrawnPairs:
     dropped: int
     strict: bool
 
+    @property
+    def trained(self) -> list[TrainingPair]:
+        """The pairs to train on, each once."""
+        return [pair for strata in self.train.values() for pair in chain(*strata.values())]
+
     def counts(self) -> dict[str, dict[str, PairCounts]]:
         """Queries and pairs of each stratum, by part."""
         parts = {
-            "train": [pair for strata in self.train.values() for pairs in strata.values() for pair in pairs],
+            "train": self.trained,
             "validation": [*chain(*self.validation)],
             "test": [*chain(*self.test)],
         }
-        return {
-            part: {
-                stratum: PairCounts(
-                    queries=len({pair.query.query_id for pair in pairs if pair.stratum == stratum}),
-                    pairs=sum(pair.stratum == stratum for pair in pairs),
-                )
-                for stratum in STRATA
-            }
-            for part, pairs in parts.items()
-        }
+        counts: dict[str, dict[str, PairCounts]] = {}
+        for part, pairs in parts.items():
+            for stratum in STRATA:
+                query_ids = [pair.query.query_id for pair in pairs if pair.stratum == stratum]
+                counts.setdefault(part, {})[stratum] = PairCounts(len({*query_ids}), len(query_ids))
+        return counts
 
     def overlap(self) -> Overlap:
         """Items and pairs that are trained on and stand in a pair of validation or test as well."""
-        trained = [pair for strata in self.train.values() for pair in chain(*strata.values())]
-        measured = [*chain(*self.validation, *self.test)]
-        both = (
-            {frozenset((pair.a.doc_id, pair.b.doc_id)) for pair in pairs} for pairs in (trained, measured)
-        )
+        parts = self.trained, [*chain(*self.validation, *self.test)]
+        items, measured_items = map(_items, parts)
+        pairs, measured = ({frozenset(pair.doc_ids) for pair in part} for part in parts)
         return Overlap(
-            items=len(_items(trained) & _items(measured)),
-            train_items=len(_items(trained)),
-            pairs=len(set.intersection(*both)),
-            dropped_items=self.dropped,
-            strict=self.strict,
+            len(items & measured_items), len(items), len(pairs & measured), self.dropped, self.strict
         )
 
 
@@ -294,65 +262,53 @@ def draw(
     """
     by_query = {listed.query.query_id: listed for listed in lists}
 
+    def pairs_of(listed: Candidates, stratum: Stratum, most: int) -> list[TrainingPair]:
+        return stratum_pairs(listed, attribute, stratum, most, seed, shown, limits.grades)
+
     def measured(query_ids: Sequence[str]) -> tuple[PairGroup, ...]:
-        groups = list[PairGroup]()
-        for query_id in query_ids:
-            strata = {
-                stratum: stratum_pairs(
-                    by_query[query_id], attribute, stratum, limits.measured, seed, shown, limits.grades
-                )
-                for stratum in STRATA
-            }
-            groups += in_pieces([*chain(*strata.values())], limits.group)
-        return tuple(groups)
+        of_queries = (
+            chain(*(pairs_of(by_query[query_id], stratum, limits.measured) for stratum in STRATA))
+            for query_id in query_ids
+        )
+        return tuple(chain(*(in_pieces([*pairs], limits.group) for pairs in of_queries)))
 
     validation, test = measured(split.validation), measured(split.test)
     held_out = _items(chain(*validation, *test)) if strict_items else set()
-    train, dropped = dict[str, ByStratum](), 0
+    strata = STRATA if anchored else STRATA[:2]
+    shares = {
+        stratum: limits.per_query * PARTS[stratum] // sum(PARTS[s] for s in strata) for stratum in strata
+    }
+    drawn, dropped = dict[str, ByStratum](), 0
     for query_id in split.train:
         listed = by_query[query_id]
-        kept = tuple(document for document in listed.documents if document.doc_id not in held_out)
-        dropped += len(listed.documents) - len(kept)
-        strata = _capped(
-            {
-                stratum: stratum_pairs(
-                    replace(listed, documents=kept),
-                    attribute,
-                    stratum,
-                    _part(stratum, limits.per_query, anchored),
-                    seed,
-                    shown,
-                    limits.grades,
-                )
-                for stratum in STRATA[: 3 if anchored else 2]
-            },
-            limits.per_item,
-        )
-        train[query_id] = strata
-    sizes = [_most_groups(strata, limits.group) for strata in train.values()]
-    allotted = evenly(sizes, limits.total // limits.group)
-    grouped = {
-        query_id: in_groups(strata, limits.group, groups)
-        for (query_id, strata), groups in zip(train.items(), allotted, strict=True)
-    }
-    used = {pair.pair_id for groups in grouped.values() for pair in chain(*groups)}
-    drawn = DrawnPairs(
-        split,
-        {
-            query_id: {s: [pair for pair in pairs if pair.pair_id in used] for s, pairs in strata.items()}
-            for query_id, strata in train.items()
-        },
-        tuple(chain(*grouped.values())),
-        validation,
-        test,
-        dropped,
-        strict_items,
+        left = tuple(document for document in listed.documents if document.doc_id not in held_out)
+        dropped += len(listed.documents) - len(left)
+        listed = replace(listed, documents=left)
+        pairs = {stratum: pairs_of(listed, stratum, share) for stratum, share in shares.items()}
+        drawn[query_id] = _capped(pairs, limits.per_item)
+    allotted = evenly(
+        [_most_groups(pairs, limits.group) for pairs in drawn.values()], limits.total // limits.group
     )
-    _require_all_strata(drawn, [*train.values()], anchored)
-    return drawn
-
-
-# Groups
+    groups = [
+        group
+        for pairs, count in zip(drawn.values(), allotted, strict=True)
+        for group in in_groups(pairs, limits.group, count)
+    ]
+    used = {pair.pair_id for pair in chain(*groups)}
+    train = {
+        query_id: {stratum: [pair for pair in of if pair.pair_id in used] for stratum, of in pairs.items()}
+        for query_id, pairs in drawn.items()
+    }
+    made = DrawnPairs(split, train, tuple(groups), validation, test, dropped, strict_items)
+    for part, counts in made.counts().items():
+        for stratum in strata:
+            if not counts[stratum].pairs:
+                raise UsageError(
+                    f"no {part} query has {stratum} pairs.",
+                    "choose lists with relevant and irrelevant items of both groups, a higher --max-prompts or "
+                    "--group-size, or no --strict-items",
+                )
+    return made
 
 
 def in_groups(strata: ByStratum, size: int, groups: int) -> list[PairGroup]:
@@ -362,14 +318,12 @@ def in_groups(strata: ByStratum, size: int, groups: int) -> list[PairGroup]:
     again; over all groups the four combinations of mixed pairs come equally often.
     """
     supply = {stratum: cycle(pairs) for stratum, pairs in strata.items() if pairs}
-    mixed = size * groups * PARTS["mixed"] // sum(PARTS.values()) if "mixed" in supply else 0
+    mixed = size * groups * PARTS["mixed"] // OF_A_GROUP if "mixed" in supply else 0
     mixed -= mixed % len(COMBINATIONS)
     both = [stratum for stratum in STRATA[:2] if stratum in supply]
-    made, before = [], dict.fromkeys(supply, 0)
+    made, before = list[PairGroup](), dict.fromkeys(supply, 0)
     for number in range(1, groups + 1):
-        after: dict[Stratum, int] = {
-            "mixed": min(mixed, size * number * PARTS["mixed"] // sum(PARTS.values()))
-        }
+        after: dict[Stratum, int] = {"mixed": min(mixed, size * number * PARTS["mixed"] // OF_A_GROUP)}
         rest = size * number - after["mixed"]
         after |= {stratum: (rest + place) // len(both) for place, stratum in enumerate(reversed(both))}
         pairs = [islice(supply[stratum], after[stratum] - before[stratum]) for stratum in supply]
@@ -380,36 +334,23 @@ def in_groups(strata: ByStratum, size: int, groups: int) -> list[PairGroup]:
 
 def in_pieces(pairs: Sequence[TrainingPair], size: int) -> Iterator[PairGroup]:
     """All pairs once, up to `size` together."""
-    for start in range(0, len(pairs), size):
-        yield tuple(pairs[start : start + size])
+    return (tuple(pairs[start : start + size]) for start in range(0, len(pairs), size))
 
 
 def evenly(most: Sequence[int], total: int) -> list[int]:
     """`total` things shared out one by one in turn, to each at most what it can take."""
-    given, level = [0] * len(most), 0
-    while total > 0 and level < max(most, default=0):
-        for place, limit in enumerate(most):
-            if limit > level and total > 0:
-                given[place] += 1
-                total -= 1
-        level += 1
-    return given
+    turns = sorted((turn, place) for place, limit in enumerate(most) for turn in range(limit))
+    taken = Counter(place for _, place in turns[:total])
+    return [taken[place] for place in range(len(most))]
 
 
 def _most_groups(strata: ByStratum, size: int) -> int:
     """So many groups that no pair of the scarcer stratum is used again but to complete the last one."""
-    parts = {stratum: PARTS[stratum] for stratum, pairs in strata.items() if pairs}
-    both = [stratum for stratum in parts if stratum != "mixed"]
+    both = [len(strata[stratum]) for stratum in STRATA[:2] if strata[stratum]]
     if not both:
         return 0
-    share = size * (1 - parts.get("mixed", 0) / sum(PARTS.values())) / len(both)
-    return ceil(min(len(strata[stratum]) for stratum in both) / share)
-
-
-def _part(stratum: Stratum, most: int, anchored: bool) -> int:
-    """A stratum's part of the pairs that a query may have."""
-    parts = {s: part for s, part in PARTS.items() if anchored or s != "mixed"}
-    return most * parts[stratum] // sum(parts.values())
+    mixed = PARTS["mixed"] if strata.get("mixed") else 0
+    return ceil(min(both) / (size * (1 - mixed / OF_A_GROUP) / len(both)))
 
 
 def _capped(strata: ByStratum, most: int | None) -> ByStratum:
@@ -420,38 +361,23 @@ def _capped(strata: ByStratum, most: int | None) -> ByStratum:
     """
     if most is None:
         return strata
-    taken = list[tuple[float, PairGroup]]()
+    turns = list[tuple[float, PairGroup]]()
     for stratum, pairs in strata.items():
         size = len(COMBINATIONS) if stratum == "mixed" else 1
-        taken += [
-            (place * size / PARTS[stratum], together) for place, together in enumerate(in_pieces(pairs, size))
-        ]
+        pieces = enumerate(in_pieces(pairs, size))
+        turns += [(place * size / PARTS[stratum], piece) for place, piece in pieces]
     uses = Counter[str]()
-    kept: dict[Stratum, list[TrainingPair]] = {stratum: [] for stratum in strata}
-    for _, together in sorted(taken, key=lambda one: one[0]):
-        added = Counter(item.doc_id for pair in together for item in (pair.a, pair.b))
+    capped: dict[Stratum, list[TrainingPair]] = {stratum: [] for stratum in strata}
+    for _, piece in sorted(turns, key=lambda turn: turn[0]):
+        added = Counter(chain(*(pair.doc_ids for pair in piece)))
         if all(uses[item] + times <= most for item, times in added.items()):
             uses.update(added)
-            kept[together[0].stratum] += together
-    return kept
+            capped[piece[0].stratum] += piece
+    return capped
 
 
 def _items(pairs: Iterable[TrainingPair]) -> set[str]:
-    return {item.doc_id for pair in pairs for item in (pair.a, pair.b)}
-
-
-def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored: bool) -> None:
-    """`train` holds the pairs that there are, before any are chosen."""
-    for part, strata in drawn.counts().items():
-        for stratum in STRATA:
-            if strata[stratum].pairs or (stratum == "mixed" and not anchored):
-                continue
-            hint = "choose lists that hold relevant and irrelevant items of both groups"
-            if part == "train" and any(there.get(stratum) for there in train):
-                hint = "raise --max-prompts or --group-size: a query's share has no room for all combinations"
-            elif drawn.strict and part == "train":
-                hint = "leave --strict-items out, or choose data whose queries share fewer items"
-            raise UsageError(f"no {part} query has {stratum} pairs.", hint)
+    return {doc_id for pair in pairs for doc_id in pair.doc_ids}
 
 
 # What an adapter is to answer: a target for every pair, made from the model's own preferences. A prompt shows two
@@ -470,7 +396,6 @@ RELEVANT_WINS = 0.9
 """The target of a mixed pair anchored in relevance."""
 LABEL_STREAM = 48
 """Of a query's seed, with the stratum's number; lower ones draw lists, orders and pairs (`probes.py`)."""
-UNUSED = {"target": 0.5, "weight": 0.0}
 
 
 def preference(margins: Floats) -> Floats:
@@ -484,8 +409,8 @@ def slot_bias(margins: Floats) -> Floats:
 
 
 def sigmoid(x: Floats) -> Floats:
-    found: Floats = np.exp(-np.logaddexp(0.0, -x))
-    return found
+    probabilities: Floats = np.exp(-np.logaddexp(0.0, -x))
+    return probabilities
 
 
 def label(
@@ -503,19 +428,47 @@ def label(
     """
     labelled = {}
     for query_id, strata in train.items():
-        asked: dict[str, Floats] = {
-            stratum: np.array([margins[pair.pair_id] for pair in pairs]).reshape(-1, 2)
-            for stratum, pairs in strata.items()
-        }
-        for stratum in STRATA[:2]:
-            number = LABEL_STREAM + STRATA.index(stratum)
-            rng = np.random.default_rng([seed, zlib.crc32(query_id.encode()), number])
-            pairs = strata.get(stratum, ())
-            for pair in _labelled(pairs, asked.get(stratum, np.empty((0, 2))), labels, soft, rng):
-                labelled[pair.pair_id] = pair
-        for pair in _anchored(strata.get("mixed", ()), asked, attribute, anchor):
-            labelled[pair.pair_id] = pair
+        g_of = dict[Stratum, Floats]()
+        for stratum, pairs in strata.items():
+            if not pairs:
+                continue
+            asked = np.array([margins[pair.pair_id] for pair in pairs])
+            g_of[stratum] = g = preference(asked)
+            targets, weights = np.full(len(pairs), RELEVANT_WINS), np.ones(len(pairs))
+            if stratum != "mixed":
+                number = LABEL_STREAM + STRATA.index(stratum)
+                rng = np.random.default_rng([seed, zlib.crc32(query_id.encode()), number])
+                targets, weights = _targets(pairs, asked, labels, soft, rng)
+            elif anchor == "base":  # preferred as it was without the bias
+                medians = [np.median(of) for other, of in g_of.items() if other != "mixed"]
+                offset = float(np.mean(medians)) if medians else 0.0
+                targets = sigmoid(g - np.array([group_sign(pair, attribute) * offset for pair in pairs]))
+            for pair, target, weight in zip(pairs, targets.tolist(), weights.tolist(), strict=True):
+                labelled[pair.pair_id] = replace(pair, target=target, weight=weight)
     return labelled
+
+
+def _targets(
+    pairs: Sequence[TrainingPair], margins: Floats, labels: Labels, soft: bool, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Targets and weights of the pairs of one query and stratum; half of those with weight are won, half are lost."""
+    g, n = preference(margins), len(pairs)
+    if labels == "soft":
+        return np.full(n, 0.5), np.ones(n)
+    if labels == "shifted" and soft:
+        return sigmoid(g - np.median(g)), np.ones(n)
+    if labels == "equal-answers":
+        agreed = np.abs(g) > np.abs(slot_bias(margins))
+        won, lost = (rng.permutation(np.flatnonzero(agreed & side)) for side in (g > 0, g < 0))
+        each = min(len(won), len(lost))
+    else:
+        rising = sorted(range(n), key=lambda place: (g[place], pairs[place].pair_id))
+        lost = rng.permutation(n) if labels == "random" else np.array(rising)
+        won, each = lost[::-1], n // 2
+    targets, weights = np.full(n, 0.5), np.zeros(n)
+    targets[lost[:each]], targets[won[:each]] = 0.0, 1.0
+    weights[[*lost[:each], *won[:each]]] = 1.0
+    return targets, weights
 
 
 def counting(labelled: Mapping[str, TrainingPair]) -> dict[Stratum, int]:
@@ -523,71 +476,14 @@ def counting(labelled: Mapping[str, TrainingPair]) -> dict[Stratum, int]:
 
     Raises UsageError unless relevant pairs and irrelevant ones count.
     """
-    counts = {
-        stratum: sum(pair.stratum == stratum and pair.weight > 0 for pair in labelled.values())
-        for stratum in STRATA
-    }
+    counts = Counter(pair.stratum for pair in labelled.values() if pair.weight)
     for stratum in STRATA[:2]:
         if not counts[stratum]:
             raise UsageError(
                 f"no {stratum} pair to train on counts: labels come in halves, for either group.",
                 "choose --labels soft, or shifted with more than one pair of a query",
             )
-    return counts
-
-
-def _labelled(
-    pairs: Sequence[TrainingPair], margins: Floats, labels: Labels, soft: bool, rng: np.random.Generator
-) -> list[TrainingPair]:
-    """The pairs of one query and stratum."""
-    g = preference(margins)
-    if labels == "soft":
-        return [replace(pair, target=0.5) for pair in pairs]
-    if labels == "shifted" and soft:
-        targets = sigmoid(g - np.median(g)) if len(g) else g
-        return [replace(pair, target=target) for pair, target in zip(pairs, targets.tolist(), strict=True)]
-    if labels == "shifted":
-        ranked = sorted(range(len(pairs)), key=lambda place: (g[place], pairs[place].pair_id))
-        return _halved([pairs[place] for place in ranked])
-    if labels == "random":
-        return _halved([pairs[place] for place in rng.permutation(len(pairs))])
-    agreed = np.abs(g) > np.abs(slot_bias(margins))
-    for_a, for_b = (rng.permutation(np.flatnonzero(agreed & side)) for side in (g > 0, g < 0))
-    each = min(len(for_a), len(for_b))
-    wins, losses = set(for_a[:each].tolist()), set(for_b[:each].tolist())
-    return [
-        replace(pair, target=float(place in wins)) if place in wins | losses else replace(pair, **UNUSED)  # type: ignore[arg-type]
-        for place, pair in enumerate(pairs)
-    ]
-
-
-def _halved(ranked: Sequence[TrainingPair]) -> list[TrainingPair]:
-    """The first half of the pairs is lost, the second won; one in the middle does not count."""
-    half, middle = divmod(len(ranked), 2)
-    return [
-        *(replace(pair, target=0.0) for pair in ranked[:half]),
-        *(replace(pair, **UNUSED) for pair in ranked[half : half + middle]),  # type: ignore[arg-type]
-        *(replace(pair, target=1.0) for pair in ranked[half + middle :]),
-    ]
-
-
-def _anchored(
-    pairs: Sequence[TrainingPair], asked: Mapping[str, Floats], attribute: Attribute, anchor: Anchor
-) -> list[TrainingPair]:
-    """The mixed pairs of one query: the relevant item is to win, or to be preferred as it was without the bias."""
-    if anchor == "relevance":
-        return [replace(pair, target=RELEVANT_WINS) for pair in pairs]
-    medians = [np.median(preference(asked[s])) for s in STRATA[:2] if s in asked and len(asked[s])]
-    offset = float(np.mean(medians)) if medians else 0.0
-    shifts = np.array([group_sign(pair, attribute) * offset for pair in pairs])
-    targets = sigmoid(preference(asked["mixed"]) - shifts) if pairs else shifts
-    return [replace(pair, target=target) for pair, target in zip(pairs, targets.tolist(), strict=True)]
-
-
-def group_sign(pair: TrainingPair, attribute: Attribute) -> int:
-    """1 where `a` alone is protected, −1 where `b` alone is, 0 where both are alike."""
-    a, b = combination(pair, attribute)
-    return (a is Side.PROTECTED) - (b is Side.PROTECTED)
+    return {stratum: counts[stratum] for stratum in STRATA}
 
 
 # From pairs to token ids: the chats, the prompts and the answers' tokens of the pairwise audit, and nothing else. A
@@ -624,40 +520,49 @@ ExampleGroup = tuple[Example, ...]
 
 
 def render(
-    groups: Sequence[PairGroup], ranker: PairwiseRanker, template: ChatTemplate, context: int | None
+    groups: Sequence[PairGroup],
+    ranker: PairwiseRanker,
+    template: ChatTemplate,
+    context: int | None,
+    rendered: dict[str, Example] | None = None,
 ) -> list[ExampleGroup]:
-    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens."""
-    made: list[ExampleGroup] = []
-    for group in groups:
-        known: dict[str, Example] = {}  # a group may hold a pair twice
-        for pair in group:
-            if pair.pair_id not in known:
-                known[pair.pair_id] = _example(pair, ranker, template, context)
-        made.append(tuple(known[pair.pair_id] for pair in group))
-    return made
+    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens.
+
+    Each pair is cut into tokens once, whatever target it has meanwhile: `rendered` holds those of calls before.
+    """
+    rendered = {} if rendered is None else rendered
+    for pair in chain(*groups):
+        if pair.pair_id not in rendered:
+            rendered[pair.pair_id] = _example(pair, ranker, template, context)
+    return [
+        tuple(
+            replace(
+                rendered[pair.pair_id],
+                target=0.5 if pair.target is None else pair.target,
+                weight=pair.weight,
+            )
+            for pair in group
+        )
+        for group in groups
+    ]
 
 
 def _example(
     pair: TrainingPair, ranker: PairwiseRanker, template: ChatTemplate, context: int | None
 ) -> Example:
     chats = chats_of(pair, ranker)
-    found = [template.label_ids(chat.messages, label_answers(chat.expects)) for chat in chats]
-    longest = max(len(ids) for ids, _ in found)
-    if context is not None and longest > context:
-        raise ContextTooLong(
-            f"the prompt of pair {pair.pair_id} has {longest:,} tokens, and the model has room for {context:,}.",
-            "choose fewer words with --words, or a model with more context",
-        )
-    first, second = (np.array(ids, dtype=np.int32) for ids, _ in found)
-    labels = [tuple(named.values()) for _, named in found]
-    return Example(
-        first,
-        second,
-        _the_same((one, other) for one, other in labels),
-        pair.stratum,
-        0.5 if pair.target is None else pair.target,
-        pair.weight,
-    )
+    prompts, answers = list[Ids](), list[tuple[int, int]]()
+    for chat in chats:
+        ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
+        if context is not None and len(ids) > context:
+            raise ContextTooLong(
+                f"a prompt of pair {pair.pair_id} has {len(ids):,} tokens, and the model has room for {context:,}.",
+                "choose fewer words with --words, or a model with more context",
+            )
+        first, second = labels.values()
+        prompts.append(np.array(ids, dtype=np.int32))
+        answers.append((first, second))
+    return Example(*prompts, _the_same(answers), pair.stratum, 0.5, pair.weight)
 
 
 def chats_of(pair: TrainingPair, ranker: PairwiseRanker) -> tuple[Chat, Chat]:
@@ -674,8 +579,8 @@ def answer_ids(groups: Iterable[ExampleGroup]) -> tuple[int, int]:
     return _the_same(example.answers for group in groups for example in group)
 
 
-def _the_same(found: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    first, *others = set(found)
+def _the_same(answers: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    first, *others = {*answers}
     if others:
         raise UsageError(
             f"the answers have {1 + len(others)} different pairs of tokens, depending on the prompt.",

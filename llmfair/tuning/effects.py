@@ -6,9 +6,9 @@ item shown first wins, z = 0 exactly is a tie and nobody's win.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import log
 from typing import Any
 
@@ -22,15 +22,13 @@ from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
 from llmfair.nouns import Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
-from llmfair.results import Row, Words, lines_of, rows_of
-from llmfair.rundir import COLUMNS, csv_text
+from llmfair.results import rows_of
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
 from llmfair.tuning.drawing import (
     COMBINATIONS,
     Floats,
-    PairGroup,
     TrainingPair,
     combination,
     group_sign,
@@ -55,18 +53,19 @@ SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST = (
 )  # fmt: skip
 
 
-def _known(cells: Floats) -> str | None:
+COMBINED = {f"{ours.value} over {theirs.value}": (ours, theirs) for ours, theirs in COMBINATIONS}
+"""Sides of the relevant and of the irrelevant item, by the group of a row that speaks of them."""
+
+
+def _undefined(cells: Floats) -> str | None:
     return None if cells.any() else "no_valid_answer"
 
 
 SMOOTHED_WIN_RATIO = Formula(
-    CELLS,
-    lambda cells: np.log(cells[0] + 0.5) - np.log(cells[1] + 0.5),
-    _known,
-    logarithmic=True,
+    CELLS, lambda cells: np.log(cells[0] + 0.5) - np.log(cells[1] + 0.5), _undefined, logarithmic=True
 )
 """(PP + ½)/(UU + ½): defined for any readable pairs, even where no side wins consistently."""
-CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _known)
+CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _undefined)
 """(PP + UU)/N: both answers on a pair name the same item; a tie is no such answer."""
 
 
@@ -78,18 +77,33 @@ class AnsweredPairs:
     margins: Floats
     attribute: Attribute
 
-    @classmethod
-    def of(
-        cls, groups: Sequence[PairGroup], margins: Sequence[Floats], attribute: Attribute
-    ) -> AnsweredPairs:
-        pairs = tuple(chain(*groups))
-        return cls(pairs, np.concatenate([*margins]).reshape(-1, 2).astype(np.float64), attribute)
-
     def places(self, stratum: str) -> list[int]:
         return [place for place, pair in enumerate(self.pairs) if pair.stratum == stratum]
 
     def verdicts(self, stratum: PairStratum) -> list[PairVerdict]:
-        return [_verdict(self.pairs[place], stratum, self.margins[place]) for place in self.places(stratum)]
+        """The answers as the pairwise audit reads them."""
+
+        def answer(margin: float, first: Side, second: Side) -> PairAnswer:
+            if margin == 0:
+                return PairAnswer(None, "tie", margin)
+            return PairAnswer(first if margin > 0 else second, None, margin)
+
+        verdicts = []
+        for place in self.places(stratum):
+            pair, (z1, z2) = self.pairs[place], self.margins[place].tolist()
+            verdicts.append(
+                PairVerdict(
+                    query_id=pair.query.query_id,
+                    stratum=stratum,
+                    number=int(pair.pair_id.rpartition("/")[2]),
+                    draw=0,
+                    protected=pair.a.doc_id,
+                    unprotected=pair.b.doc_id,
+                    first=answer(z1, Side.PROTECTED, Side.UNPROTECTED),
+                    second=answer(z2, Side.UNPROTECTED, Side.PROTECTED),
+                )
+            )
+        return verdicts
 
     def preferences(self, stratum: str, sides: tuple[Side, Side] | None = None) -> list[Floats]:
         """g of a stratum's pairs, by query; of those alone whose items are of these sides."""
@@ -106,26 +120,6 @@ class AnsweredPairs:
         return AnsweredPairs(
             self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute
         )
-
-
-def _verdict(pair: TrainingPair, stratum: PairStratum, margins: Floats) -> PairVerdict:
-    z1, z2 = margins.tolist()
-    return PairVerdict(
-        query_id=pair.query.query_id,
-        stratum=stratum,
-        number=int(pair.pair_id.rpartition("/")[2]),
-        draw=0,
-        protected=pair.a.doc_id,
-        unprotected=pair.b.doc_id,
-        first=_answer(z1, Side.PROTECTED, Side.UNPROTECTED),
-        second=_answer(z2, Side.UNPROTECTED, Side.PROTECTED),
-    )
-
-
-def _answer(margin: float, first: Side, second: Side) -> PairAnswer:
-    if margin == 0:
-        return PairAnswer(None, "tie", margin)
-    return PairAnswer(first if margin > 0 else second, None, margin)
 
 
 # One model's figures
@@ -183,8 +177,7 @@ def measure(
         kept = [_correlation(*both) for both in zip(g, before, strict=True) if all(map(np.ptp, both))]
         add(ORDER, stratum, intervals.mean(kept, level) if kept else None)
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
-    combined = {f"{ours.value} over {theirs.value}": (ours, theirs) for ours, theirs in COMBINATIONS}
-    for group, sides in {"": None, **combined}.items():
+    for group, sides in {"": None, **COMBINED}.items():
         shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
@@ -219,14 +212,11 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
 
     The weighted median is the least g with half of the weight at or below it.
     """
-    g, weights = preference(margins), np.zeros(len(pairs))
-    for stratum in PAIR_STRATA:
-        queries: dict[str, list[int]] = {}
-        for place, pair in enumerate(pairs):
-            if pair.stratum == stratum:
-                queries.setdefault(pair.query.query_id, []).append(place)
-        for places in queries.values():
-            weights[places] = 1 / (len(queries) * len(places))
+    named = [(pair.stratum, pair.query.query_id) for pair in pairs]
+    of_query = Counter(named)
+    queries = Counter(stratum for stratum, _ in of_query)
+    weights = np.array([0.0 if of[0] == "mixed" else 1 / (queries[of[0]] * of_query[of]) for of in named])
+    g = preference(margins)
     order = np.argsort(g, kind="stable")
     passed = np.cumsum(weights[order])
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
@@ -273,28 +263,27 @@ def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
     A gate whose figure the base does not have holds; one whose figure was lost does not.
     """
 
+    both = (base, after)
+
     def of_strata(figures: Figures, measure: str) -> list[float]:
         values = (figures.value(measure, stratum) for stratum in PAIR_STRATA)
         return [value for value in values if value is not None]
 
-    def consistency(figures: Figures) -> float | None:
-        values = of_strata(figures, CONSISTENCY)
-        return sum(values) / len(values) if values else None
-
-    def off(figures: Figures) -> float | None:
-        return max((abs(value - 0.5) for value in of_strata(figures, "FirstSlotRate")), default=None)
-
-    def at_least(figure: Callable[[Figures], float | None], lost: float) -> Safeguard:
-        before, value = figure(base), figure(after)
+    def at_least(before: float | None, value: float | None, lost: float) -> Safeguard:
         if before is None:
             return Safeguard(value, None, True)
         return Safeguard(value, before - lost, value is not None and value >= before - lost - 1e-12)
 
-    value, limit = off(after), max(off(base) or 0.0, SLOT_ALLOWED)
+    consistent = [of_strata(figures, CONSISTENCY) for figures in both]
+    consistency = [sum(values) / len(values) if values else None for values in consistent]
+    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in both]
+    slots = [[abs(value - 0.5) for value in of_strata(figures, "FirstSlotRate")] for figures in both]
+    slot_before, slot = (max(of, default=None) for of in slots)
+    limit = max(slot_before or 0.0, SLOT_ALLOWED)
     return {
-        "consistency": at_least(consistency, CONSISTENCY_LOST),
-        "relevance": at_least(lambda figures: figures.value(RELEVANT_FIRST, "mixed"), RELEVANCE_LOST),
-        "first_slot": Safeguard(value, limit, value is not None and value <= limit + 1e-12),
+        "consistency": at_least(*consistency, CONSISTENCY_LOST),
+        "relevance": at_least(*relevance, RELEVANCE_LOST),
+        "first_slot": Safeguard(slot, limit, slot is not None and slot <= limit + 1e-12),
     }
 
 
@@ -311,24 +300,11 @@ def validate(base: Figures, after: Figures) -> Validation:
     return Validation(objective if met else REJECTED, gates, figures)
 
 
-# What a finished training comes to: `results.json`, `metrics.csv` and the manifest, from figures alone.
+# What a finished training comes to, from figures alone.
 
 
 BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
-
-
-def tidy_rows(figures: Mapping[str, Figures], named: Mapping[str, str], words: Words) -> tuple[Row, ...]:
-    """Every figure of all test queries, tidy; `model` says whose it is."""
-    return tuple(
-        row
-        for model, of_it in figures.items()
-        for row in rows_of(of_it.rows, {**named, "model": model}, words)
-    )
-
-
-def metrics_csv(rows: Iterable[Row]) -> str:
-    return csv_text(COLUMNS, lines_of(rows))
 
 
 def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
@@ -352,10 +328,10 @@ def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPa
 
 def relevance_gap(figures: Figures) -> float | None:
     """How far the four combinations of sides differ in how often the relevant item is preferred."""
-    names = (f"{ours.value} over {theirs.value}" for ours, theirs in COMBINATIONS)
-    found = [figures.value(RELEVANT_FIRST, "mixed", name) for name in names]
-    known = [value for value in found if value is not None]
-    return max(known) - min(known) if len(known) == len(COMBINATIONS) else None
+    shares = [
+        share for name in COMBINED if (share := figures.value(RELEVANT_FIRST, "mixed", name)) is not None
+    ]
+    return max(shares) - min(shares) if len(shares) == len(COMBINED) else None
 
 
 def results_of(
@@ -365,13 +341,19 @@ def results_of(
     final: Validation,
     training: TrainingFacts,
 ) -> FinetuneResults:
-    """What --json prints. `told` is what the design tells; `final` is the test queries' own verdict on safeguards."""
+    """What --json prints; `told` is what the design tells, `final` judges the adapter on the test queries.
+
+    Every figure of these is a row, whose `model` says whose it is.
+    """
+    named = {name: told[name] for name in ("run", "dataset", "attribute")}
     return FinetuneResults(
         **told,
         status="rejected" if training.rejected else "complete",
-        rows=tidy_rows(
-            figures, {name: told[name] for name in ("run", "dataset", "attribute")}, told["words"]
-        ),
+        rows=[
+            row
+            for model, of_it in figures.items()
+            for row in rows_of(of_it.rows, {**named, "model": model}, told["words"])
+        ],
         findings={model: of_it.findings for model, of_it in figures.items()},
         cells={model: of_it.cells for model, of_it in figures.items()},
         objective={model: of_it.objective for model, of_it in figures.items()},
@@ -386,13 +368,10 @@ def results_of(
 def target_counts(pairs: Sequence[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:
     """Pairs by query, stratum and target; `weight 0` does not count in the loss, `other` is a probability."""
     counts: dict[str, dict[str, dict[str, int]]] = {}
-    for pair in sorted(pairs, key=_target):
+    for pair in pairs:
+        target = "weight 0"
+        if pair.weight:
+            target = f"{pair.target:g}" if pair.target in (0.0, 0.5, 0.9, 1.0) else "other"
         strata = counts.setdefault(pair.query.query_id, {}).setdefault(pair.stratum, {})
-        strata[_target(pair)] = strata.get(_target(pair), 0) + 1
+        strata[target] = strata.get(target, 0) + 1
     return counts
-
-
-def _target(pair: TrainingPair) -> str:
-    if not pair.weight:
-        return "weight 0"
-    return f"{pair.target:g}" if pair.target in (0.0, 0.5, 0.9, 1.0) else "other"

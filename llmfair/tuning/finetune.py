@@ -11,50 +11,55 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from errno import ENOSPC
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 import llmfair
 from llmfair.audits.aggregates import Inference
-from llmfair.backends.local import ChatTemplate, label_answers
+from llmfair.backends import local
+from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.checkpoints import Checkpoint, require_local, tokenizer_of
 from llmfair.errors import LlmfairError
-from llmfair.io.files import FULL, json_text, plain, read
+from llmfair.io.files import FULL, json_text, plain, read, write_whole
+from llmfair.nouns import Document
 from llmfair.report.tables import count
-from llmfair.rundir import now
+from llmfair.results import lines_of
+from llmfair.rundir import COLUMNS, csv_text, now
 from llmfair.settings import FinetuneSettings, band_of
-from llmfair.settings.tuning import ORDERS
 from llmfair.stats.intervals import FEWEST_QUERIES
-from llmfair.tuning import lora
+from llmfair.tuning import head, lora
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
 from llmfair.tuning.drawing import (
-    PARTS,
+    OF_A_GROUP,
+    Example,
+    ExampleGroup,
     Floats,
+    Ids,
     PairGroup,
-    Stratum,
     TrainingPair,
     chats_of,
     counting,
     in_pieces,
     label,
-    row,
+    render,
 )
-from llmfair.tuning.effects import ADAPTER as AFTER
 from llmfair.tuning.effects import (
+    ADAPTER,
     BASE,
     BASELINE,
     AnsweredPairs,
+    Figures,
     changes,
     measure,
-    metrics_csv,
     missed,
     offset_of,
     results_of,
@@ -62,25 +67,21 @@ from llmfair.tuning.effects import (
     validate,
     with_text,
 )
-from llmfair.tuning.lora import quantization, require_trainable, train
 from llmfair.tuning.results import (
     AdapterDir,
     FinetunePlan,
     FinetuneResults,
     Needs,
+    PairItem,
+    PairRow,
     PromptAsAsked,
     PromptTokens,
     TrainingFacts,
     Validation,
     pairs_text,
-    sha256,
+    sha256_of,
 )
-from llmfair.tuning.words import audit_of, judged
-
-if TYPE_CHECKING:
-    from llmfair.backends.local import LocalModel
-    from llmfair.tuning.drawing import Example, ExampleGroup
-
+from llmfair.tuning.words import MEASURING, TRAINING, Tell, TrainingWatch, audit_of, judged
 
 # A full disk in one sentence, whichever library was writing.
 
@@ -109,25 +110,9 @@ def room_wanted(folder: Path) -> Iterator[None]:
 
 
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
-TRAINING, MEASURING = "Training", "Measuring"
-Tell = Callable[[int, str], None]
-Card = Callable[[FinetuneResults], str]
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
-
-
-class TrainingWatch:
-    """Shows how far a training is, nothing by itself. Nothing is shown but in the first process."""
-
-    def begin(self, folder: Path, design: TuningDesign) -> None:
-        pass
-
-    def labelled(self, counts: Mapping[Stratum, int]) -> None:
-        """How many pairs of each stratum count in the loss."""
-
-    def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
-        """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
-        return nullcontext(lambda done, words: None)
+Card = Callable[[FinetuneResults], str]
 
 
 @dataclass(frozen=True)
@@ -153,8 +138,8 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
 
         def take() -> bool:
             if not folder.finished:  # said before a folder belongs to these settings
-                require_trainable(recipe_of(settings), design.place().dtype)
-                quantization(settings.load_in_4bit, design.place().device)
+                lora.require_trainable(recipe_of(settings), design.place().dtype)
+                lora.quantization(settings.load_in_4bit, design.place().device)
             folder.begin(design.identity(), plain(design.drawn.split))
             held.enter_context(folder.locked())
             return folder.finished
@@ -168,49 +153,31 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
 
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
-    from llmfair.backends.local import load_model
-    from llmfair.tuning.drawing import render
-
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
-    place, engine = design.place(), design.engine
-    in_4bit = quantization(settings.load_in_4bit, place.device)
-    model = load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
+    place, engine, recipe = design.place(), design.engine, recipe_of(settings)
+    in_4bit = lora.quantization(settings.load_in_4bit, place.device)
+    model = local.load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
     template = model.template
     assert template is not None  # a causal model has one
+    rendered = dict[str, Example]()
+    examples = partial(
+        render, ranker=design.ranker, template=template, context=design.checkpoint.context, rendered=rendered
+    )
 
-    rendered: dict[str, Example] = {}
-
-    def examples(groups: Sequence[PairGroup]) -> list[ExampleGroup]:
-        """Every pair is cut into tokens once, whatever is known of its target meanwhile."""
-        missing = {pair.pair_id: pair for pair in chain(*groups) if pair.pair_id not in rendered}
-        (found,) = render([(*missing.values(),)], design.ranker, template, design.checkpoint.context)
-        rendered.update(zip(missing, found, strict=True))
-        return [
-            tuple(
-                replace(
-                    rendered[pair.pair_id],
-                    target=0.5 if pair.target is None else pair.target,
-                    weight=pair.weight,
-                )
-                for pair in group
-            )
-            for group in groups
-        ]
+    def asked(groups: Sequence[PairGroup], tell: Tell | None = None) -> Floats:
+        return margins_of(model, examples(groups), engine["batch_tokens"], tell)
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
-    trained_on = chain(
-        *(in_pieces([*chain(*strata.values())], sum(PARTS.values())) for strata in drawn.train.values())
-    )
-    asked = [*trained_on, *drawn.validation, *drawn.test]
-    known = lora.first(folder.read_pairs)
-    if not all(pair.pair_id in known for pair in chain(*asked)):
-        with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, asked))) as tell:
-            found = margins_of(model, examples(asked), engine["batch_tokens"], tell)
-        margins = chain(*(of_it.tolist() for of_it in found))
-        known = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*asked), margins, strict=True)}
+    trained_on = (in_pieces([*chain(*strata.values())], OF_A_GROUP) for strata in drawn.train.values())
+    groups = [*chain(*trained_on), *drawn.validation, *drawn.test]
+    margins = lora.first(folder.margins)
+    if not all(pair.pair_id in margins for pair in chain(*groups)):
+        with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, groups))) as tell:
+            found = asked(groups, tell).tolist()
+        margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), found, strict=True)}
     labelled = label(
         drawn.train,
-        known,
+        margins,
         design.attribute,
         settings.labels,
         settings.anchor,
@@ -218,35 +185,39 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         settings.soft_labels,
     )
     watch.labelled(counting(labelled))
-    pairs = pairs_text(_rows(design, labelled, known))
-    lora.require_equal(sha256(pairs), "the pairs to train on")
-    lora.first(lambda: folder.write_pairs(pairs))
+    pairs = pairs_text(_rows(design, labelled, margins))
+    lora.require_equal(sha256_of(pairs), "the pairs to train on")
+    lora.first(lambda: write_whole(folder.pairs, [pairs]))
 
     # Training; validation is the same measure as the final one, on other queries.
-    groups = examples([tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups])
     inference, band = Inference(level=settings.level, seed=settings.seed), band_of(settings.band)
-    before, on_validation = _answers(design, drawn.validation, known), examples(drawn.validation)
-    base_figures = measure(before, before, inference, band)
+
+    def base_on(pairs: Sequence[TrainingPair]) -> AnsweredPairs:
+        return AnsweredPairs(pairs, np.array([margins[pair.pair_id] for pair in pairs]), design.attribute)
+
+    def figures_of(answers: AnsweredPairs, base: AnsweredPairs) -> Figures:
+        return measure(answers, base, inference, band)
+
+    before = base_on([*chain(*drawn.validation)])
+    base_figures = figures_of(before, before)
 
     def check() -> Validation:
-        found = margins_of(model, on_validation, engine["batch_tokens"])
-        after = AnsweredPairs.of(drawn.validation, found, design.attribute)
-        return validate(base_figures, measure(after, before, inference, band))
+        after = AnsweredPairs(before.pairs, asked(drawn.validation), design.attribute)
+        return validate(base_figures, figures_of(after, before))
 
-    recipe = recipe_of(settings)
+    groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
     with watch.stage(TRAINING, recipe.prompts) as tell:
-        trained = train(model, groups, check, recipe, folder.path, tell)
-
+        trained = lora.train(model, examples(groups), check, recipe, folder.path, tell)
     validated = check()
 
     # The test queries, once.
-    with watch.stage(MEASURING, 2 * sum(map(len, drawn.test))) as tell:
-        found = margins_of(model, examples(drawn.test), engine["batch_tokens"], tell)
-    base, after = _answers(design, drawn.test, known), AnsweredPairs.of(drawn.test, found, design.attribute)
-    of_training = [pair for strata in drawn.train.values() for pair in chain(*strata.values())]
-    offset = offset_of(of_training, np.array([known[pair.pair_id] for pair in of_training]))
-    answered = {BASE: base, AFTER: after, BASELINE: base.shifted_by(offset)}
-    figures = {name: measure(answers, base, inference, band) for name, answers in answered.items()}
+    base = base_on([*chain(*drawn.test)])
+    with watch.stage(MEASURING, 2 * len(base.pairs)) as tell:
+        after = AnsweredPairs(base.pairs, asked(drawn.test, tell), design.attribute)
+    of_training = base_on(drawn.trained)
+    offset = offset_of(of_training.pairs, of_training.margins)
+    answered = {BASE: base, ADAPTER: after, BASELINE: base.shifted_by(offset)}
+    figures = {name: figures_of(answers, base) for name, answers in answered.items()}
     training = TrainingFacts(
         **structs.asdict(trained),
         prompts_per_second=trained.prompts / trained.seconds if trained.seconds else None,
@@ -255,20 +226,67 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         offset=offset,
         processes=lora.world(),
     )
-    results = judged(
-        results_of(
-            design.told(folder.path.name),
-            figures,
-            changes(base, after, settings.level),
-            validate(figures[BASE], figures[AFTER]),
-            training,
-        ),
-        audit_of(settings, f"hf:{design.checkpoint.name}", folder.path),
+    results = results_of(
+        design.told(folder.path.name),
+        figures,
+        changes(base, after, settings.level),
+        validate(figures[BASE], figures[ADAPTER]),
+        training,
     )
-    seconds = time.monotonic() - started
-    manifest = manifest_of(design, model, [*labelled.values()], sha256(pairs), results, seconds)
-    files = {"metrics.csv": metrics_csv(results.rows), "results.json": json_text(results)}
-    lora.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
+    results = judged(results, audit_of(settings, f"hf:{design.checkpoint.name}", folder.path))
+    manifest = {
+        **manifest_of(design, model, results),
+        "seconds": time.monotonic() - started,
+        "targets": target_counts([*labelled.values()]),
+        "pairs_sha256": sha256_of(pairs),
+    }
+    files = {
+        "metrics.csv": csv_text(COLUMNS, lines_of(results.rows)),
+        "results.json": json_text(results),
+        "README.md": card(results),
+    }
+    lora.first(lambda: folder.finish(manifest, files, passed=not trained.rejected))
+
+
+def margins_of(
+    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
+) -> Floats:
+    """Margins (pairs, 2) of all groups, each process calculating its share of them."""
+    found, piece = list[Floats](), list[ExampleGroup]()
+    for place, group in enumerate(groups, 1):
+        piece.append(group)
+        if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
+            found += lora.shared_out(piece, lambda share: head.pair_margins(model, share, batch_tokens))
+            piece = []
+            if tell is not None:
+                tell(2 * sum(map(len, found)), "")
+    return np.concatenate(found)
+
+
+def _rows(
+    design: TuningDesign, labelled: Mapping[str, TrainingPair], margins: Mapping[str, tuple[float, float]]
+) -> Iterator[PairRow]:
+    """The lines of `pairs.jsonl`: what is trained on, then what is measured, each pair once."""
+    attribute, name = design.attribute, design.attribute.name
+    relevance = {query.query_id: design.dataset.candidates(query).relevance for query in design.queries}
+
+    def item(document: Document, query_id: str) -> PairItem:
+        groups, grade = document.groups.get(name, ()), relevance[query_id].get(document.doc_id, 0)
+        return PairItem(document.doc_id, document.title, groups, attribute.side(document), grade)
+
+    parts = {
+        "train": labelled.values(),
+        "validation": chain(*design.drawn.validation),
+        "test": chain(*design.drawn.test),
+    }
+    for part, pairs in parts.items():
+        for pair in pairs:
+            query_id, text = pair.query.query_id, pair.query.text
+            a, b = item(pair.a, query_id), item(pair.b, query_id)
+            z1, z2 = margins[pair.pair_id]
+            yield PairRow(
+                pair.pair_id, query_id, text, pair.stratum, a, b, pair.target, pair.weight, part, z1, z2
+            )
 
 
 # What the manifest says of where an adapter belongs and where it comes from (keys: `results.py`).
@@ -278,22 +296,21 @@ LIBRARIES = ("torch", "transformers", "peft", "accelerate")
 COPIED = ("counts", "overlap", "figure_4", "gates_on_test", "objective", "changes", "training")
 
 
-def manifest_of(
-    design: TuningDesign,
-    model: LocalModel,
-    labelled: Sequence[TrainingPair],
-    pairs_sha256: str,
-    results: FinetuneResults,
-    seconds: float,
-) -> dict[str, Any]:
-    """The manifest but for the adapter's sha256."""
+def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResults) -> dict[str, Any]:
+    """What the manifest says of base, prompt, data, answers and figures.
+
+    `answers`: the texts between which the model chooses, what all begin with, and the token ids where they part.
+    """
     settings, checkpoint, template = design.settings, design.checkpoint, model.template
     assert template is not None  # a causal model has one
+    chat, _ = chats_of(design.drawn.groups[0][0], design.ranker)
+    texts = label_answers(chat.expects)
+    ids, labels = template.label_ids(chat.messages, texts)
+    identity = design.identity()
     return {
         "task": "finetune-lora",
         "status": results.status,
         "made": now(),
-        "seconds": seconds,
         "versions": {
             "llmfair": llmfair.__version__,
             "python": platform.python_version(),
@@ -319,68 +336,12 @@ def manifest_of(
             "words": settings.words,
         },
         "attribute": design.attribute.name,
-        "dataset": {"name": design.dataset.name, "lists_sha256": design.identity()["lists_sha256"]},
-        "answers": answers_of(design, template),
-        "settings": design.identity(),
+        "dataset": {"name": design.dataset.name, "lists_sha256": identity["lists_sha256"]},
+        "answers": {"texts": texts, "ids": labels, "forced": list(ids[len(template.ids(chat.messages)) :])},
+        "settings": identity,
         "split": plain(design.drawn.split),
-        "targets": target_counts(labelled),
-        "pairs_sha256": pairs_sha256,
         **{key: plain(getattr(results, key)) for key in COPIED},
     }
-
-
-def answers_of(design: TuningDesign, template: ChatTemplate) -> dict[str, Any]:
-    """The answers between which the model chooses: texts, what all begin with, and the token ids where they part."""
-    pair = design.drawn.groups[0][0]
-    chats = chats_of(pair, design.ranker)
-    assert len(chats) == ORDERS
-    texts = label_answers(chats[0].expects)
-    prompt = template.ids(chats[0].messages)
-    ids, labels = template.label_ids(chats[0].messages, texts)
-    return {"texts": texts, "ids": labels, "forced": list(ids[len(prompt) :])}
-
-
-def margins_of(
-    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
-) -> list[Floats]:
-    """Margins (pairs, 2) of every group, each process calculating its share of them."""
-    from llmfair.tuning.head import pair_margins
-
-    found: list[Floats] = []
-    piece: list[ExampleGroup] = []
-    for place, group in enumerate(groups, 1):
-        piece.append(group)
-        if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
-            found += lora.shared_out(piece, lambda own: pair_margins(model, own, batch_tokens))
-            piece = []
-            if tell is not None:
-                tell(2 * sum(map(len, found)), "")
-    return found
-
-
-def _answers(
-    design: TuningDesign, groups: Sequence[PairGroup], known: Mapping[str, tuple[float, float]]
-) -> AnsweredPairs:
-    """The base's answers on these groups."""
-    margins = [np.array([known[pair.pair_id] for pair in group]) for group in groups]
-    return AnsweredPairs.of(groups, margins, design.attribute)
-
-
-def _rows(
-    design: TuningDesign, labelled: Mapping[str, TrainingPair], known: Mapping[str, tuple[float, float]]
-) -> Iterator[dict[str, Any]]:
-    """The lines of `pairs.jsonl`: what is trained on, then what is measured, each pair once."""
-    relevance = {query.query_id: design.dataset.candidates(query).relevance for query in design.queries}
-    parts = {
-        "train": labelled.values(),
-        "validation": chain(*design.drawn.validation),
-        "test": chain(*design.drawn.test),
-    }
-    for part, pairs in parts.items():
-        for pair in pairs:
-            z1, z2 = known[pair.pair_id]
-            line = row(pair, design.attribute, relevance[pair.query.query_id])
-            yield {**line, "part": part, "z1": z1, "z2": z2}
 
 
 # What a training would take, counted and computed before anything is asked.
@@ -401,10 +362,20 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     design = make_tuning_design(settings)
     tokenizer = tokenizer_of(design.checkpoint)
     template = ChatTemplate(tokenizer, design.options.system, design.options.template_args)
-    asked = [*islice(_asked(design, template), 2 * SAMPLED)]
-    lengths = [len(ids) for ids, _, _ in asked]
-    shared = _shared([ids for ids, _, _ in asked], [query_id for _, query_id, _ in asked])
-    mean, test, warnings = sum(lengths) / len(lengths), len(design.drawn.split.test), []
+    pairs, by_query, prompts = (
+        [*chain(*design.drawn.groups)],
+        dict[str, list[Ids]](),
+        list[PromptAsAsked](),
+    )
+    for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
+        for chat in chats_of(pair, design.ranker):
+            ids, answers = template.label_ids(chat.messages, label_answers(chat.expects))
+            by_query.setdefault(pair.query.query_id, []).append(np.array(ids, np.int32))
+            prompts.append(PromptAsAsked(pair.pair_id, tokenizer.decode(ids), answers))
+    lengths = [len(ids) for ids in chain(*by_query.values())]
+    common = [head.common_prefix(of_query) for of_query in by_query.values()]
+    mean, shared = sum(lengths) / len(lengths), sum(common) / len(common)
+    test, warnings = len(design.drawn.split.test), []
     if test < FEWEST_QUERIES:
         warnings = [
             f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, "
@@ -415,34 +386,10 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
         status="planned",
         warnings=warnings,
         steps=recipe_of(settings).steps,
-        tokens=PromptTokens(mean, max(lengths), shared, len(asked)),
+        tokens=PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
-        prompts=[prompt for _, _, prompt in asked[:SHOWN]],
+        prompts=prompts[:SHOWN],
     )
-
-
-def _asked(
-    design: TuningDesign, template: ChatTemplate
-) -> Iterator[tuple[Sequence[int], str, PromptAsAsked]]:
-    """Prompts from all groups alike, each with its token ids and its query."""
-    pairs = [*chain(*design.drawn.groups)]
-    for pair in pairs[:: max(1, len(pairs) // SAMPLED)]:
-        for chat in chats_of(pair, design.ranker):
-            ids, answers = template.label_ids(chat.messages, label_answers(chat.expects))
-            prompt = PromptAsAsked(pair.pair_id, template.tokenizer.decode(ids), answers)
-            yield ids, pair.query.query_id, prompt
-
-
-def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float:
-    """Tokens that all prompts of a query begin with, on average."""
-    by_query: dict[str, list[Sequence[int]]] = {}
-    for ids, query_id in zip(prompts, query_ids, strict=True):
-        by_query.setdefault(query_id, []).append(ids)
-    common = [
-        next((at for at, ids in enumerate(zip(*of, strict=False)) if len({*ids}) > 1), min(map(len, of)))
-        for of in by_query.values()
-    ]
-    return sum(common) / len(common)
 
 
 def estimate(
@@ -453,31 +400,32 @@ def estimate(
     None for a configuration that does not say how large the model is.
     """
     config: Mapping[str, Any] = checkpoint.text_config
+    names = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "vocab_size")
     try:
-        width, layers, inner = (
-            int(config[name]) for name in ("hidden_size", "num_hidden_layers", "intermediate_size")
-        )
-        heads, vocabulary = int(config["num_attention_heads"]), int(config["vocab_size"])
+        width, layers, inner, heads, vocabulary = (int(config[name]) for name in names)
     except (KeyError, TypeError, ValueError):
         return None
     if any("expert" in name for name in config):  # of which a token passes some
         return None
-    head = int(config.get("head_dim") or width // heads)
-    keys = int(config.get("num_key_value_heads") or heads) * head
-    weights = layers * (2 * width * heads * head + 2 * width * keys + 3 * width * inner)
+    of_head = int(config.get("head_dim") or width // heads)
+    keys = int(config.get("num_key_value_heads") or heads) * of_head
+    weights = layers * (2 * width * heads * of_head + 2 * width * keys + 3 * width * inner)
     size = 0.55 if settings.load_in_4bit else 4 if settings.dtype == "float32" else 2
     embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
     gib = 2.0**30
     own = shared / settings.group_size + tokens - shared
-    plain, less = (4 * weights * recipe_of(settings).prompts * n for n in (tokens, own))
+    operations = {
+        name: 4 * weights * recipe_of(settings).prompts * n
+        for name, n in (("plain", tokens), ("shared", own))
+    }
     return Needs(
         weights=weights + embedded,
         weights_gib=(weights * size + embedded * 2) / gib,
         # A group is one batch, whatever batches the base is asked in.
         training_gib=BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / gib,
-        petaflop=plain / 1e15,
+        petaflop=operations["plain"] / 1e15,
         seconds={
-            name: {"plain": plain / (peak * EFFICIENCY), "shared": less / (peak * EFFICIENCY)}
+            name: {layout: n / (peak * EFFICIENCY) for layout, n in operations.items()}
             for name, peak in PEAKS.items()
         },
     )

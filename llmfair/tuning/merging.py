@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from llmfair.audits.subject import backend_args
 from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
+from llmfair.backends.local import LocalModel, load_model
 from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
 from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import SCHEMA, read_lines
@@ -22,14 +23,10 @@ from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.settings import FinetuneSettings
-from llmfair.tuning.drawing import ExampleGroup, PairGroup, Stratum, TrainingPair
+from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
 from llmfair.tuning.finetune import room_wanted
 from llmfair.tuning.head import NAME, pair_margins
-from llmfair.tuning.results import AdapterDir, MergeResults
-
-if TYPE_CHECKING:
-    from llmfair.backends.local import LocalModel
-
+from llmfair.tuning.results import AdapterDir, MergeResults, PairRow
 
 PROBES = 200
 """Pairs whose answers are asked before and after."""
@@ -40,22 +37,13 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
 
     Raises UsageError for a folder without a manifest, or of another base, and what loading and writing raise.
     """
-    from llmfair.backends.local import load_model
-    from llmfair.tuning.drawing import render
-
     require_local("peft")
     assert settings.merge is not None and settings.output is not None  # checked by the settings
     manifest = read_manifest(settings.merge)
-    nearest = AdapterDir(settings.merge).rejected
-    if manifest is None and read_manifest(nearest) is not None:
-        raise UsageError(
-            f"no checkpoint of {settings.merge} kept the gates.",
-            f"what came nearest is in {nearest}: --merge {nearest}",
-        )
     if manifest is None:
         raise UsageError(
             f"{settings.merge} holds no finished adapter of llmfair: it has no llmfair.json.",
-            "the command that began it completes it; others are merged with peft's merge_and_unload",
+            f"the command that began it completes it; a rejected one: --merge {AdapterDir(settings.merge).rejected}",
         )
     base, asked = manifest["base"], manifest["prompt"]
     checkpoint = find_checkpoint((settings.base_model or base["name"]).removeprefix("hf:"))
@@ -76,7 +64,7 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
         input=asked["input"],
         words=asked["words"],
     )
-    examples = render([_spread(_test_pairs(settings.merge))], ranker, model.template, checkpoint.context)
+    examples = render([_probes(settings.merge)], ranker, model.template, checkpoint.context)
     cost = merge(model, settings.output, examples, engine["batch_tokens"])
     return MergeResults(
         schema=SCHEMA,
@@ -92,53 +80,29 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     )
 
 
-@dataclass(frozen=True)
-class _Item:
-    """An item of a pair."""
+def _probes(folder: Path) -> PairGroup:
+    """Up to `PROBES` pairs that the adapter was measured on, at even distances and so of all queries and strata.
 
-    doc_id: str
-    title: str
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """A line of pairs.jsonl, as far as it is read here."""
-
-    part: str
-    pair_id: str
-    query_id: str
-    query: str
-    stratum: Stratum
-    a: _Item
-    b: _Item
-
-
-def _spread(pairs: Sequence[TrainingPair]) -> PairGroup:
-    """Up to `PROBES` of them at even distances, and so of all queries and relevance strata."""
-    most = min(PROBES, len(pairs))
-    return tuple(pairs[place * len(pairs) // most] for place in range(most))
-
-
-def _test_pairs(folder: Path) -> list[TrainingPair]:
-    """The pairs that the adapter was measured on, by title alone: `pairs.jsonl` holds no texts, and the data may be
-    gone. Those of a rejected adapter lie in the folder above. Raises UsageError where they cannot be read."""
-    whole = folder.resolve()
-    above = AdapterDir(whole.parent)
-    path = above.pairs if above.rejected == whole else AdapterDir(whole).pairs
+    By title alone: `pairs.jsonl` holds no texts, and the data may be gone. Those of a rejected adapter lie in the
+    folder above. Raises UsageError where they cannot be read.
+    """
+    own, above = AdapterDir(folder.resolve()), AdapterDir(folder.resolve().parent)
+    path = above.pairs if above.rejected == own.path else own.pairs
     try:
-        return [
-            TrainingPair(
-                row.pair_id,
-                Query(row.query_id, row.query),
-                row.stratum,
-                Document(row.a.doc_id, row.a.title),
-                Document(row.b.doc_id, row.b.title),
-            )
-            for row in read_lines(path, _Pair)
-            if row.part == "test"
-        ]
+        rows = [row for row in read_lines(path, PairRow) if row.part == "test"]
     except UsageError as damaged:
         raise UsageError(damaged.message, "train the adapter again") from None
+    most = min(PROBES, len(rows))
+    return tuple(
+        TrainingPair(
+            row.pair_id,
+            Query(row.query_id, row.query),
+            row.stratum,
+            Document(row.a.doc_id, row.a.title),
+            Document(row.b.doc_id, row.b.title),
+        )
+        for row in (rows[place * len(rows) // most] for place in range(most))
+    )
 
 
 # Merging an adapter into its base, on request, and what that costs. A rank-1 change is smaller than the steps of
@@ -161,13 +125,9 @@ class MergingCost:
 def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch_tokens: int) -> MergingCost:
     """Writes the base with the adapter merged into it to `folder`, a new one, with its tokenizer.
 
-    Added in float32 and rounded once, to the base's type. Raises UsageError for a folder that exists or a model
-    without adapter, BackendError for a base in 4 bits and for weights that cannot be written.
+    Added in float32 and rounded once, to the base's type. Raises UsageError for a folder that exists, BackendError for
+    a base in 4 bits and for weights that cannot be written.
     """
-    if not hasattr(model.model, "peft_config"):
-        raise UsageError(
-            f"{model.checkpoint.name} was loaded without an adapter.", "name its folder with --merge"
-        )
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty.", "choose another --output")
     before = np.concatenate(pair_margins(model, probes, batch_tokens))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,10 +17,14 @@ from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import json_text, read_lines, write_whole
+from llmfair.io.files import json_text, plain, read_lines, write_whole
+from llmfair.rundir import RunSettings
+from llmfair.rundir import read_named
 from llmfair.results import (
     Band,
     Count,
     Counts,
+    Figure,
     JsonDocument,
     JsonObject,
     Level,
@@ -31,6 +35,9 @@ from llmfair.results import (
     Words,
 )
 from llmfair.rundir import RunDir, RunSettings, read_named
+
+Stratum = Literal["relevant", "irrelevant", "mixed"]
+NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 
 # Known before anything is asked
 
@@ -137,7 +144,7 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
     prompts: Sequence[PromptAsAsked]
 
 
-# TrainingRecord and measured
+# Trained and measured
 
 
 class Safeguard(JsonObject, frozen=True):
@@ -248,8 +255,11 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     figure_4: Mapping[str, Mapping[str, AnswersOnPairs]]
     training: TrainingFacts
 
-
-# MergeResults
+    def figure(self, model: str, measure: str, condition: str, group: str = "") -> Figure:
+        """A figure of the test queries; one without value where there is none."""
+        named = (model, measure, condition, group)
+        rows = (row for row in self.rows if (row.model, row.measure, row.condition, row.group) == named)
+        return next(rows, NOTHING)
 
 
 class MergeResults(JsonDocument, frozen=True, kw_only=True):
@@ -270,31 +280,54 @@ class MergeResults(JsonDocument, frozen=True, kw_only=True):
     flipped: Count
 
 
-# The adapter folder: what peft wrote, what it was trained on, what it was measured to do, and where it belongs.
-# adapter_config.json adapter_model.safetensors peft's own test-queries.txt the queries to audit it on: those it never
-# saw split.json which queries are trained, validated and tested on; and the settings, from the first moment on
-# pairs.jsonl every pair with its target, its weight, and the base's margins z1, z2 training.jsonl a line for every
-# step and validation checkpoints/ to go on from metrics.csv the figures of base, adapter and free baseline on the
-# test queries results.json the same with all that explains them: what --json prints README.md the model card
-# llmfair.json the manifest rejected/ the adapter and its manifest, where no checkpoint kept the gates; then none is
-# at the root The manifest is written last and whole: a folder without one is unfinished. When an adapter is asked
-# (`backends/adapters.py`), these keys of it are held against the model, and refuse it: schema 1 base name, identity,
-# fingerprint (`Checkpoint.version`), dtype template_sha256 of the chat template (`ChatTemplate.sha256`)
-# adapter_sha256 of adapter_config.json and adapter_model.safetensors (`checkpoints.files_sha256`) and these against
-# the audit, which says where they differ: prompt name, sha256 (`Prompt.sha256`), form, input, words dataset, split
-# whose queries were trained on
+# The adapter folder. From the first moment on there are split.json (which queries are trained, validated and tested
+# on, and the settings) and test-queries.txt (those it never saw, to audit it on); then pairs.jsonl (every pair with its
+# target, its weight and the base's margins), training.jsonl (a line for every step and validation) and checkpoints/ to
+# go on from; at the end peft's own two files, metrics.csv and results.json of base, adapter and logit offset on the
+# test queries, README.md (the model card) and llmfair.json, the manifest. Where no checkpoint kept the gates, peft's
+# files and the manifest lie in rejected/ instead. The manifest is written last and whole: a folder without one is
+# unfinished. When an adapter is asked (`backends/adapters.py`), these keys of it are held against the model, and refuse
+# it: schema, base (name, identity, fingerprint, dtype), template_sha256 and adapter_sha256; and these against the
+# audit, which says where they differ: prompt (name, sha256, form, input, words), dataset and split, whose queries were
+# trained on.
 
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 
-@dataclass(frozen=True)
-class _Margins:
-    """A line of pairs.jsonl, as far as it is read again."""
+class PairItem(JsonObject, frozen=True):
+    """An item of a pair; `group`: its values of the attribute."""
+
+    doc_id: str
+    title: str
+    group: Sequence[str]
+    side: str | None
+    relevance: int
+
+
+class PairRow(JsonObject, frozen=True):
+    """A line of `pairs.jsonl`: a pair with its target and weight, and the base's margins."""
 
     pair_id: str
+    query_id: str
+    query: str
+    stratum: Stratum
+    a: PairItem
+    b: PairItem
+    target: float | None
+    weight: float
+    part: str
     z1: float
     z2: float
+
+
+def pairs_text(rows: Iterable[PairRow]) -> str:
+    """The lines of `pairs.jsonl`."""
+    return "".join(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def sha256_of(text: str) -> str:
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -328,33 +361,19 @@ class AdapterDir(RunDir):
         if not (queries := self.path / "test-queries.txt").exists():
             write_whole(queries, [f"{query_id}\n" for query_id in split["test"]])
 
-    def read_pairs(self) -> dict[str, tuple[float, float]]:
+    def margins(self) -> dict[str, tuple[float, float]]:
         """The base's margins of an earlier start, by pair id; none where it did not come so far."""
         if not os.path.lexists(self.pairs):
             return {}
         try:
-            return {row.pair_id: (row.z1, row.z2) for row in read_lines(self.pairs, _Margins)}
+            return {row.pair_id: (row.z1, row.z2) for row in read_lines(self.pairs, PairRow)}
         except UsageError as damaged:
             raise LlmfairError(damaged.message, "remove it; the pairs are asked again") from None
 
-    def write_pairs(self, text: str) -> None:
-        write_whole(self.pairs, [text])
-
-    def finish(self, manifest: Mapping[str, Any], card: str, files: Mapping[str, str], passed: bool) -> None:
-        """Writes what was found and, last, the manifest with the adapter's own sha256."""
+    def finish(self, manifest: Mapping[str, Any], files: Mapping[str, str], passed: bool) -> None:
+        """Writes what was measured and, last, the manifest with the adapter's own sha256."""
         for name, text in files.items():
             write_whole(self.path / name, [text])
-        write_whole(self.path / "README.md", [card])
         holder = self.path if passed else self.rejected
         digest = files_sha256([holder / name for name in ADAPTER])
-        complete = {"schema": SCHEMA, **manifest, "adapter_sha256": digest}
-        write_whole(holder / MANIFEST, [json_text(complete)])
-
-
-def pairs_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The lines of `pairs.jsonl`."""
-    return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        write_whole(holder / MANIFEST, [json_text({"schema": SCHEMA, **manifest, "adapter_sha256": digest})])

@@ -1,15 +1,18 @@
-"""An adapter before and after in a table and sentences, its model card, and what a training would take."""
+"""An adapter before and after in a table and sentences, its model card and page, and what a training would take."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import log
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 from msgspec.structs import asdict
 
+from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
@@ -20,7 +23,7 @@ from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import Value, position_bias, ratios, stacked_answers
+from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
 from llmfair.report.section import Section, VerdictCard, verdict
 from llmfair.report.tables import (
     Table,
@@ -34,23 +37,15 @@ from llmfair.report.tables import (
     p_text,
     tsv,
 )
-from llmfair.results import Figure, Row, RunVerdict, absent_row
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
-from llmfair.tuning.results import (
-    AnswersOnPairs,
-    FinetunePlan,
-    FinetuneResults,
-    MergeResults,
-    PairCounts,
-    TuningFacts,
-)
+from llmfair.tuning.results import AnswersOnPairs, FinetunePlan, FinetuneResults, MergeResults
 
-Rows = Mapping[tuple[str, str, str, str], Row]
-"""By model, measure, relevance stratum, and group."""
+if TYPE_CHECKING:
+    from llmfair.tuning.design import TuningDesign
+
 MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"
-NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 TSV = ("run", "model", "condition", "measure", "group", "value", "low", "high", "n", "reason")
 
 
@@ -60,8 +55,8 @@ def headed_table(results: FinetuneResults) -> Table:
 
 
 def finetune_table(results: FinetuneResults) -> Table:
-    """Base, adapter and free baseline on the test queries: a row each for every relevance stratum."""
-    rows, (low, high), design = _rows(results), results.band, results.design
+    """Base, adapter and logit offset on the test queries: a row each for every relevance stratum."""
+    (low, high), design = results.band, results.design
     header = (
         "pairs",
         "answers of",
@@ -75,7 +70,6 @@ def finetune_table(results: FinetuneResults) -> Table:
         "Spearman's rho with the base model",
         f"conclusion ({low:g}–{high:g})",
     )
-    lines = [_line(stratum, model, results, rows) for stratum in PAIR_STRATA for model in MODELS]
     parts = [
         "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset),
         results.dataset,
@@ -83,7 +77,8 @@ def finetune_table(results: FinetuneResults) -> Table:
         results.model,
         f"{count(design.split['test'], 'query', 'queries')} that were not trained on, both orders",
     ]
-    return Table(" · ".join(parts), header, tuple(lines), tuple(_notes(results, rows)))
+    rows = tuple(_row(stratum, model, results) for stratum in PAIR_STRATA for model in MODELS)
+    return Table(" · ".join(parts), header, rows, tuple(_notes(results)))
 
 
 def finetune_tsv(results: FinetuneResults) -> str:
@@ -91,46 +86,38 @@ def finetune_tsv(results: FinetuneResults) -> str:
     return tsv(TSV, map(plain, results.rows))
 
 
-def _rows(results: FinetuneResults) -> Rows:
-    return {(row.model, row.measure, row.condition, row.group): row for row in results.rows}
-
-
-def _line(stratum: PairStratum, model: str, results: FinetuneResults, rows: Rows) -> tuple[str, ...]:
+def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[str, ...]:
     cells, pairs = results.cells[model][stratum], results.figure_4[stratum]["before"].pairs
 
-    def share(measure: str, group: str = "") -> str:
-        value = rows.get((model, measure, stratum, group), NOTHING).value
-        return "" if value is None else f"{100 * value:.1f} %"
+    def text(measure: str, form: str = "{:.1f} %", times: int = 100, group: str = "") -> str:
+        value = results.figure(model, measure, stratum, group).value
+        return "" if value is None else form.format(times * value)
 
-    ratio = rows.get((model, SMOOTHED, stratum, ""), NOTHING).value
-    order = rows.get((model, "OrderKept", stratum, ""), NOTHING).value
-    odds = rows.get((model, HEADLINE, stratum, ""), NOTHING)
-    finding = results.findings[model].get(stratum)
+    odds, finding = results.figure(model, HEADLINE, stratum), results.findings[model].get(stratum)
     return (
         f"{stratum}, {pairs:,}" if model == BASE else "",
         model,
-        f"{share('WinShare', 'protected')} ({cells.PP:,})",
-        f"{share('WinShare', 'unprotected')} ({cells.UU:,})",
-        share("FlipRate"),
-        share("TieRate"),
+        f"{text('WinShare', group='protected')} ({cells.PP:,})",
+        f"{text('WinShare', group='unprotected')} ({cells.UU:,})",
+        text("FlipRate"),
+        text("TieRate"),
         cell(odds),
-        "" if ratio is None else f"{ratio:.3f}",
-        share("FirstSlotRate"),
-        "" if order is None or model == BASE else f"{order:.2f}",
+        text(SMOOTHED, "{:.3f}", 1),
+        text("FirstSlotRate"),
+        "" if model == BASE else text("OrderKept", "{:.2f}", 1),
         "" if finding is None else pair_conclusion(finding, odds, results.level, results.band, results.words),
     )
 
 
-def _notes(results: FinetuneResults, rows: Rows) -> Iterator[str]:
+def _notes(results: FinetuneResults) -> Iterator[str]:
     training, design, overlap = results.training, results.design, results.overlap
     split = design.split
     if lost := missed_on_test(results):
         yield lost
-    for stratum in PAIR_STRATA:
-        if stratum in results.changes:
-            change = odds_change(stratum, results, rows)
-            yield f"{stratum}: {ODDS} {change}" if change else f"{stratum}: no odds before or after"
-    relevant = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING).value for model in MODELS]
+    for stratum in results.changes:
+        if change := odds_change(stratum, results):
+            yield f"{stratum}: {ODDS} {change}"
+    relevant = [results.figure(model, "RelevantFirst", "mixed").value for model in MODELS]
     shares = ["undefined" if value is None else f"{100 * value:.1f} %" for value in relevant]
     yield (
         f"relevant item preferred to an irrelevant one: {shares[0]} → {shares[1]} (logit offset {shares[2]}) of "
@@ -163,21 +150,23 @@ def _notes(results: FinetuneResults, rows: Rows) -> Iterator[str]:
     yield from few_queries(split["test"])
 
 
-def odds_change(stratum: str, results: FinetuneResults, rows: Rows) -> str:
+def odds_change(stratum: str, results: FinetuneResults) -> str:
     """How far from parity before and after, paired; nothing where there are no odds before or after."""
-    change = results.changes[stratum]
-    before, after = (rows.get((model, HEADLINE, stratum, ""), NOTHING).value for model in MODELS[:2])
+    before, after = (results.figure(model, HEADLINE, stratum).value for model in (BASE, ADAPTER))
     if before is None or after is None:
         return ""
-    far, near = abs(log(before)), abs(log(after))
-    way = "as far from parity" if far == near else "nearer to parity" if near < far else "farther from parity"
-    text = f"{before:.3f} → {after:.3f} ("
+    change, far, near = results.changes[stratum], abs(log(before)), abs(log(after))
+    way = "as far from" if far == near else "nearer to" if near < far else "farther from"
+    paired = []
     if change.low is not None:
-        text += f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}], "
+        paired.append(f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}]")
     if change.p is not None:
-        text += f"p {p_text(change.p)} of no change, "
-    queries = count(change.n, "query", "queries")
-    return f"{text}{queries}, paired): {way} (distance in log odds {far:.2f} → {near:.2f})"
+        paired.append(f"p {p_text(change.p)} of no change")
+    paired.append(count(change.n, "query", "queries"))
+    return (
+        f"{before:.3f} → {after:.3f} ({', '.join(paired)}, paired): {way} parity "
+        f"(distance in log odds {far:.2f} → {near:.2f})"
+    )
 
 
 def missed_on_test(results: FinetuneResults) -> str:
@@ -186,20 +175,60 @@ def missed_on_test(results: FinetuneResults) -> str:
     return f"not kept on the test queries: {gates}" if gates else ""
 
 
-def labelled_text(counts: Mapping[str, int]) -> str:
-    """Said when every pair has its target."""
-    told = ", ".join(f"{number:,} {stratum}" for stratum, number in counts.items())
-    return f"{told} pairs count in training; the labels leave the others out"
+# A training while it goes on, as a person sees it.
 
 
-def before_text(design: TuningFacts, counts: Mapping[str, PairCounts]) -> str:
-    """Said before the first question; `counts` of pairs to train on, by stratum."""
-    pairs = ", ".join(f"{of_it.pairs:,} {stratum}" for stratum, of_it in counts.items())
-    return (
-        f"{pairs} pairs of {count(design.split['train'], 'query', 'queries')} to train on, up to "
-        f"{design.prompts:,} prompts; {design.split['validation']} to validate, "
-        f"{design.split['test']} to test"
-    )
+TRAINING, MEASURING = "Training", "Measuring"
+Tell = Callable[[int, str], None]
+
+
+class TrainingWatch:
+    """Shows how far a training is, nothing by itself. Nothing is shown but in the first process."""
+
+    def begin(self, folder: Path, design: TuningDesign) -> None:
+        pass
+
+    def labelled(self, counts: Mapping[Any, int]) -> None:
+        """How many pairs of each stratum count in the loss."""
+
+    def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
+        """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
+        return nullcontext(lambda done, words: None)
+
+
+class TrainingProgress(TrainingWatch):
+    """How far a training is, on stderr: a bar on a terminal, else a plain line now and then."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.done = 0
+        self.count = terminal.Count("", 0, "prompts", lambda: 0)
+
+    def begin(self, folder: Path, design: TuningDesign) -> None:
+        self.folder, facts = folder, design.facts()
+        pairs = ", ".join(f"{of.pairs:,} {stratum}" for stratum, of in design.drawn.counts()["train"].items())
+        terminal.say(
+            f"{pairs} pairs of {count(facts.split['train'], 'query', 'queries')} to train on, up to "
+            f"{facts.prompts:,} prompts; {facts.split['validation']} to validate, {facts.split['test']} to test"
+        )
+
+    def labelled(self, counts: Mapping[Any, int]) -> None:
+        pairs = ", ".join(f"{number:,} {stratum}" for stratum, number in counts.items())
+        terminal.say(f"{pairs} pairs count in training; the labels leave the others out")
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[Tell]:
+        self.done, self.count = 0, terminal.Count(name, total, "prompts", lambda: self.done)
+        with terminal.drawn(self.count):
+            yield self.tell
+
+    def tell(self, done: int, words: str = "") -> None:
+        self.done, self.count.words = done, words
+
+    def how_far(self) -> str:
+        if self.count.name == TRAINING:
+            return f"at {self.done:,} of {self.count.total:,} prompts"
+        return "after training" if self.count.name == MEASURING else "before training"
 
 
 # The model card
@@ -254,9 +283,9 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 
 def plan_text(planned: FinetunePlan) -> str:
     """What a training would take; nothing was asked."""
-    design, counts, tokens, overlap = planned.design, planned.counts, planned.tokens, planned.overlap
+    design, tokens, overlap = planned.design, planned.tokens, planned.overlap
     split, share = design.split, design.train_share
-    different = sum(pairs.pairs for pairs in counts["train"].values())
+    different = sum(pairs.pairs for pairs in planned.counts["train"].values())
     times = design.prompts / 2 / different
     lines = [
         f"{planned.model} · {planned.dataset} · {planned.attribute}"
@@ -270,12 +299,12 @@ def plan_text(planned: FinetunePlan) -> str:
         + f", {split['unused']} unused"
         * bool(split["unused"]),
     ]
-    for part, strata in counts.items():
-        of_strata = ", ".join(
+    for part, strata in planned.counts.items():
+        counts = [
             f"{pairs.pairs:,} {stratum} of {count(pairs.queries, 'query', 'queries')}"
             for stratum, pairs in strata.items()
-        )
-        lines.append(f"  {part} pairs: {of_strata}")
+        ]
+        lines.append(f"  {part} pairs: {', '.join(counts)}")
     lines += [
         f"  {overlap.items:,} of {overlap.train_items:,} items trained on stand in measured pairs too",
         f"  tokens a prompt: {tokens.mean:.0f} on average, {tokens.most} at most, {tokens.shared:.0f} of "
@@ -285,7 +314,7 @@ def plan_text(planned: FinetunePlan) -> str:
         lines.append("  memory and time: not known of this kind of model")
     else:
         took = " or ".join(
-            f"{_minutes(seconds['plain'])} ({_minutes(seconds['shared'])} with shared beginnings) on one {name}"
+            f"{_duration(seconds['plain'])} ({_duration(seconds['shared'])} with shared beginnings) on one {name}"
             for name, seconds in needs.seconds.items()
         )
         lines.append(
@@ -298,7 +327,7 @@ def plan_text(planned: FinetunePlan) -> str:
     return "\n".join([*lines, "", "Nothing was asked."]) + "\n"
 
 
-def _minutes(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -306,13 +335,14 @@ def _minutes(seconds: float) -> str:
 
 def merge_text(merged: MergeResults) -> str:
     """What merging an adapter changed, and what to do before it is used."""
-    matrices = count(merged.matrices, "matrix", "matrices")
     return "\n".join(
         (
-            f"{merged.adapter} merged into {merged.base}: {matrices}, |ΔW|/|W| {merged.change:.2g}",
+            f"{merged.adapter} merged into {merged.base}: {count(merged.matrices, 'matrix', 'matrices')}, |ΔW|/|W| "
+            f"{merged.change:.2g}",
             f"  rounding to {merged.dtype} is {100 * merged.distortion:.2g} % of the change; "
             f"{merged.flipped:,} of {count(merged.answers, 'probe answer')} flip"
-            + (" (asked with titles alone; it was trained on texts)" if merged.titles_alone else ""),
+            + " (asked with titles alone; it was trained on texts)"
+            * merged.titles_alone,
             f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged.output} "
             f"--answers margin --form {merged.form}",
             merged.output,
@@ -324,64 +354,45 @@ def merge_text(merged: MergeResults) -> str:
 
 
 REPAIRED, REJECTED, INCONCLUSIVE = STATUSES = ("repaired", "rejected", "inconclusive")
-GRAVEST = (Conclusion.OUTSIDE, Conclusion.NOT_ASSESSABLE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN)
-OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
+OTHERWISE = "try another --labels or --anchor, or a lower --learning-rate"
+NEAREST = f"what came nearest is in rejected/; {OTHERWISE}"
 
 
 def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
     """The results with their verdict: rejected where a gate is not kept or the preference is still there, repaired
     where all odds lie in the band. `audited` is the command that audits the adapter."""
-    rows = {
-        (row.measure, row.condition): row for row in results.rows if row.model == ADAPTER and not row.group
-    }
-    findings = results.findings[ADAPTER]
     conclusions = Conclusions(
         task="pairwise", run=results.run, dataset=results.dataset, attribute=results.attribute, model=results.model,
-        words=results.words, level=results.level, band=results.band, measures=[HEADLINE],
-        conditions=[stratum for stratum in PAIR_STRATA if stratum in findings], findings=findings, figures=rows,
+        words=results.words, level=results.level, band=results.band, measures=[HEADLINE], conditions=PAIR_STRATA,
+        findings=results.findings[ADAPTER],
+        figures={(HEADLINE, stratum): results.figure(ADAPTER, HEADLINE, stratum) for stratum in PAIR_STRATA},
     )  # fmt: skip
-    cases = [Case(conclusions, stratum, findings[stratum]) for stratum in conclusions.conditions]
-    gravest = min(cases, key=lambda case: GRAVEST.index(case.finding.conclusion), default=None)
+    of_odds = VerdictWords("").verdict(conclusions)
+    gravest = next((case for case in conclusions.cases if case.condition == of_odds.condition), None)
     status, why, following = _status(results, gravest, audited)
     queries = count(results.design.split["test"], "query that was", "queries that were")
-    odds = listed([f"{case.interval} of {case.condition} pairs" for case in cases] or ["undefined"])
-    sentence = f"{why}; preference odds on {queries} not trained on: {odds} ({results.level * 100:g} % CI)"
-    group: str | None = None
-    figure: Figure = absent_row(HEADLINE, "")
+    odds = [f"{case.interval} of {case.condition} pairs" for case in conclusions.cases] or ["undefined"]
+    sentence = (
+        f"{why}; preference odds on {queries} not trained on: {listed(odds)} ({results.level * 100:g} % CI)"
+    )
     if gravest is not None:
         sentence += VerdictWords("").caution(gravest)
-        figure = gravest.figure or figure
-        if gravest.groups is not None and gravest.finding.conclusion is Conclusion.OUTSIDE:
-            group = gravest.groups[0]
-    verdict = RunVerdict(
-        status=status,
-        sentence=sentence,
-        next=following,
-        condition=None if gravest is None else gravest.condition,
-        measure=HEADLINE,
-        group=group,
-        estimate=figure.value,
-        low=figure.low,
-        high=figure.high,
-        n=figure.n,
-    )
-    return structs.replace(results, verdict=verdict)
+    told = structs.replace(of_odds, status=status, sentence=sentence, next=following, measure=HEADLINE)
+    return structs.replace(results, verdict=told)
 
 
 def _status(results: FinetuneResults, gravest: Case | None, audited: str) -> tuple[str, str, str]:
     """The status, why it is this one, and what to do next."""
     if results.training.rejected:
-        why = str(results.training.why).rstrip(".")
-        return REJECTED, why, f"what came nearest is in rejected/; try {OTHERWISE}"
+        return REJECTED, str(results.training.why).rstrip("."), NEAREST
     if lost := missed(results.gates_on_test):
-        return REJECTED, f"gates are not kept on the test queries: {lost}", f"try {OTHERWISE}"
+        return REJECTED, f"gates are not kept on the test queries: {lost}", OTHERWISE
     if gravest is None:
         return INCONCLUSIVE, "nothing was measured", audited
     of, band = f"{gravest.condition} pairs", gravest.band
     match gravest.finding.conclusion:
         case Conclusion.OUTSIDE:
-            why = f"all gates are kept, but the odds of {of} still lie outside {band}"
-            return REJECTED, why, f"try {OTHERWISE}"
+            return REJECTED, f"all gates are kept, but the odds of {of} still lie outside {band}", OTHERWISE
         case Conclusion.WITHIN:
             return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audited
         case Conclusion.INCONCLUSIVE:
@@ -417,7 +428,7 @@ WORDS = (
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
     results: FinetuneResults = source.results
-    section = Section(finetune_table(results), [*_plots(results)], [*_verdicts(results)], words=WORDS)
+    section = Section(finetune_table(results), [*_plots(results)], [*_cards(results)], words=WORDS)
     return plain_page(
         results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
@@ -433,50 +444,42 @@ def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
         yield f"{capitalised(lost)}."
 
 
-def _verdicts(results: FinetuneResults) -> Iterator[VerdictCard]:
+def _cards(results: FinetuneResults) -> Iterator[VerdictCard]:
     """What each relevance stratum came to, in the sentences of the table."""
-    rows = _rows(results)
-    for stratum in PAIR_STRATA:
-        row = rows.get((ADAPTER, HEADLINE, stratum, ""))
-        if row is None or row.value is None:
+    for stratum, finding in results.findings[ADAPTER].items():
+        odds = results.figure(ADAPTER, HEADLINE, stratum)
+        if odds.value is None:
             continue
-        sentences, conclusion = [], ""
-        if (finding := results.findings[ADAPTER].get(stratum)) is not None:
-            conclusion = str(finding.conclusion)
-            sentences = [pair_conclusion(finding, row, results.level, results.band, results.words)]
-        if stratum in results.changes and (change := odds_change(stratum, results, rows)):
-            sentences.append(f"base → adapter {change}")
-        yield verdict(
-            f"{stratum} pairs, adapter", ODDS, row, "; ".join(sentences), conclusion, band=results.band
-        )
+        sentence = pair_conclusion(finding, odds, results.level, results.band, results.words)
+        if stratum in results.changes and (change := odds_change(stratum, results)):
+            sentence += f"; base → adapter {change}"
+        of = f"{stratum} pairs, adapter"
+        yield verdict(of, ODDS, odds, sentence, str(finding.conclusion), band=results.band)
 
 
 def _plots(results: FinetuneResults) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
-    rows = _rows(results)
-
-    def both(measure: str, stratum: str) -> tuple[Value | None, Value | None]:
-        before, after = (value_of(rows.get((model, measure, stratum, ""))) for model in MODELS[:2])
-        return before, after
-
+    both = (BASE, ADAPTER)
     shares = [
         (f"{stratum}\n{model}", _shares(answers))
         for stratum, times in results.figure_4.items()
-        for answers, model in zip(times.values(), MODELS, strict=False)
+        for answers, model in zip(times.values(), both, strict=True)
         if answers.pairs
     ]
     if shares:
         yield stacked_answers(shares, asdict(results.words))
     for measure, name, band in ((HEADLINE, ODDS, results.band), (SMOOTHED, "ratio", None)):
-        values = {stratum: both(measure, stratum) for stratum in PAIR_STRATA}
-        lines = [(stratum, on_log(before), on_log(after)) for stratum, (before, after) in values.items()]
+        lines = []
+        for stratum in PAIR_STRATA:
+            before, after = (on_log(value_of(results.figure(model, measure, stratum))) for model in both)
+            lines.append((stratum, before, after))
         if any(after for *_, after in lines):
             yield ratios(lines, name, band, f"{capitalised(name)}, before and after", measure)
     first = [
         (f"{stratum}\n{model}", value)
         for stratum in PAIR_STRATA
-        for model, value in zip(MODELS, both("FirstSlotRate", stratum), strict=False)
-        if value
+        for model in both
+        if (value := value_of(results.figure(model, "FirstSlotRate", stratum)))
     ]
     if first:
         yield position_bias(first)

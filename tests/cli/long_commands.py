@@ -196,7 +196,7 @@ FETCH = Long(
 
 
 NOTING = stoppable(
-    "from llmfair.tuning.shown import TrainingProgress as p; stage = p.stage\n"
+    "from llmfair.tuning.words import TrainingProgress as p; stage = p.stage\n"
     "def noted(self, name, *rest):\n"
     "    open('stages', 'a').write(name + '\\n')\n"
     "    return stage(self, name, *rest)\n"

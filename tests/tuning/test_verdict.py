@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.nouns import Side
-from llmfair.results import RunVerdict, Words
+from llmfair.results import RunVerdict
 from llmfair.stats.intervals import conclude
 from llmfair.tuning.drawing import group_sign, stratum_pairs
 from llmfair.tuning.effects import (
@@ -22,11 +22,9 @@ from llmfair.tuning.effects import (
     AnsweredPairs,
     changes,
     figure_4,
-    metrics_csv,
     offset_of,
     relevance_gap,
     safeguards_of,
-    tidy_rows,
     validate,
 )
 from llmfair.tuning.results import FinetuneResults, Safeguard
@@ -245,14 +243,9 @@ def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
 def test_what_is_written_of_the_figures() -> None:
     base = biased(-2.0)
     before, after = figures(base, base), figures(biased(0.0), base)
-    rows = tidy_rows(
-        {"base": before, "adapter": after},
-        {"run": "run", "dataset": "data", "attribute": "gender"},
-        Words("female", "male"),
-    )
-    assert {row.model for row in rows} == {"base", "adapter"} and all(row.query_id == "all" for row in rows)
-    header, *lines = metrics_csv(rows).splitlines()
-    assert header.startswith("run,dataset,attribute,model,condition") and len(lines) == len(rows)
+    rows = results(True).rows
+    assert {row.model for row in rows} == {"base", "adapter", "logit offset"}
+    assert {row.query_id for row in rows} == {"all"}
     told = figure_4(before, after)
     for stratum in ("relevant", "irrelevant"):
         for when, of_it in told[stratum].items():

@@ -19,9 +19,9 @@ from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.tuning.drawing import ExampleGroup, PairGroup, Stratum, TrainingPair, render
+from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
 from llmfair.tuning.lora import Recipe
-from llmfair.tuning.results import Safeguard, Validation
+from llmfair.tuning.results import Safeguard, Stratum, Validation
 from tests import models
 
 CORPUS = f"{load_prompt('pairwise').text} Title Topic Passage A: B:".replace("\n", " \n")
