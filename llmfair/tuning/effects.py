@@ -36,6 +36,7 @@ from llmfair.tuning.drawing import (
     sigmoid,
 )
 from llmfair.tuning.results import (
+    REJECTED,
     AnswersOnPairs,
     FinetuneResults,
     Interval,
@@ -226,8 +227,6 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
 # checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something.
 
 
-REJECTED = 1e6
-"""The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
 CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
 
 SAFEGUARDS: Mapping[str, tuple[str, str]] = {

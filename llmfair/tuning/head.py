@@ -45,38 +45,35 @@ def answer_head(model: Any, answers: AnswerIds) -> Iterator[None]:
 
     Nests, and leaves nothing behind; the rows are no part of a state dict.
     """
+    import torch
+
     inner = language_model(model)
     whole = inner.get_output_embeddings()
     if getattr(whole, "answers", None) == answers:
         yield
         return
-    inner.set_output_embeddings(_two_rows(whole, answers))
-    try:
-        yield
-    finally:
-        inner.set_output_embeddings(whole)
-
-
-def _two_rows(whole: Any, answers: AnswerIds) -> Any:
-    """A module of the rows of `answers` in the output matrix, and of their biases."""
-    import torch
+    rows, bias = list(answers), getattr(whole, "bias", None)
 
     class AnswerHead(torch.nn.Module):  # type: ignore[misc]
+        """The rows of the answers in the output matrix, and their biases."""
+
         def __init__(self) -> None:
             super().__init__()
             self.answers = answers
-            rows, bias = whole.weight[list(answers)], getattr(whole, "bias", None)
-            self.register_buffer("weight", rows.detach().float(), persistent=False)
-            self.register_buffer(
-                "bias", None if bias is None else bias[list(answers)].detach().float(), persistent=False
-            )
+            biases = None if bias is None else bias[rows].detach().float()
+            self.register_buffer("weight", whole.weight[rows].detach().float(), persistent=False)
+            self.register_buffer("bias", biases, persistent=False)
 
         def forward(self, hidden: torch.Tensor) -> torch.Tensor:
             # Outside autocast, which would round the product to bfloat16.
             with torch.autocast(hidden.device.type, enabled=False):
                 return torch.nn.functional.linear(hidden.float(), self.weight, self.bias)
 
-    return AnswerHead()
+    inner.set_output_embeddings(AnswerHead())
+    try:
+        yield
+    finally:
+        inner.set_output_embeddings(whole)
 
 
 def require_same_margin(model: LocalModel, example: Example) -> None:
@@ -99,12 +96,12 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
         logits = model.model(
             input_ids=torch.tensor([ids], device=model.model.device), use_cache=False
         ).logits[0, -1]
-    found = float(logits[0] - logits[1])
+    margin = float(logits[0] - logits[1])
     allowed = 1e-3 if model.place.dtype == "float32" else 0.1
-    if logits.dtype != torch.float32 or abs(found - audited) > allowed * max(1.0, abs(audited)):
+    if logits.dtype != torch.float32 or abs(margin - audited) > allowed * max(1.0, abs(audited)):
         raise BackendError(
             f"{model.checkpoint.name} does something to its logits that two of them alone do not show: "
-            f"a margin is {found:.4f} instead of {audited:.4f}.",
+            f"a margin is {margin:.4f} instead of {audited:.4f}.",
             "choose another --base-model",
         )
 
@@ -139,9 +136,8 @@ class Collator:
 
         (group,) = groups
         prompts = [example.first for example in group] + [example.second for example in group]
-        shared = common_prefix(prompts) if self.layout == "shared" else 0
-        if shared < FEWEST_SHARED:
-            shared = 0
+        common = common_prefix(prompts) if self.layout == "shared" else 0
+        shared = common if common >= FEWEST_SHARED else 0
         lengths = torch.tensor([len(ids) - shared for ids in prompts])
         ids = torch.zeros(len(prompts), max(self.width, int(lengths.max())), dtype=torch.long)
         for row, prompt in zip(ids, prompts, strict=True):
@@ -184,9 +180,6 @@ def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
     return logits[torch.arange(len(ids), device=ids.device), batch["last"]].float()
 
 
-# Which one
-
-
 def choose_layout(
     model: Any,
     groups: Sequence[ExampleGroup],
@@ -227,8 +220,8 @@ def _gradient(model: Any, group: ExampleGroup, layout: Layout, loss: Any) -> tor
     model.eval()
     batch = {name: values.to(inner.device) for name, values in Collator(layout)((group,)).items()}
     trained = [weights for weights in model.parameters() if weights.requires_grad]
-    found = torch.autograd.grad(loss(model, batch), trained)
-    return torch.cat([one.flatten().double() for one in found])
+    gradients = torch.autograd.grad(loss(model, batch), trained)
+    return torch.cat([gradient.flatten().double() for gradient in gradients])
 
 
 def compile_layers(inner: Any) -> Callable[[], None]:
@@ -283,31 +276,23 @@ def target_modules(model: LocalModel, wanted: Sequence[str]) -> list[str]:
     """
     inner = language_model(model.model)
     decoder = inner.get_decoder() if hasattr(inner, "get_decoder") else inner
+    (part,) = (name for name, module in inner.named_modules() if module is decoder)
     modules = {
-        name: name.rpartition(".")[2]
-        for part, within in inner.named_modules()
-        if within is decoder
-        for name in (
-            f"{part}.{own}".strip(".")
-            for own, module in within.named_modules()
-            if hasattr(module, "in_features") and getattr(module, "weight", None) is not None
-        )
+        f"{part}.{name}".strip("."): name.rpartition(".")[2]
+        for name, module in decoder.named_modules()
+        if hasattr(module, "in_features") and getattr(module, "weight", None) is not None
     }
-    found = [name for name, last in modules.items() if last in wanted]
-    known = ", ".join(sorted(set(modules.values())))
-    for last in wanted:
-        if last not in modules.values():
-            raise UsageError(
-                f"{model.checkpoint.name} has no module '{last}' to adapt.",
-                f"name others with --target-modules; it has {known}",
-            )
+    names = [name for name, last in modules.items() if last in wanted]
     layers = model.checkpoint.text_config.get("num_hidden_layers")
-    if tuple(wanted) == ATTENTION and isinstance(layers, int) and len(found) != 4 * layers:
+    problem = next((f"no module '{last}' to adapt" for last in wanted if last not in modules.values()), "")
+    if not problem and tuple(wanted) == ATTENTION and isinstance(layers, int) and len(names) != 4 * layers:
+        problem = f"{len(names)} of these modules in {layers} layers, not four in each"
+    if problem:
         raise UsageError(
-            f"{model.checkpoint.name} has {len(found)} of these modules in {layers} layers, not four in each.",
-            f"name others with --target-modules; it has {known}",
+            f"{model.checkpoint.name} has {problem}.",
+            f"name others with --target-modules; it has {', '.join(sorted({*modules.values()}))}",
         )
-    return found
+    return names
 
 
 @contextmanager
@@ -334,8 +319,8 @@ def save_adapter(model: Any, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in found.items()}
+    state = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
     config = model.peft_config[NAME]
     if not isinstance(config.target_modules, str):
@@ -391,14 +376,14 @@ def pair_margins(
     try:
         with inputs_cast(inner, True):
             require_same_margin(model, next(example for group in groups for example in group))
-            found = np.zeros(len(prompts))
+            margins = np.zeros(len(prompts))
             with answer_head(inner, answers):
                 for rows in _batches(prompts, batch_tokens):
-                    found[rows] = _margins(model, [prompts[row] for row in rows])
+                    margins[rows] = _margins(model, [prompts[row] for row in rows])
     finally:
         model.model.train(training)
     sizes = np.cumsum([len(group) for group in groups])[:-1]
-    return np.split(found.reshape(-1, 2), sizes)
+    return np.split(margins.reshape(-1, 2), sizes)
 
 
 def _batches(prompts: Sequence[Ids], batch_tokens: int) -> Iterator[list[int]]:

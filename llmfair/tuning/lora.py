@@ -13,11 +13,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -25,11 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 
 from llmfair.beginning import STOPPING
-from llmfair.checkpoints import INSTALL, Place
 from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
 from llmfair.io.files import itself, plain, write_whole
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
-from llmfair.tuning.effects import REJECTED
 from llmfair.tuning.head import (
     Batch,
     Collator,
@@ -45,12 +42,16 @@ from llmfair.tuning.head import (
     require_same_margin,
     save_adapter,
 )
-from llmfair.tuning.results import TrainingRecord, Validation
+from llmfair.tuning.results import REJECTED, TrainingRecord, Validation
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
+
+
+SAVE_EVERY = 2_500
+"""Prompts between checkpoints where nothing is validated meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,17 @@ class Recipe:
         """Of all steps: what `max_prompts` has of whole ones."""
         return self.steps * self.prompts_per_step
 
-    def steps_of(self, prompts: int) -> int:
+    @property
+    def evaluate_every(self) -> int:
+        """Steps between validations."""
+        return self._steps_of(self.eval_every) if self.eval_every else self.steps
+
+    @property
+    def save_every(self) -> int:
+        """Steps between checkpoints."""
+        return self._steps_of(self.eval_every or SAVE_EVERY)
+
+    def _steps_of(self, prompts: int) -> int:
         """The number of steps nearest to so many prompts."""
         return max(1, round(prompts / self.prompts_per_step))
 
@@ -151,56 +162,41 @@ _NEEDED = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt")
 
 
 class TrainingLog:
-    """`training.jsonl`: a line a step, and one a validation. Only one process writes."""
+    """`training.jsonl`: a line a step, and one a validation. The first process alone writes."""
 
-    def __init__(self, path: Path, writes: bool) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.writes = writes
 
     def cut(self, step: int) -> None:
         """Drops what came after this step: a training that goes on from there writes it again."""
-        if not self.writes:
-            return
-        kept = [line for line in self.lines() if line["step"] <= step]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, [json.dumps(line) + "\n" for line in kept])
+        if rank() == 0:
+            lines = [json.dumps(line) + "\n" for line in self.lines() if line["step"] <= step]
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, lines)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        if self.writes:
+        if rank() == 0:
             with open(self.path, "a", encoding="utf-8", opener=itself) as file:
                 file.write(json.dumps(line) + "\n")
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines; one that was cut off in the writing is none."""
-        found = []
+        lines = []
         for text in self.path.read_text("utf-8", "replace").splitlines() if self.path.is_file() else ():
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(line, dict) and isinstance(line.get("step"), int):
-                found.append(line)
-        return found
+            with suppress(ValueError):
+                lines.append(json.loads(text))
+        return lines
 
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The latest checkpoint that is whole: its state is written last, and may itself be cut off."""
-    found = []
+    whole = []
     for path in folder.glob("checkpoint-*"):
-        number = path.name.rpartition("-")[2]
-        try:
-            state = json.loads((path / _STATE).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            continue
-        whole = all((path / name).is_file() for name in _NEEDED)
-        if (
-            whole
-            and number.isdecimal()
-            and isinstance(state, dict)
-            and state.get("global_step") == int(number)
-        ):
-            found.append((int(number), path))
-    return max(found)[1] if found else None
+        with suppress(OSError, ValueError):
+            step = json.loads((path / _STATE).read_text("utf-8"))["global_step"]
+            if path.name == f"checkpoint-{step}" and all((path / name).is_file() for name in _NEEDED):
+                whole.append((step, path))
+    return max(whole)[1] if whole else None
 
 
 def is_over(state: Any, patience: int, steps: int) -> bool:
@@ -209,10 +205,8 @@ def is_over(state: Any, patience: int, steps: int) -> bool:
     `state` holds transformers' history, in which a validation is a row with `eval_standing`, lower being better.
     """
     standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
-    if state.global_step >= steps:
-        return True
-    if not standings:
-        return False
+    if state.global_step >= steps or not standings:
+        return bool(state.global_step >= steps)
     since_best = len(standings) - 1 - standings.index(min(standings))
     return bool(standings[-1] <= PARITY) or since_best >= patience
 
@@ -236,9 +230,8 @@ class Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in STOPPING:
-                if signal.getsignal(number) == signal.SIG_IGN:
-                    continue
-                self._previous[number] = signal.signal(number, self._note)
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -297,17 +290,17 @@ def first(work: Callable[[], T]) -> T:
         return work()
     import torch.distributed
 
-    told: list[Any] = [None]
+    outcome: list[Any] = [None]
     if rank() == 0:
         try:
-            told = [(work(), None)]
+            outcome = [(work(), None)]
         except LlmfairError as error:
-            told = [(None, error)]
-    torch.distributed.broadcast_object_list(told, src=0)
-    found, failure = told[0]
+            outcome = [(None, error)]
+    torch.distributed.broadcast_object_list(outcome, src=0)
+    result: T
+    result, failure = outcome[0]
     if failure is not None:
         raise failure
-    result: T = found
     return result
 
 
@@ -324,8 +317,7 @@ def shared_out(things: Sequence[T], work: Callable[[Sequence[T]], Sequence[U]]) 
 
 def require_equal(text: str, what: str) -> None:
     """Raises LlmfairError unless every process has the same `text`."""
-    found = shared_out([text] * world(), list) if world() > 1 else [text]
-    if len(set(found)) > 1:
+    if len({*shared_out([text] * world(), list)}) > 1:
         raise LlmfairError(
             f"the processes do not agree on {what}.",
             "start all of them with the same command, data and library versions",
@@ -335,98 +327,74 @@ def require_equal(text: str, what: str) -> None:
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step's prompts, over all devices, and the steps between validations and between checkpoints."""
-
-    prompts: int
-    evaluate_every: int
-    save_every: int
-
-
-def arguments_of(recipe: Recipe, place: Place, checkpoints: Path, accumulated: int) -> Any:
-    """transformers' settings. It renames some from version to version: those it does not have are left out, if they
-    only spare work."""
-    from transformers import TrainingArguments
-
-    needed = {
-        "output_dir": str(checkpoints),
-        "per_device_train_batch_size": 1,  # group
-        "gradient_accumulation_steps": accumulated,
-        "max_steps": recipe.steps,
-        "learning_rate": recipe.learning_rate,
-        "lr_scheduler_type": recipe.schedule,
-        "warmup_steps": round(recipe.warmup * recipe.steps),
-        "weight_decay": 0.0,
-        "max_grad_norm": recipe.clip,
-        "seed": recipe.seed,
-        "bf16": place.dtype == "bfloat16",
-        "use_cpu": place.device == "cpu",
-        "logging_steps": 1,
-        "eval_strategy": "no",  # `Step` says when
-        "save_strategy": "steps",
-        "save_steps": recipe.steps,
-        "save_total_limit": 3,  # the last two and the best
-        "metric_for_best_model": "eval_standing",
-        "greater_is_better": False,
-        "remove_unused_columns": False,
-        "report_to": recipe.report_to,
-    }
-    wished = {
-        "disable_tqdm": True,
-        "log_level": "error",
-        "dataloader_pin_memory": place.device.startswith("cuda"),
-        "ddp_find_unused_parameters": False,
-        # Buffers never change; sent between two passes of a step they would void the first one's gradients.
-        "ddp_broadcast_buffers": False,
-        "logging_nan_inf_filter": False,
-    }
-    known = {item.name for item in fields(TrainingArguments)}
-    if missing := needed.keys() - known:
-        raise BackendError(
-            f"this version of transformers does not know {', '.join(sorted(missing))}.", INSTALL
-        )
-    if recipe.schedule == "constant" and needed["warmup_steps"]:
-        needed["lr_scheduler_type"] = "constant_with_warmup"
-    made = TrainingArguments(**needed, **{name: wished[name] for name in wished.keys() & known})
-    made._n_gpu = min(1, made.n_gpu)  # one process never spreads over several GPUs: see `ranks`
-    return made
-
-
 def make_trainer(
     *,
-    model: Any,
-    arguments: Any,
+    model: LocalModel,
+    recipe: Recipe,
+    checkpoints: Path,
     groups: Sequence[ExampleGroup],
     collator: Collator,
     parts: Callable[[Any, Batch], Mapping[str, torch.Tensor]],
     validate: Callable[[], Validation],
-    patience: int,
-    step: Step,
     log: TrainingLog,
     interrupts: Interrupts,
     tell: Callable[[int, str], None],
 ) -> Any:
     """A Trainer that takes `groups` in their order; `parts(model, batch)` are the loss and what it is made of."""
     import torch
-    from transformers import PrinterCallback, Trainer, TrainerCallback
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+    place, warmup = model.place, round(recipe.warmup * recipe.steps)
+    arguments = TrainingArguments(
+        output_dir=str(checkpoints),
+        per_device_train_batch_size=1,  # group
+        gradient_accumulation_steps=groups_at_a_time(recipe, world()),
+        max_steps=recipe.steps,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="constant_with_warmup"
+        if warmup and recipe.schedule == "constant"
+        else recipe.schedule,
+        warmup_steps=warmup,
+        weight_decay=0.0,
+        max_grad_norm=recipe.clip,
+        seed=recipe.seed,
+        bf16=place.dtype == "bfloat16",
+        use_cpu=place.device == "cpu",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        eval_strategy="no",  # `Rhythm` says when
+        save_strategy="steps",
+        save_steps=recipe.steps,
+        save_total_limit=3,  # the last two and the best
+        metric_for_best_model="eval_standing",
+        greater_is_better=False,
+        remove_unused_columns=False,
+        report_to=recipe.report_to,
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=place.device.startswith("cuda"),
+        ddp_find_unused_parameters=False,
+        # Buffers never change; sent between two passes of a step they would void the first one's gradients.
+        ddp_broadcast_buffers=False,
+    )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # one process never spreads over several GPUs
 
     class Rhythm(TrainerCallback):  # type: ignore[misc]
         """When there is a validation or a checkpoint, and when no step follows."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             number = state.global_step
-            control.should_evaluate = number % step.evaluate_every == 0 or number >= state.max_steps
-            control.should_save = control.should_evaluate or number % step.save_every == 0
+            control.should_evaluate = number % recipe.evaluate_every == 0 or number >= state.max_steps
+            control.should_save = control.should_evaluate or number % recipe.save_every == 0
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop |= is_over(state, patience, state.max_steps)
+            control.should_training_stop |= is_over(state, recipe.patience, state.max_steps)
 
     class PairTrainer(Trainer):  # type: ignore[misc]
         control: Any
 
         def __init__(self) -> None:
-            super().__init__(model, arguments, collator, groups, callbacks=[Rhythm()])
+            super().__init__(model.model, arguments, collator, groups, callbacks=[Rhythm()])
             self.remove_callback(PrinterCallback)
             self._sums = torch.zeros(len(PARTS), device=arguments.device)
             self._since = time.perf_counter()
@@ -435,9 +403,9 @@ def make_trainer(
             return torch.utils.data.SequentialSampler(groups)  # `groups` are in order
 
         def compute_loss(self, model: Any, inputs: Batch, *_: Any, **__: Any) -> torch.Tensor:
-            found = parts(model, inputs)
-            self._sums += torch.stack([found[name].detach() for name in PARTS])
-            return found["loss"]
+            losses = parts(model, inputs)
+            self._sums += torch.stack([losses[name].detach() for name in PARTS])
+            return losses["loss"]
 
         def floating_point_ops(self, inputs: Batch) -> int:
             return 0  # nobody reads it, and it looks for a batch of another shape
@@ -454,9 +422,9 @@ def make_trainer(
                 logs |= dict(zip(PARTS, means.tolist(), strict=True))
                 self._sums.zero_()
                 number, now = self.state.global_step, time.perf_counter()
-                shown = {name: logs[name] for name in (*PARTS, "learning_rate", "grad_norm") if name in logs}
-                done = number * step.prompts
-                log.add({"step": number, "prompts": done, **shown, "seconds": now - self._since})
+                row = {name: logs[name] for name in (*PARTS, "learning_rate", "grad_norm") if name in logs}
+                done = number * recipe.prompts_per_step
+                log.add({"step": number, "prompts": done, **row, "seconds": now - self._since})
                 self._since = now
                 if rank() == 0:
                     tell(done, f"loss {logs['loss']:.3f}")
@@ -466,13 +434,16 @@ def make_trainer(
             super().log(logs, *arguments)
 
         def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-            found, number = validate(), self.state.global_step
-            asked = found.figures.get("objective")
-            raw = found.objective if asked is None else asked
-            good = found.passed and isfinite(raw)
-            standing = raw if good else REJECTED + (raw if isfinite(raw) else REJECTED)
-            log.add({"step": number, "prompts": number * step.prompts, **plain(found), "seconds": 0.0})
-            metrics = {"eval_standing": standing, "eval_objective": raw}
+            validation, number = validate(), self.state.global_step
+            log.add(
+                {
+                    "step": number,
+                    "prompts": number * recipe.prompts_per_step,
+                    **plain(validation),
+                    "seconds": 0.0,
+                }
+            )
+            metrics = {"eval_standing": validation.standing, "eval_objective": validation.distance}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
             self._since = time.perf_counter()  # a validation is no part of a step
@@ -497,8 +468,6 @@ def _of_any(number: int, device: Any) -> int:
 
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
-SAVE_EVERY = 2_500
-"""Prompts between checkpoints where nothing is validated meanwhile."""
 
 
 def train(
@@ -514,17 +483,14 @@ def train(
     Leaves the best checkpoint's adapter active and its two files in `folder`, or in `folder/rejected` where none
     kept its gates, `training.jsonl` and `checkpoints/`. `validate` is called in every process with the adapter active;
     `tell(prompts, words)` after each step in the first. Ctrl-C, SIGTERM and SIGHUP end it after the step that is under
-    way, with a checkpoint. Raises UsageError for counts that do not go into each other, MissingExtra, and BackendError.
+    way, with a checkpoint. Raises BackendError.
     """
-    accumulated = groups_at_a_time(recipe, world())
-    require_trainable(recipe, model.place.dtype)
-    if hasattr(model.model, "peft_config"):
-        raise UsageError("the base model has an adapter already.", "name a model without one")
+    import torch
+    from transformers import TrainerState, set_seed
+
     answers = answer_ids(groups)
     require_same_margin(model, groups[0][0])
-    log = TrainingLog(folder / LOG, writes=rank() == 0)
-
-    from transformers import TrainerState, set_seed
+    log = TrainingLog(folder / LOG)
 
     # The model: frozen, with an adapter, and two rows for a head unless the loss needs all of them.
     set_seed(recipe.seed)
@@ -537,26 +503,20 @@ def train(
 
     # The order: every group once before any comes again, in a new order each time.
     rng = np.random.default_rng(recipe.seed)
-    per_step = recipe.prompts_per_step // recipe.group_size
-    needed = recipe.steps * per_step
+    needed = recipe.prompts // recipe.group_size
     order = [int(place) for _ in range(-(-needed // len(groups))) for place in rng.permutation(len(groups))]
-    step = Step(
-        per_step * recipe.group_size,
-        evaluate_every=recipe.steps_of(recipe.eval_every) if recipe.eval_every else recipe.steps,
-        save_every=recipe.steps_of(recipe.eval_every or SAVE_EVERY),
-    )
 
     checkpoints = folder / CHECKPOINTS
     last = first(lambda: last_checkpoint(checkpoints))
-    state = None if last is None else TrainerState.load_from_json(str(last / "trainer_state.json"))
+    state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
     with ExitStack() as held:
         if recipe.loss == "choice":
             held.enter_context(answer_head(inner, answers))
-        low = model.place.dtype != "float32"
+        low = model.place.dtype != "float32"  # products in bfloat16 where the base is
         held.enter_context(inputs_cast(inner, not low))
-        with _autocast(model), _fits(model, recipe):
+        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), _fits(model, recipe):
             layout, why = choose_layout(
                 model.model,
                 groups,
@@ -569,14 +529,13 @@ def train(
             held.callback(compile_layers(inner))
         if state is None or not is_over(state, recipe.patience, recipe.steps):
             trainer = make_trainer(
-                model=model.model,
-                arguments=arguments_of(recipe, model.place, checkpoints, accumulated),
+                model=model,
+                recipe=recipe,
+                checkpoints=checkpoints,
                 groups=[groups[place] for place in order[:needed]],
                 collator=Collator(layout, width if recipe.compile else 0),
                 parts=parts,
                 validate=validate,
-                patience=recipe.patience,
-                step=step,
                 log=log,
                 interrupts=interrupts,
                 tell=tell,
@@ -600,7 +559,7 @@ def train(
     return TrainingRecord(
         best_step=state.best_global_step,
         steps=state.global_step,
-        prompts=state.global_step * step.prompts,
+        prompts=state.global_step * recipe.prompts_per_step,
         seconds=sum(line["seconds"] for line in lines),
         stopped_early=state.global_step < recipe.steps,
         rejected=rejected,
@@ -620,24 +579,17 @@ def groups_at_a_time(recipe: Recipe, devices: int) -> int:
     Raises UsageError unless `prompts_per_step` is that many groups on that many devices exactly.
     """
     at_once = recipe.group_size * devices
-    if recipe.group_size % 2:
+    if recipe.group_size % 2 or recipe.prompts_per_step % at_once:
         raise UsageError(
-            f"--group-size {recipe.group_size} is odd, but a pair is two prompts.", "choose an even number"
-        )
-    if recipe.prompts_per_step % at_once:
-        raise UsageError(
-            f"--prompts-per-step {recipe.prompts_per_step} cannot be shared out: {devices} device(s) × groups of "
-            f"{recipe.group_size} are {at_once} prompts at a time.",
-            f"choose a multiple of {at_once}",
+            f"--prompts-per-step {recipe.prompts_per_step} is no multiple of --group-size {recipe.group_size}, which "
+            f"has to be even, times {devices} device(s).",
+            f"choose an even --group-size, and a multiple of {at_once}",
         )
     return recipe.prompts_per_step // at_once
 
 
 def require_trainable(recipe: Recipe, dtype: str) -> None:
     """Raises UsageError for what is not offered, and MissingExtra; known before a model is loaded."""
-    missing = [package for package in ("peft", "accelerate") if find_spec(package) is None]
-    if missing:
-        raise MissingExtra(f"training needs {' and '.join(missing)}.", INSTALL)
     if (report := recipe.report_to) != "none" and find_spec(report) is None:
         raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
@@ -687,11 +639,3 @@ def _fits(model: LocalModel, recipe: Recipe) -> Iterator[None]:
             f"a group of {recipe.group_size} prompts does not fit the memory of {model.place.device}.",
             "a smaller --group-size, --layout shared, or --dtype bfloat16",
         ) from None
-
-
-def _autocast(model: LocalModel) -> Any:
-    """What surrounds the model in training: products in bfloat16 where the base is."""
-    import torch
-
-    low = model.place.dtype == "bfloat16"
-    return torch.autocast(model.model.device.type, torch.bfloat16, enabled=low)

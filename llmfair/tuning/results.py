@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -147,6 +148,10 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
 # Trained and measured
 
 
+REJECTED = 1e6
+"""The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
+
+
 class Safeguard(JsonObject, frozen=True):
     """A figure that parity must not be bought with: its `value`, the `limit` by the base's, and whether it is kept."""
 
@@ -166,6 +171,20 @@ class Validation(JsonObject, frozen=True):
     @property
     def passed(self) -> bool:
         return all(gate.met for gate in self.gates.values())
+
+    @property
+    def distance(self) -> float:
+        """The objective as it is, whatever gates say."""
+        distance = self.figures.get("objective")
+        return self.objective if distance is None else distance
+
+    @property
+    def standing(self) -> float:
+        """By which checkpoints are compared, lower being better: those that fail a gate come behind all others."""
+        finite = isfinite(self.distance)
+        if self.passed and finite:
+            return self.distance
+        return REJECTED + (self.distance if finite else REJECTED)
 
 
 class TrainingRecord(JsonObject, frozen=True, kw_only=True):

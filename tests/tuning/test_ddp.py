@@ -112,7 +112,7 @@ def test_two_processes_train_what_one_trains(tmp_path: Path, forked: bool, layou
         assert tiny.difference(two, two.with_name(f"{layout}-1")) == 0.0
         checkpoint = tiny.weights(two / "checkpoints" / "checkpoint-2")
         assert checkpoint and all("lora_" in name for name in checkpoint)
-        lines, alone = (TrainingLog(one / "training.jsonl", False).lines() for one in (two, out))
+        lines, alone = (TrainingLog(one / "training.jsonl").lines() for one in (two, out))
         assert [line["step"] for line in lines] == [line["step"] for line in alone], "only one of them writes"
         ours, theirs = ([line["loss"] for line in found if "loss" in line] for found in (lines, alone))
         assert len(ours) == 2 and ours == pytest.approx(theirs, rel=1e-5)
