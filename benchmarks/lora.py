@@ -31,9 +31,10 @@ import transformers
 
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import Checkpoint, Place
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup
 from llmfair.tuning.head import attach
-from llmfair.tuning.lora import LOG, Recipe, train
+from llmfair.tuning.lora import LOG, train
 from llmfair.tuning.results import Validation
 
 ANSWERS = (3, 4)
@@ -141,7 +142,7 @@ def product(
 ) -> tuple[float, str]:
     """Prompts per second through the product's own training, and why its layout is the one it is."""
     recipe = replace(
-        Recipe(
+        FinetuneSettings(
             prompts_per_step=work.per_step, group_size=work.group, eval_every=0,
             max_prompts=work.per_step * (work.steps + WARM_UP),
         ),
@@ -158,7 +159,7 @@ def product(
 
 def naive(model: LocalModel, groups: Sequence[ExampleGroup], work: Work, batch: int = 4) -> float:
     """Prompts per second of a plain loop of small batches."""
-    attach(model, Recipe())
+    attach(model, FinetuneSettings())
     wrapped, device = model.model, model.place.device
     wrapped.train()
     prompts = [ids for group in groups for example in group for ids in example.prompts]

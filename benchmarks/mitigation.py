@@ -25,8 +25,7 @@ import llmfair
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
 from llmfair.io.trec import read_run
-from llmfair.mitigation.remedies import Asking, Audit
-from llmfair.mitigation.unmitigated import TASK, Unmitigated
+from llmfair.mitigation.remedies import TASK, Asking, Audit, Unmitigated
 from llmfair.registry import register
 
 SEEDS, QUERIES, EACH = 50, 24, 20

@@ -32,13 +32,21 @@ from llmfair.mitigation.outcome import (
     outcome_of,
     write,
 )
-from llmfair.mitigation.remedies import Asking, Audit, Remedy, Reordering
+from llmfair.mitigation.remedies import (
+    SECRET,
+    Asking,
+    Audit,
+    Orders,
+    Remedy,
+    Reordering,
+    Unmitigated,
+    unmitigated,
+)
 from llmfair.mitigation.results import (
     MitigationPlan,
     MitigationResults,
     RemedyPlanned,
 )
-from llmfair.mitigation.unmitigated import SECRET, Orders, Unmitigated, unmitigated
 from llmfair.results import ErrorDocument
 from llmfair.rundir import MITIGATION, RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
@@ -106,8 +114,9 @@ def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[s
 
 def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
     """The remedies asked for, or all. Raises UsageError for an unknown one, and for parameters it does not take."""
-    known = registry.names("remedy")
-    every = [*(name for name in FIRST if name in known), *(name for name in known if name not in FIRST)]
+    every = sorted(
+        registry.names("remedy"), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)
+    )
     found: dict[str, Remedy] = {}
     for spec in settings.remedy or every:
         name, _, parameters = spec.partition(":")

@@ -11,21 +11,22 @@ from itertools import chain
 from math import log
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 from llmfair.audits.aggregates import ALL, Inference, summarise
-from llmfair.audits.comparing import ComparedRun, with_figures
+from llmfair.audits.comparing import ComparedRun, changed, with_figures
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.listwise.measure import paired
 from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError
 from llmfair.io.files import SCHEMA, json_text, make_inside, read, write_whole
 from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
-from llmfair.metrics.base import Column, Judged, Measure, Undefined, measure_all
+from llmfair.metrics.base import Column, Judged, Undefined, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.mitigation.remedies import Remedy
+from llmfair.mitigation.remedies import Orders, Remedy, Unmitigated
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,
@@ -37,10 +38,9 @@ from llmfair.mitigation.results import (
     MitigationResults,
     RemedyRow,
 )
-from llmfair.mitigation.unmitigated import Orders, Unmitigated
 from llmfair.mitigation.words import verdict_of
 from llmfair.nouns import Measurement, Ranking
-from llmfair.results import ErrorDocument, Figure, Row, Words, lines_of
+from llmfair.results import ErrorDocument, Figure, Row, lines_of
 from llmfair.results import rows_of as as_rows
 from llmfair.rundir import COLUMNS, RunDir, csv_text
 from llmfair.stats.paired import change_by_query
@@ -88,24 +88,24 @@ def measured(
     answers: Answers | None = None,
 ) -> Measured:
     """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
+
+    def of_halves(of: Judged) -> float | Undefined:
+        pairs = (halves or {}).get(of.query_id, ())
+        orders = replace(of, rankings=tuple(chain(*pairs))).orders
+        value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(of.doc_ids))
+        assert isinstance(value, float | Undefined)
+        return value
+
     measures = [parse_measure(measure) for measure in MEASURED]
-    columns = {str(of.measure): of for of in measure_all(measures, {name: judged}) if of.group == ""}
-    for measure in measures:
-        column = columns.get(str(measure), Column(measure, name, "", {}))
-        if own_lists and str(measure) not in OF_A_PAGE:
-            column = replace(column, values={of.query_id: Undefined(OTHER_LISTS) for of in judged})
-        elif halves is not None and str(measure) == CONSISTENCY:
-            values = {of.query_id: _of_halves(of, halves.get(of.query_id, ())) for of in judged}
-            column = replace(column, values=values)
-        columns[str(measure)] = column
+    every = {str(of.measure): of for of in measure_all(measures, {name: judged}) if of.group == ""}
+    columns = dict[str, Column]()
+    for of, measure in zip(MEASURED, measures, strict=True):
+        columns[of] = column = every.get(of, Column(measure, name, "", {}))
+        if own_lists and of not in OF_A_PAGE:
+            columns[of] = replace(column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged})
+        elif halves is not None and of == CONSISTENCY:
+            columns[of] = replace(column, values={one.query_id: of_halves(one) for one in judged})
     return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
-
-
-def _of_halves(judged: Judged, pairs: Sequence[tuple[Ranking, Ranking]]) -> float | Undefined:
-    orders = replace(judged, rankings=tuple(chain(*pairs))).orders
-    value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(judged.doc_ids))
-    assert isinstance(value, float | Undefined)
-    return value
 
 
 def answers_of(run: ComparedRun, condition: str) -> Answers:
@@ -117,44 +117,49 @@ def changes_of(
     base: Measured, other: Measured, figures: Figures, inference: Inference
 ) -> dict[str, ChangeRow]:
     """Each measure's change, paired over the queries that both have; `figures` are both's own, by name."""
-    name, changes = other.condition, dict[str, ChangeRow]()
-    for of, column in other.columns.items():
-        queries = {*base.columns[of].values} & {*column.values}
-        pairs = paired(column.measure, column, base.columns[of], queries, inference)
-        row = next(row for row in pairs if row.query_id == ALL)
-        reason = (figures[name][of].reason if row.value is None else None) or row.reason
+    name = other.condition
+    changes = dict[str, ChangeRow]()
+    for measure in map(parse_measure, (*other.columns, ANSWERS)):
+        of, declared = str(measure), measure.definition
+        figure = figures[name][of]
+        row = ChangeRow(name, name, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None)
+        row = with_figures(row, figures[NONE][of], figure)
+        if of == ANSWERS:
+            changes[of] = _answers_changed(row, base, other, inference)
+            continue
+        column, before = other.columns[of], base.columns[of]
+        queries = {*before.values} & {*column.values}
+        pairs = paired(measure, column, before, queries, inference)
+        change = next(row for row in pairs if row.query_id == ALL)
+        reason = (figure.reason if change.value is None else None) or change.reason
         changes[of] = structs.replace(
-            _figure_row(name, column.measure, figures), change=row.value, low=row.low, high=row.high, n=row.n or 0,
-            p=row.p, reason=reason,
-        )  # fmt: skip
-    answers = _figure_row(name, parse_measure(ANSWERS), figures)
+            row,
+            change=change.value,
+            low=change.low,
+            high=change.high,
+            n=change.n or 0,
+            p=change.p,
+            reason=reason,
+        )
+    return changes
+
+
+def _answers_changed(row: ChangeRow, base: Measured, other: Measured, inference: Inference) -> ChangeRow:
+    """The change of the odds of answers, of those who have some."""
     if other.answers is None or base.answers is None:
-        answers = structs.replace(answers, reason=other.without)
-    elif queries := base.answers[1].keys() & other.answers[1].keys():
-        before, after = ([of[query] for query in sorted(queries)] for _, of in (base.answers, other.answers))
-        change = change_by_query(before, after, True, inference.level, np.random.default_rng(inference.seed))
-        of_all = change.estimate
-        answers = structs.replace(
-            answers, change=of_all.value, low=of_all.low, high=of_all.high, n=of_all.n, p=change.p,
-            reason=of_all.reason,
-        )  # fmt: skip
-    else:
-        answers = structs.replace(answers, reason="no_finite_odds")
-    return {**changes, ANSWERS: answers}
-
-
-def _figure_row(name: str, measure: Measure, figures: Figures) -> ChangeRow:
-    declared, of = measure.definition, str(measure)
-    row = ChangeRow(name, name, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None)
-    return with_figures(row, figures[NONE][of], figures[name][of])
+        return structs.replace(row, reason=other.without)
+    queries = sorted(base.answers[1].keys() & other.answers[1].keys())
+    if not queries:
+        return structs.replace(row, reason="no_finite_odds")
+    before, after = ([of[query] for query in queries] for _, of in (base.answers, other.answers))
+    rng = np.random.default_rng(inference.seed)
+    return changed(row, change_by_query(before, after, True, inference.level, rng))
 
 
 # Which remedies are not dominated: none other is nearer to parity at no less utility.
 
 
 ROUNDING = 1e-9
-Point = tuple[float, float]
-"""A distance from parity, |ln odds|, and a utility."""
 
 
 def distance(odds: float | None) -> float | None:
@@ -162,8 +167,8 @@ def distance(odds: float | None) -> float | None:
     return None if odds is None or odds <= 0 else abs(log(odds))
 
 
-def front(points: Mapping[str, Point]) -> set[str]:
-    """The names of the points that no other dominates: of equal ones all."""
+def front(points: Mapping[str, tuple[float, float]]) -> set[str]:
+    """The names of the points, a distance from parity and a utility, that no other dominates: of equal ones all."""
     return {
         name
         for name, (far, useful) in points.items()
@@ -179,12 +184,9 @@ def front(points: Mapping[str, Point]) -> set[str]:
 # The folder of `llmfair mitigate`: results.json, metrics.csv, per_query.csv, and the remedies' rankings as runs.
 
 
-UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
-
-
 def stem(spec: str) -> str:
     """What the files of a remedy are called."""
-    return UNSAFE.sub("_", spec)
+    return re.sub(r"[^A-Za-z0-9.=,_-]+", "_", spec)
 
 
 def files_of(spec: str, orders: Orders) -> dict[str, str]:
@@ -285,31 +287,31 @@ def outcome_of(
         for of, p in zip(changes.values(), adjusted, strict=True):
             of[measure] = structs.replace(of[measure], p_adjusted=p)
     far = {name: distance(of[ODDS].value) for name, of in figures.items()}
-    best = front(
-        {
-            name: (at, useful)
-            for name, of in figures.items()
-            if (at := far[name]) is not None and (useful := of[UTILITY].value) is not None
-        }
-    )
-    unmitigated = RemedyRow(
-        name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0,
-        figures=figures[NONE], distance=far[NONE], front=NONE in best,
-    )  # fmt: skip
-    remedies = [unmitigated]
+    points = {name: (at, of[UTILITY].value) for name, of in figures.items() if (at := far[name]) is not None}
+    best = front({name: (at, useful) for name, (at, useful) in points.items() if useful is not None})
+
+    def measured_as(name: str) -> dict[str, Any]:
+        return {"figures": figures[name], "distance": far[name], "front": name in best}
+
+    remedies = [
+        RemedyRow(
+            name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0,
+            **measured_as(NONE),
+        )
+    ]  # fmt: skip
     for attempt in tried:
-        spec, run_folder, error = attempt.spec, attempt.run, attempt.error
+        spec, error = attempt.spec, attempt.error
         _, _, parameters = spec.partition(":")
         remedy = RemedyRow(
             name=stem(spec), remedy=spec, title=attempt.remedy.title + f" ({parameters})" * bool(parameters),
             does=attempt.remedy.does, available=attempt.found is not None,
-            error=None if error is None else document_of(error), run=None if run_folder is None else str(run_folder),
+            error=None if error is None else document_of(error),
+            run=None if attempt.run is None else str(attempt.run),
         )  # fmt: skip
         if attempt.found is not None:
             remedy = structs.replace(
                 remedy, calls=attempt.calls, cost=attempt.cost, rankings=[*files_of(spec, attempt.orders or {})],
-                figures=figures[spec], changes=changes[spec], remarks=[*attempt.remarks], distance=far[spec],
-                front=spec in best,
+                changes=changes[spec], remarks=[*attempt.remarks], **measured_as(spec),
             )  # fmt: skip
         remedies.append(remedy)
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
@@ -321,7 +323,7 @@ def outcome_of(
         dataset=run.dataset,
         attribute=run.attribute,
         model=run.named_model,
-        words=Words(run.words.protected, run.words.unprotected),
+        words=run.words,
         condition=base.condition,
         conclusion=None if (finding := run.findings.get(base.condition)) is None else finding.conclusion,
         level=run.level,

@@ -1,10 +1,11 @@
-"""Remedies, each registered by name: what it changes of an audit, what it asks for it, and what it needs."""
+"""The run that remedies are held against, and remedies, each registered by name: what it changes, asks and needs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
 from typing import ClassVar
@@ -13,22 +14,151 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair import registry
-from llmfair.audits.commands import TRAINABLE, training_of
+from llmfair.audits.commands import TRAINABLE, command_of, training_of
 from llmfair.audits.kind import Kind, kind_of
+from llmfair.audits.listwise.results import ListwiseResults
+from llmfair.audits.listwise.score import Rankings, of_folder
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
-from llmfair.mitigation.unmitigated import TASK, Orders, Unmitigated
-from llmfair.nouns import Ranking, Side
+from llmfair.io import secrets
+from llmfair.rundir import Manifest
+from llmfair.metrics.base import Judged
+from llmfair.nouns import Attribute, Candidates, Ranking, Side
 from llmfair.prompts import wordings
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.rankers.deltr import folds
 from llmfair.rankers.parameters import read_parameters
 from llmfair.rankers.reranking import consensus
 from llmfair.registry import register
-from llmfair.settings import AuditSettings
+from llmfair.rundir import ONE_OF_SEVERAL, RunDir
+from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.stats.power import bradley_terry, offset_to_parity
+
+NEUTRAL, REPEAT = "neutral", "repeat"
+TASK = "listwise"
+SECRET = ("extra", "base_url")
+"""Settings that a manifest keeps without what is secret in them."""
+Orders = Mapping[str, Sequence[Ranking]]
+"""The rankings of each query, one for each initial order and repeat."""
+
+
+@dataclass(frozen=True)
+class Unmitigated:
+    """A complete listwise run under one of its prompts; `chosen` are the settings of the command that mitigates it."""
+
+    run: RunDir
+    manifest: Manifest
+    settings: ListwiseSettings
+    found: Rankings
+    condition: str
+    chosen: MitigateSettings
+
+    @property
+    def results(self) -> ListwiseResults:
+        assert self.found.found is not None
+        return self.found.found
+
+    @property
+    def attribute(self) -> Attribute:
+        return self.found.against.attribute
+
+    @property
+    def model(self) -> str:
+        """Whose rankings they are, as results name it."""
+        return self.manifest.model
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a simulated model answered, which reads what a question is about, and none of its words."""
+        return bool(self.manifest.simulated)
+
+    @property
+    def subject(self) -> Subject:
+        """Who answered, to be asked again."""
+        spec, _, adapter = self.model.partition(" + ")
+        return Subject(spec, self.settings.adapter, bool(adapter))
+
+    @property
+    def prompted(self) -> bool:
+        """Whether a model was asked, and not a ranker that reads no prompt."""
+        return self.results.design.prompted
+
+    @cached_property
+    def orders(self) -> Orders:
+        """The whole rankings of every query under this prompt."""
+        return self.orders_of(self.condition)
+
+    def orders_of(self, condition: str) -> Orders:
+        """Those under any of the run's prompts."""
+        files = self.found.conditions[condition]
+        return self.completed(
+            {query_id: [file.rankings[query_id] for file in files] for query_id in sorted(files[0].rankings)}
+        )
+
+    def completed(self, orders: Orders) -> Orders:
+        """Rankings of the run's lists with what they leave out behind them."""
+        return {
+            judged.query_id: [
+                Ranking(judged.query_id, tuple(judged.doc_ids[place] for place in order))
+                for order in judged.orders
+            ]
+            for judged in self.all_judged(orders)
+        }
+
+    def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
+        """What measures read of rankings of one of the run's lists."""
+        return self.found.against.judged(query_id, rankings)
+
+    def all_judged(self, orders: Orders) -> list[Judged]:
+        return [self.judged(query_id, rankings) for query_id, rankings in orders.items()]
+
+    def candidates(self, ranking: Ranking) -> Candidates:
+        """A ranking as rerankers take it; all that is known of its scores is that they fall."""
+        listed = self.judged(ranking.query_id, [ranking]).candidates
+        places = {doc_id: place for place, doc_id in enumerate(listed.doc_ids)}
+        ordered = listed.at([places[doc_id] for doc_id in ranking.doc_ids])
+        n = len(ranking.doc_ids)
+        return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
+
+    @property
+    def wording(self) -> str | None:
+        """The name of its prompt among those of the task; None of a file of one's own."""
+        name = "" if self.manifest.prompt is None else self.manifest.prompt.file
+        return name if name in wordings(TASK) else None
+
+    def again(self, **differs: object) -> str:
+        """The command of the run with other settings."""
+        return command_of(TASK, replace(self.settings, **differs), self.model)  # type: ignore[arg-type]
+
+
+def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
+    """Reads a run. Raises UsageError for what is no complete listwise run, and for a prompt that it lacks."""
+    manifest = run.read_manifest()
+    if manifest.task != TASK:
+        raise UsageError(
+            f"{run.path} is a run of {manifest.task}: remedies are for rankings.",
+            "llmfair listwise makes a run of rankings",
+        )
+    if manifest.status != "complete":
+        raise UsageError(f"{run.path} is incomplete.", "the command that began the run completes it")
+    settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
+    assert isinstance(settings, ListwiseSettings)
+    for name in SECRET:
+        given = {secrets.written(secret): secret for secret in getattr(chosen, name)}
+        values = tuple(given.get(value, value) for value in getattr(settings, name))
+        settings = replace(settings, **{name: values})  # type: ignore[arg-type]
+    found = of_folder(run, ScoreSettings(), lambda path: None)
+    known = [name for name in found.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
+    condition = chosen.condition or (NEUTRAL if NEUTRAL in known else known[0])
+    if condition not in known:
+        raise UsageError(
+            f"--condition {condition}: the run has no such prompt.", f"it has {', '.join(known)}"
+        )
+    return Unmitigated(run, manifest, settings, found, condition, chosen)
+
 
 # What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew, registered by
 # `@register("remedy", NAME)`. One that a run or this machine lacks something for raises an error that says what, and
@@ -67,7 +197,7 @@ class Audit:
     subject: Subject
     condition: str
     own_lists: bool = False
-    remarks: Sequence[str] = field(default=())
+    remarks: Sequence[str] = ()
 
 
 class Remedy(ABC):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from shlex import quote
 
@@ -72,63 +73,77 @@ def closer(row: RemedyRow, results: MitigationResults) -> bool:
 
 def verdict_of(results: MitigationResults, folder: Path) -> RunVerdict:
     """What the best remedy buys and costs; where there is none, what stands in the way."""
-    report = f"all side by side: llmfair report {quote(str(folder))}"
-    unmitigated, (low, high) = results.base, results.band
+    status, row, sentence, following = _concluded(results, folder)
+    figure, base = row.figures[ODDS], results.base.figures[ODDS].value
+    return RunVerdict(
+        status=status,
+        sentence=sentence,
+        next=following,
+        condition=row.remedy,
+        measure=ODDS,
+        group=None if base is None else results.words.protected if base < 1 else results.words.unprotected,
+        estimate=figure.value,
+        low=figure.low,
+        high=figure.high,
+        n=figure.n,
+    )
+
+
+def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow, str, str]:
+    """The status, the row that the sentence speaks of, the sentence, and what to do next."""
+    report = f"llmfair report {quote(str(folder))}"
+    beside, unmitigated, (low, high) = f"all side by side: {report}", results.base, results.band
     base, queries = unmitigated.figures[ODDS], count(results.queries, "query", "queries")
     if base.value is None:
         why = f"nothing can be said of the run's rankings: {in_words(base.reason, ODDS)}"
-        return RunVerdict(status=NOT_ASSESSABLE, sentence=why, next=report)
-    if base.low is not None and base.high is not None and low <= base.low and base.high <= high:
-        within = (
-            f"the unmitigated rankings have preference odds of {_odds(base)}, within the parity band {low:g}"
-        )
-        within += f"–{high:g}"
+        return NOT_ASSESSABLE, unmitigated, why, beside
+    odds = f"the unmitigated rankings have preference odds of {_odds(base)}"
+    at_least, at_most = base.low or 0, base.high or inf
+    if low <= at_least and at_most <= high:
+        within = f"{odds}, within the parity band {low:g}–{high:g}"
         if results.conclusion == Conclusion.WITHIN:
-            sentence = f"{within}, as have the answers: nothing is to be mitigated"
-            return _verdict(PARITY, unmitigated, results, sentence, report)
-        return _verdict(
-            INCONCLUSIVE, unmitigated, results,
-            f"{within}, though the audit finds no parity in the answers: too little of them is in the rankings for a "
-            "remedy to show what it does",
-            f"rankings that follow the answers: {'more --passes, or a larger --window; ' * results.prompted}{report}",
-        )  # fmt: skip
-    better = [row for row in results.tried if closer(row, results)]
-    if better:
-        return _mitigated(better, results, folder)
+            return PARITY, unmitigated, f"{within}, as have the answers: nothing is to be mitigated", beside
+        why = "too little of them is in the rankings for a remedy to show what it does"
+        ways = (
+            f"rankings that follow the answers: {'more --passes, or a larger --window; ' * results.prompted}"
+        )
+        sentence = f"{within}, though the audit finds no parity in the answers: {why}"
+        return INCONCLUSIVE, unmitigated, sentence, f"{ways}{beside}"
+    if better := [row for row in results.tried if closer(row, results)]:
+        return _mitigated(better, results, report, folder)
     tested = [row for row in results.tried if row.changes[ODDS].p is not None]
     if not tested:
-        sentence = f"no remedy has preference odds that could be paired with the unmitigated {_odds(base)} ({queries})"
-        return _verdict(NOT_ASSESSABLE, unmitigated, results, sentence, report)
+        why = f"no remedy has preference odds that could be paired with the unmitigated {_odds(base)} ({queries})"
+        return NOT_ASSESSABLE, unmitigated, why, beside
     nearest = _nearest(tested)
     change = f"{nearest.title}, {_odds_change(nearest)}"
     if len(tested) * 2.0 ** (1 - results.queries) >= 1 - results.level:  # the least p, adjusted
-        return _verdict(
-            INCONCLUSIVE, nearest, results,
-            f"{queries} are too few to tell {len(tested)} remedies from chance; nearest to parity is {change}",
-            f"more queries, or fewer remedies at once: --remedy {nearest.remedy}; {report}",
-        )  # fmt: skip
-    if base.low is not None and base.high is not None and base.low <= 1 <= base.high:
-        return _verdict(
-            INCONCLUSIVE, unmitigated, results,
-            f"the unmitigated rankings have preference odds of {_odds(base)}, which include 1: no preference is shown "
-            f"that a remedy could lessen; nearest to parity is {change}",
-            f"more queries; {report}",
-        )  # fmt: skip
+        why = (
+            f"{queries} are too few to tell {len(tested)} remedies from chance; nearest to parity is {change}"
+        )
+        more = f"more queries, or fewer remedies at once: --remedy {nearest.remedy}; {beside}"
+        return INCONCLUSIVE, nearest, why, more
+    if at_least and at_least <= 1 <= at_most < inf:
+        why = "which include 1: no preference is shown that a remedy could lessen"
+        sentence = f"{odds}, {why}; nearest to parity is {change}"
+        return INCONCLUSIVE, unmitigated, sentence, f"more queries; {beside}"
     # where no query's odds change, no more queries would show that they do
     still = all(of.change == of.low == of.high == 1 for of in (row.changes[ODDS] for row in tested))
-    return _verdict(
-        NOT_MITIGATED, nearest, results,
-        f"no remedy is shown to bring the rankings nearer to parity; nearest is {change}",
-        f"{'another remedy: none of these moves any odds' if still else 'more queries'}; {report}",
-    )  # fmt: skip
+    way = "another remedy: none of these moves any odds" if still else "more queries"
+    sentence = f"no remedy is shown to bring the rankings nearer to parity; nearest is {change}"
+    return NOT_MITIGATED, nearest, sentence, f"{way}; {beside}"
 
 
-def _mitigated(better: Sequence[RemedyRow], results: MitigationResults, folder: Path) -> RunVerdict:
+def _mitigated(
+    better: Sequence[RemedyRow], results: MitigationResults, report: str, folder: Path
+) -> tuple[str, RemedyRow, str, str]:
     """The nearest of the best, what it buys and costs, and the others that bring rankings nearer, too."""
     low, high = results.band
     inside = [row for row in better if low <= (row.figures[ODDS].value or 0) <= high]
-    utility = {row.remedy: row.changes[UTILITY] for row in inside}
-    keeps = {name: keeping(change.low, change.high, results.margin) for name, change in utility.items()}
+    keeps = {
+        row.remedy: keeping(row.changes[UTILITY].low, row.changes[UTILITY].high, results.margin)
+        for row in inside
+    }
     useful = [row for row in inside if keeps[row.remedy] == "kept"]
     lost = all(of == "lost" for of in keeps.values())
     status = NO_LOSS if useful else PARTLY if not inside else LOSS if lost else INCONCLUSIVE
@@ -140,40 +155,21 @@ def _mitigated(better: Sequence[RemedyRow], results: MitigationResults, folder: 
     also = f"; nearer to parity, too: {listed(others)}" if others else ""
     caution = "; few queries, so read the intervals with care" if results.queries < FEW_QUERIES else ""
     calls = "no further call" if not best.calls else count(best.calls, "further call")
-    change = best.changes[UTILITY]
-    ndcg = "undefined"
+    change, ndcg = best.changes[UTILITY], "undefined"
     if change.base is not None and change.other is not None:
         ndcg = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
     sentence = (
         f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them nearer to "
         f"parity {LOSSES[status]}: {_odds_change(best)}, nDCG@20 {ndcg}, {calls}{also}{caution}"
     )
-    rankings = (
-        f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
-    )
-    return _verdict(status, best, results, sentence, f"{rankings} · llmfair report {quote(str(folder))}")
+    files = [f"its rankings: {folder / name}" for name in best.rankings[:1]] or [
+        "its rankings are in its run"
+    ]
+    return status, best, sentence, f"{files[0]} · {report}"
 
 
 def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
-    return min(rows, key=lambda row: row.distance if row.distance is not None else 1e9)
-
-
-def _verdict(
-    status: str, row: RemedyRow, results: MitigationResults, sentence: str, following: str
-) -> RunVerdict:
-    figure, below = row.figures[ODDS], (results.base.figures[ODDS].value or 1) < 1
-    return RunVerdict(
-        status=status,
-        sentence=sentence,
-        next=following,
-        condition=row.remedy,
-        measure=ODDS,
-        group=results.words.protected if below else results.words.unprotected,
-        estimate=figure.value,
-        low=figure.low,
-        high=figure.high,
-        n=figure.n,
-    )
+    return min(rows, key=lambda row: row.distance if row.distance is not None else inf)
 
 
 def _odds(figure: Figure) -> str:
@@ -186,10 +182,10 @@ def _odds_change(row: RemedyRow) -> str:
     return f"preference odds {change.base:.2f} → {change.other:.2f} ({change_text(change)})"
 
 
-def change_text(change: ChangeRow) -> str:
-    """A paired change with its interval and p; why there is none."""
+def change_text(change: ChangeRow, reasons: Mapping[str, str] | None = None) -> str:
+    """A paired change with its interval and p; why there is none, by these words for a reason before all others."""
     if change.change is None:
-        return in_words(change.reason, change.measure)
+        return (reasons or {}).get(str(change.reason), in_words(change.reason, change.measure))
     number = "{:.2f}" if change.scale == "log" else "{:+.3f}"
     text = "× " * (change.scale == "log") + number.format(change.change)
     if change.low is not None and change.high is not None:
@@ -216,7 +212,7 @@ def _short(measure: str, digits: int = 2) -> Callable[[RemedyRow], str]:
     def text(row: RemedyRow) -> str:
         figure = row.figures[measure]
         if figure.value is None:
-            return SHORT[figure.reason] if figure.reason in SHORT else cell(figure)
+            return SHORT.get(str(figure.reason), cell(figure))
         return _odds(figure) if measure == ODDS else f"{figure.value:.{digits}f}"
 
     return text
@@ -224,11 +220,8 @@ def _short(measure: str, digits: int = 2) -> Callable[[RemedyRow], str]:
 
 def _changed(measure: str) -> Callable[[RemedyRow], str]:
     def text(row: RemedyRow) -> str:
-        return (
-            change_text(row.changes[measure])
-            if row.changes and row.figures[measure].value is not None
-            else ""
-        )
+        defined = row.changes and row.figures[measure].value is not None
+        return change_text(row.changes[measure]) if defined else ""
 
     return text
 
@@ -340,27 +333,22 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
 
 def _changes_table(results: MitigationResults) -> Table:
     """Every measure's paired change, a line each remedy."""
-
-    def text(change: ChangeRow) -> str:
-        return (
-            SHORT.get(change.reason or "", change_text(change))
-            if change.change is None
-            else change_text(change)
-        )
-
     measures = (ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY)
-    rows = tuple((row.title, *(text(row.changes[measure]) for measure in measures)) for row in results.tried)
+    rows = tuple(
+        (row.title, *(change_text(row.changes[measure], SHORT) for measure in measures))
+        for row in results.tried
+    )
     header = ("remedy", *(LABELS.get(measure, measure) for measure in measures))
     title = "Changes beside the unmitigated rankings, paired by query"
     return filled(Table(title, header, rows, ("× of ratios and odds, differences of the others",)))
 
 
 def _plots(results: MitigationResults) -> Iterator[Plot]:
-    favoured = favoured_of(results.words)
-    odds = {row.title: on_log(value_of(row.figures[ODDS])) for row in (results.base, *results.tried)}
+    favoured, every = favoured_of(results.words), (results.base, *results.tried)
+    odds = {row.title: on_log(value_of(row.figures[ODDS])) for row in every}
     points = [
         Remedied(row.title, utility, value, row.front)
-        for row in (results.base, *results.tried)
+        for row in every
         if (value := odds[row.title]) and (utility := value_of(row.figures[UTILITY]))
     ]
     if points:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,7 +24,7 @@ from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw, split_queries
-from llmfair.tuning.lora import Recipe, groups_at_a_time, local_device, world
+from llmfair.tuning.lora import groups_at_a_time, local_device, world
 from llmfair.tuning.results import AdapterDir, TuningFacts
 
 ADAPTERS = Path("adapters")
@@ -134,7 +134,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
             "conversation on.",
             "choose an instruction-tuned causal model",
         )
-    groups_at_a_time(recipe_of(settings), world())
+    groups_at_a_time(settings, world())
     dataset, attribute = load_lists(settings)
     queries = selected_queries(dataset, settings)
     lists = [dataset.candidates(query) for query in queries]
@@ -162,11 +162,3 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
         strict_items=settings.strict_items,
     )
     return TuningDesign(settings, dataset, attribute, tuple(queries), prompt, ranker, checkpoint, drawn)
-
-
-def recipe_of(settings: FinetuneSettings) -> Recipe:
-    """What training needs of the settings."""
-    named = {"alpha": "lora_alpha", "dropout": "lora_dropout"}
-    return Recipe(
-        **{item.name: getattr(settings, named.get(item.name, item.name)) for item in fields(Recipe)}
-    )

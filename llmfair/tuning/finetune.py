@@ -37,7 +37,7 @@ from llmfair.rundir import COLUMNS, csv_text, now
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import head, lora
-from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
+from llmfair.tuning.design import TuningDesign, make_tuning_design
 from llmfair.tuning.drawing import (
     OF_A_GROUP,
     Example,
@@ -138,7 +138,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
 
         def take() -> bool:
             if not folder.finished:  # said before a folder belongs to these settings
-                lora.require_trainable(recipe_of(settings), design.place().dtype)
+                lora.require_trainable(settings, design.place().dtype)
                 lora.quantization(settings.load_in_4bit, design.place().device)
             folder.begin(design.identity(), plain(design.drawn.split))
             held.enter_context(folder.locked())
@@ -154,7 +154,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
-    place, engine, recipe = design.place(), design.engine, recipe_of(settings)
+    place, engine = design.place(), design.engine
     in_4bit = lora.quantization(settings.load_in_4bit, place.device)
     model = local.load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
     template = model.template
@@ -206,8 +206,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         return validate(base_figures, figures_of(after, before))
 
     groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
-    with watch.stage(TRAINING, recipe.prompts) as tell:
-        trained = lora.train(model, examples(groups), check, recipe, folder.path, tell)
+    with watch.stage(TRAINING, lora.prompts_of(settings)) as tell:
+        trained = lora.train(model, examples(groups), check, settings, folder.path, tell)
     validated = check()
 
     # The test queries, once.
@@ -385,7 +385,7 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
         **design.told(str(design.folder().path)),
         status="planned",
         warnings=warnings,
-        steps=recipe_of(settings).steps,
+        steps=lora.steps_of(settings),
         tokens=PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
         prompts=prompts[:SHOWN],
@@ -415,8 +415,7 @@ def estimate(
     gib = 2.0**30
     own = shared / settings.group_size + tokens - shared
     operations = {
-        name: 4 * weights * recipe_of(settings).prompts * n
-        for name, n in (("plain", tokens), ("shared", own))
+        name: 4 * weights * lora.prompts_of(settings) * n for name, n in (("plain", tokens), ("shared", own))
     }
     return Needs(
         weights=weights + embedded,

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from llmfair.checkpoints import already_read
 from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import whole
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids, answer_ids
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.lora import Recipe
 
 
 AnswerIds = tuple[int, int]
@@ -245,20 +245,20 @@ NAME = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
-def attach(model: LocalModel, recipe: Recipe) -> list[str]:
+def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
     """Puts a new adapter of float32 weights over the model, in place; the modules' full names.
 
     Raises UsageError where the target modules are not what they should be.
     """
     from peft import LoraConfig, get_peft_model
 
-    wanted = [name.strip() for name in recipe.target_modules.split(",") if name.strip()]
+    wanted = [name.strip() for name in settings.target_modules.split(",") if name.strip()]
     names = target_modules(model, wanted)
     everywhere = [name for name, _ in model.model.named_modules() if name.rpartition(".")[2] in wanted]
     config = LoraConfig(
-        r=recipe.rank,
-        lora_alpha=int(recipe.alpha) if recipe.alpha.is_integer() else recipe.alpha,
-        lora_dropout=recipe.dropout,
+        r=settings.rank,
+        lora_alpha=int(settings.lora_alpha) if settings.lora_alpha.is_integer() else settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
         bias="none",
         task_type="CAUSAL_LM",
         # Short names wherever they mean the same: servers read them.

@@ -14,18 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from llmfair.beginning import STOPPING
 from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
 from llmfair.io.files import itself, plain, write_whole
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
 from llmfair.tuning.head import (
     Batch,
@@ -50,59 +50,14 @@ if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
 
 
-SAVE_EVERY = 2_500
-"""Prompts between checkpoints where nothing is validated meanwhile."""
+def steps_of(settings: FinetuneSettings) -> int:
+    """How many whole steps a training has."""
+    return max(1, settings.max_prompts // settings.prompts_per_step)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How an adapter is trained. `prompts_per_step` counts those of all devices together."""
-
-    rank: int = 1
-    alpha: float = 2.0
-    dropout: float = 0.0
-    target_modules: str = "q_proj,k_proj,v_proj,o_proj"
-    learning_rate: float = 1e-3
-    schedule: Literal["cosine", "constant", "linear"] = "cosine"
-    warmup: float = 0.05
-    prompts_per_step: int = 256
-    group_size: int = 64
-    max_prompts: int = 40_000
-    loss: Literal["choice", "lm"] = "choice"
-    anchor_weight: float = 0.5
-    group_weight: float = 0.5
-    group_temperature: float = 1.0
-    slot_weight: float = 0.0
-    layout: Literal["auto", "padded", "shared"] = "auto"
-    compile: bool = False
-    clip: float = 1.0
-    seed: int = 0
-    eval_every: int = 2_500
-    patience: int = 5
-    report_to: Literal["none", "tensorboard", "wandb"] = "none"
-
-    @property
-    def steps(self) -> int:
-        return max(1, self.max_prompts // self.prompts_per_step)
-
-    @property
-    def prompts(self) -> int:
-        """Of all steps: what `max_prompts` has of whole ones."""
-        return self.steps * self.prompts_per_step
-
-    @property
-    def evaluate_every(self) -> int:
-        """Steps between validations."""
-        return self._steps_of(self.eval_every) if self.eval_every else self.steps
-
-    @property
-    def save_every(self) -> int:
-        """Steps between checkpoints."""
-        return self._steps_of(self.eval_every or SAVE_EVERY)
-
-    def _steps_of(self, prompts: int) -> int:
-        """The number of steps nearest to so many prompts."""
-        return max(1, round(prompts / self.prompts_per_step))
+def prompts_of(settings: FinetuneSettings) -> int:
+    """The prompts of all steps: what `max_prompts` has of whole ones."""
+    return steps_of(settings) * settings.prompts_per_step
 
 
 # What is trained: a two-candidate cross-entropy on the answer, held level between the groups (`lora.md` 6). Per group
@@ -117,7 +72,7 @@ PARTS = ("loss", "pairs", "anchor", "group", "slot")
 
 
 def loss_parts(
-    logits: torch.Tensor, columns: tuple[int, int], batch: Batch, recipe: Recipe
+    logits: torch.Tensor, columns: tuple[int, int], batch: Batch, settings: FinetuneSettings
 ) -> Mapping[str, torch.Tensor]:
     """The loss of one group and its parts, each a number.
 
@@ -130,7 +85,7 @@ def loss_parts(
     loses = (1 - target) * (first[:, 1] + second[:, 0])
     each = -0.5 * weight * (wins + loses)
     z1, z2 = (both[:, 0] - both[:, 1]).view(2, -1)
-    level = ((z1 - z2) / 2 / recipe.group_temperature).tanh()
+    level = ((z1 - z2) / 2 / settings.group_temperature).tanh()
     relevant, irrelevant, mixed = (stratum == number for number in range(len(STRATA)))
     parts = {
         "pairs": _mean(each, ~mixed),
@@ -140,9 +95,9 @@ def loss_parts(
     }
     loss = (
         parts["pairs"]
-        + recipe.anchor_weight * parts["anchor"]
-        + recipe.group_weight * parts["group"]
-        + recipe.slot_weight * parts["slot"]
+        + settings.anchor_weight * parts["anchor"]
+        + settings.group_weight * parts["group"]
+        + settings.slot_weight * parts["slot"]
     )
     return {"loss": loss, **parts}
 
@@ -327,10 +282,15 @@ def require_equal(text: str, what: str) -> None:
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
 
 
+CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
+SAVE_EVERY = 2_500
+"""Prompts between checkpoints where nothing is validated meanwhile."""
+
+
 def make_trainer(
     *,
     model: LocalModel,
-    recipe: Recipe,
+    settings: FinetuneSettings,
     checkpoints: Path,
     groups: Sequence[ExampleGroup],
     collator: Collator,
@@ -344,32 +304,35 @@ def make_trainer(
     import torch
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-    place, warmup = model.place, round(recipe.warmup * recipe.steps)
+    place, steps, per_step = model.place, steps_of(settings), settings.prompts_per_step
+    warmup = round(settings.warmup * steps)
+    evaluate_every = max(1, round(settings.eval_every / per_step)) if settings.eval_every else steps
+    save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
     arguments = TrainingArguments(
         output_dir=str(checkpoints),
         per_device_train_batch_size=1,  # group
-        gradient_accumulation_steps=groups_at_a_time(recipe, world()),
-        max_steps=recipe.steps,
-        learning_rate=recipe.learning_rate,
+        gradient_accumulation_steps=groups_at_a_time(settings, world()),
+        max_steps=steps,
+        learning_rate=settings.learning_rate,
         lr_scheduler_type="constant_with_warmup"
-        if warmup and recipe.schedule == "constant"
-        else recipe.schedule,
+        if warmup and settings.schedule == "constant"
+        else settings.schedule,
         warmup_steps=warmup,
         weight_decay=0.0,
-        max_grad_norm=recipe.clip,
-        seed=recipe.seed,
+        max_grad_norm=settings.clip,
+        seed=settings.seed,
         bf16=place.dtype == "bfloat16",
         use_cpu=place.device == "cpu",
         logging_steps=1,
         logging_nan_inf_filter=False,
         eval_strategy="no",  # `Rhythm` says when
         save_strategy="steps",
-        save_steps=recipe.steps,
+        save_steps=steps,
         save_total_limit=3,  # the last two and the best
         metric_for_best_model="eval_standing",
         greater_is_better=False,
         remove_unused_columns=False,
-        report_to=recipe.report_to,
+        report_to=settings.report_to,
         disable_tqdm=True,
         log_level="error",
         dataloader_pin_memory=place.device.startswith("cuda"),
@@ -384,11 +347,11 @@ def make_trainer(
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             number = state.global_step
-            control.should_evaluate = number % recipe.evaluate_every == 0 or number >= state.max_steps
-            control.should_save = control.should_evaluate or number % recipe.save_every == 0
+            control.should_evaluate = number % evaluate_every == 0 or number >= state.max_steps
+            control.should_save = control.should_evaluate or number % save_every == 0
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop |= is_over(state, recipe.patience, state.max_steps)
+            control.should_training_stop |= is_over(state, settings.patience, state.max_steps)
 
     class PairTrainer(Trainer):  # type: ignore[misc]
         control: Any
@@ -423,7 +386,7 @@ def make_trainer(
                 self._sums.zero_()
                 number, now = self.state.global_step, time.perf_counter()
                 row = {name: logs[name] for name in (*PARTS, "learning_rate", "grad_norm") if name in logs}
-                done = number * recipe.prompts_per_step
+                done = number * per_step
                 log.add({"step": number, "prompts": done, **row, "seconds": now - self._since})
                 self._since = now
                 if rank() == 0:
@@ -438,7 +401,7 @@ def make_trainer(
             log.add(
                 {
                     "step": number,
-                    "prompts": number * recipe.prompts_per_step,
+                    "prompts": number * per_step,
                     **plain(validation),
                     "seconds": 0.0,
                 }
@@ -467,14 +430,11 @@ def _of_any(number: int, device: Any) -> int:
     return int(flag.item())
 
 
-CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
-
-
 def train(
     model: LocalModel,
     groups: Sequence[ExampleGroup],
     validate: Callable[[], Validation],
-    recipe: Recipe,
+    settings: FinetuneSettings,
     folder: Path,
     tell: Callable[[int, str], None] = lambda done, words: None,
 ) -> TrainingRecord:
@@ -493,17 +453,17 @@ def train(
     log = TrainingLog(folder / LOG)
 
     # The model: frozen, with an adapter, and two rows for a head unless the loss needs all of them.
-    set_seed(recipe.seed)
-    modules = attach(model, recipe)
+    set_seed(settings.seed)
+    modules = attach(model, settings)
     inner = language_model(model.model)
-    columns = (0, 1) if recipe.loss == "choice" else answers
+    columns = (0, 1) if settings.loss == "choice" else answers
 
     def parts(wrapped: Any, batch: Batch) -> Mapping[str, torch.Tensor]:
-        return loss_parts(answer_logits(wrapped, batch), columns, batch, recipe)
+        return loss_parts(answer_logits(wrapped, batch), columns, batch, settings)
 
     # The order: every group once before any comes again, in a new order each time.
-    rng = np.random.default_rng(recipe.seed)
-    needed = recipe.prompts // recipe.group_size
+    rng = np.random.default_rng(settings.seed)
+    needed = prompts_of(settings) // settings.group_size
     order = [int(place) for _ in range(-(-needed // len(groups))) for place in rng.permutation(len(groups))]
 
     checkpoints = folder / CHECKPOINTS
@@ -512,28 +472,28 @@ def train(
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
     with ExitStack() as held:
-        if recipe.loss == "choice":
+        if settings.loss == "choice":
             held.enter_context(answer_head(inner, answers))
         low = model.place.dtype != "float32"  # products in bfloat16 where the base is
         held.enter_context(inputs_cast(inner, not low))
-        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), _fits(model, recipe):
+        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), _fits(model, settings):
             layout, why = choose_layout(
                 model.model,
                 groups,
-                "padded" if recipe.compile else recipe.layout,
+                "padded" if settings.compile else settings.layout,
                 model.place.dtype,
                 lambda wrapped, batch: parts(wrapped, batch)["loss"],
             )
         width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
-        if recipe.compile:
+        if settings.compile:
             held.callback(compile_layers(inner))
-        if state is None or not is_over(state, recipe.patience, recipe.steps):
+        if state is None or not is_over(state, settings.patience, steps_of(settings)):
             trainer = make_trainer(
                 model=model,
-                recipe=recipe,
+                settings=settings,
                 checkpoints=checkpoints,
                 groups=[groups[place] for place in order[:needed]],
-                collator=Collator(layout, width if recipe.compile else 0),
+                collator=Collator(layout, width if settings.compile else 0),
                 parts=parts,
                 validate=validate,
                 log=log,
@@ -541,7 +501,7 @@ def train(
                 tell=tell,
             )
             uses_cache = inner.config.use_cache
-            with interrupts, _fits(model, recipe):
+            with interrupts, _fits(model, settings):
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
             inner.config.use_cache = uses_cache
             trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_fp32_wrapper=False)
@@ -559,9 +519,9 @@ def train(
     return TrainingRecord(
         best_step=state.best_global_step,
         steps=state.global_step,
-        prompts=state.global_step * recipe.prompts_per_step,
+        prompts=state.global_step * settings.prompts_per_step,
         seconds=sum(line["seconds"] for line in lines),
-        stopped_early=state.global_step < recipe.steps,
+        stopped_early=state.global_step < steps_of(settings),
         rejected=rejected,
         layout=layout,
         layout_why=why,
@@ -573,24 +533,24 @@ def train(
 # Before anything is trained
 
 
-def groups_at_a_time(recipe: Recipe, devices: int) -> int:
+def groups_at_a_time(settings: FinetuneSettings, devices: int) -> int:
     """How many groups each device takes after each other for a step.
 
     Raises UsageError unless `prompts_per_step` is that many groups on that many devices exactly.
     """
-    at_once = recipe.group_size * devices
-    if recipe.group_size % 2 or recipe.prompts_per_step % at_once:
+    at_once = settings.group_size * devices
+    if settings.group_size % 2 or settings.prompts_per_step % at_once:
         raise UsageError(
-            f"--prompts-per-step {recipe.prompts_per_step} is no multiple of --group-size {recipe.group_size}, which "
-            f"has to be even, times {devices} device(s).",
+            f"--prompts-per-step {settings.prompts_per_step} is no multiple of --group-size {settings.group_size}, "
+            f"which has to be even, times {devices} device(s).",
             f"choose an even --group-size, and a multiple of {at_once}",
         )
-    return recipe.prompts_per_step // at_once
+    return settings.prompts_per_step // at_once
 
 
-def require_trainable(recipe: Recipe, dtype: str) -> None:
+def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
     """Raises UsageError for what is not offered, and MissingExtra; known before a model is loaded."""
-    if (report := recipe.report_to) != "none" and find_spec(report) is None:
+    if (report := settings.report_to) != "none" and find_spec(report) is None:
         raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
         if os.environ.get(variable, "").lower() in ("1", "true"):
@@ -603,7 +563,7 @@ def require_trainable(recipe: Recipe, dtype: str) -> None:
             "float16 needs its gradients scaled, which is not done here.",
             "use --dtype bfloat16 or float32",
         )
-    if recipe.compile and recipe.layout == "shared":  # a cache makes every layer compile anew
+    if settings.compile and settings.layout == "shared":  # a cache makes every layer compile anew
         raise UsageError("--compile goes with padded prompts only.", "leave --layout shared out")
 
 
@@ -628,7 +588,7 @@ def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _fits(model: LocalModel, recipe: Recipe) -> Iterator[None]:
+def _fits(model: LocalModel, settings: FinetuneSettings) -> Iterator[None]:
     """A memory that is too small in one sentence."""
     import torch
 
@@ -636,6 +596,6 @@ def _fits(model: LocalModel, recipe: Recipe) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise BackendError(
-            f"a group of {recipe.group_size} prompts does not fit the memory of {model.place.device}.",
+            f"a group of {settings.group_size} prompts does not fit the memory of {model.place.device}.",
             "a smaller --group-size, --layout shared, or --dtype bfloat16",
         ) from None

@@ -21,12 +21,10 @@ from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
-from llmfair.tuning.design import recipe_of
 from llmfair.tuning.finetune import Done, estimate
 from llmfair.tuning.head import pair_margins
 from llmfair.tuning.lora import (
     Interrupts,
-    Recipe,
     TrainingLog,
     groups_at_a_time,
     last_checkpoint,
@@ -53,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(
     folder: Path,
     out: Path,
-    recipe: Recipe = RECIPE,
+    recipe: FinetuneSettings = RECIPE,
     validate: Callable[[], Validation] = passing,
     tell: Callable[[int, str], None] = lambda done, words: None,
     dtype: str = "float32",
@@ -97,7 +95,7 @@ def test_a_training_that_was_stopped_ends_in_the_same_adapter(
 
 @pytest.mark.slow
 def test_dropout_too_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, dropout=0.3)
+    recipe = replace(RECIPE, lora_dropout=0.3)
     trained(folder, tmp_path / "whole", recipe)
     with pytest.raises(KeyboardInterrupt):
         trained(folder, tmp_path / "parts", recipe, tell=interrupted_after(64))
@@ -282,9 +280,9 @@ def test_a_language_model_s_loss_and_an_evaluation_at_the_end_only(
     folder: Path, tmp_path: Path, dtype: str
 ) -> None:
     """The published recipe: four prompts a step, all of the vocabulary, nothing looked at meanwhile."""
-    recipe = Recipe(
+    recipe = FinetuneSettings(
         loss="lm", layout="padded", prompts_per_step=4, group_size=4, max_prompts=32, eval_every=0,
-        schedule="constant", warmup=0.0, learning_rate=3e-3, alpha=8.0, anchor_weight=0.0, group_weight=0.0,
+        schedule="constant", warmup=0.0, learning_rate=3e-3, lora_alpha=8.0, anchor_weight=0.0, group_weight=0.0,
     )  # fmt: skip
     model = tiny.loaded(folder, dtype)
     groups = [group[:2] for group in tiny.examples(model)]
@@ -328,7 +326,7 @@ def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
         assert found is not None
         return found
 
-    assert recipe_of(FinetuneSettings.make(**asked, max_prompts=1000)).prompts == 960
+    assert lora.prompts_of(FinetuneSettings.make(**asked, max_prompts=1000)) == 960
     whole, rest, half = planned(max_prompts=960), planned(max_prompts=1000), planned(max_prompts=480)
     assert rest.petaflop == whole.petaflop == pytest.approx(2 * half.petaflop)
     large = planned(prompts_per_step=960, group_size=960, max_prompts=960)
@@ -336,15 +334,18 @@ def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
 
 
 def test_counts_that_do_not_go_into_each_other_are_refused() -> None:
-    assert groups_at_a_time(Recipe(), 2) == 2
-    for recipe, devices in ((Recipe(prompts_per_step=256), 3), (Recipe(prompts_per_step=9, group_size=3), 1)):
+    assert groups_at_a_time(FinetuneSettings(), 2) == 2
+    for recipe, devices in (
+        (FinetuneSettings(prompts_per_step=256), 3),
+        (FinetuneSettings(prompts_per_step=9, group_size=3), 1),
+    ):
         with pytest.raises(UsageError, match=f"which has to be even, times {devices} device") as error:
             groups_at_a_time(recipe, devices)
         assert error.value.hint.endswith(f"a multiple of {recipe.group_size * devices}")
 
 
 def test_what_is_not_offered_is_said_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusal(recipe: Recipe = RECIPE, dtype: str = "float32") -> str:
+    def refusal(recipe: FinetuneSettings = RECIPE, dtype: str = "float32") -> str:
         with pytest.raises((UsageError, MissingExtra)) as error:
             require_trainable(recipe, dtype)
         return error.value.message

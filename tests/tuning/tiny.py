@@ -19,15 +19,15 @@ from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
-from llmfair.tuning.lora import Recipe
 from llmfair.tuning.results import Safeguard, Stratum, Validation
 from tests import models
 
 CORPUS = f"{load_prompt('pairwise').text} Title Topic Passage A: B:".replace("\n", " \n")
 STRATA: tuple[Stratum, ...] = ("relevant", "relevant", "irrelevant", "mixed")
 """Of the pairs of a group, in turn."""
-RECIPE = Recipe(
+RECIPE = FinetuneSettings(
     prompts_per_step=16, group_size=8, max_prompts=128, eval_every=32, learning_rate=1e-2, patience=99
 )
 """Eight steps of two groups, with a validation after every second one."""
