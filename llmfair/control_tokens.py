@@ -187,7 +187,10 @@ def _behind_tags(text: str) -> str | None:
         if thoughts:
             return None
         answer = text[start:] if text[start:].strip() else answer
-    return _inside(answer)
+    if not any(bracket in answer for bracket in ("<", "＜", "&lt;")):
+        return answer
+    parts = [part for part in _ANSWERED.findall(answer) if part.strip()]  # each on a line
+    return _AROUND.sub("", "\n".join(parts) if parts else answer)
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
@@ -213,11 +216,3 @@ def _side_of(token: re.Match[str]) -> tuple[str, str]:
     if form.endswith("_end"):
         return "close", form.removesuffix("_end")
     return form, "channel"
-
-
-def _inside(text: str) -> str:
-    """What answer tags hold, each on a line, or the text without such tags."""
-    if "<" not in text and "＜" not in text and "&lt;" not in text:
-        return text
-    parts = [part for part in _ANSWERED.findall(text) if part.strip()]
-    return _AROUND.sub("", "\n".join(parts) if parts else text)

@@ -88,28 +88,24 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     if _PLAIN.fullmatch(text) and _is_permutation(numbers := _values(text), n):
         # As it was asked for, and as most are: readers agree, and need not look for what else it might mean.
         return Reading(AnswerClass.OK, *_repaired(numbers, n))
-    answer_class, order = _strict(text, n)
-    if answer_class is AnswerClass.TRUNCATED:
-        return Reading(answer_class)
-    # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
-    strict, named = (None, 0) if 0 in order and n not in order else _repaired(order, n)
-    original = _repaired(_digits(text), n)  # RankGPT's: every number ranks, wherever it stands
-    chosen = (strict, named) if reader == "strict" else original
-    return Reading(answer_class, *chosen, readers_differ=strict != original[0])
-
-
-def _strict(text: str, n: int) -> tuple[AnswerClass, Sequence[int]]:
-    """The class of an answer that ended by itself, and the numbers it puts in order: none where it is no order."""
     answer = answer_of(text)
     if answer is None:
-        return AnswerClass.TRUNCATED, ()
+        return Reading(AnswerClass.TRUNCATED)
     answer = undressed(answer)
-    if not answer:
-        return AnswerClass.EMPTY, ()
     rest, refused = without_refusals(answer)
-    if numbers := _order(rest, n, refused):
-        return _class_of(numbers, n), numbers
-    return (AnswerClass.REFUSED if rest != answer and _GROUP.search(answer) else AnswerClass.NO_IDS), ()
+    order = _order(rest, n, refused)
+    # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
+    strict = (None, 0) if 0 in order and n not in order else _repaired(order, n)
+    original = _repaired(_digits(text), n)  # RankGPT's: every number ranks, wherever it stands
+    if order:
+        answer_class = _class_of(order, n)
+    elif not answer:
+        answer_class = AnswerClass.EMPTY
+    else:
+        named = rest != answer and _GROUP.search(answer)
+        answer_class = AnswerClass.REFUSED if named else AnswerClass.NO_IDS
+    chosen = strict if reader == "strict" else original
+    return Reading(answer_class, *chosen, readers_differ=strict[0] != original[0])
 
 
 # What orders look like
@@ -220,7 +216,7 @@ def _order(text: str, n: int, refused: bool = False) -> Sequence[int]:
         order = orders[0]
     else:
         return ()
-    return best_first(order.numbers, order.signs, contradicted_signs(text, order.start, order.end))
+    return best_first(order.numbers, order.signs, text, order.start, order.end)
 
 
 def two_in_order(text: str) -> Sequence[int]:
@@ -229,26 +225,19 @@ def two_in_order(text: str) -> Sequence[int]:
     return numbers if _is_permutation(list(numbers), 2) else ()
 
 
-def best_first(
-    labels: Sequence[T], signs: Collection[str], contradicted: Collection[str] = ()
-) -> Sequence[T]:
-    """Labels with `>` or `<` between them, the best first: a chain of `<` ends with it.
+def best_first(labels: Sequence[T], signs: Collection[str], text: str, start: int, end: int) -> Sequence[T]:
+    """Labels with `>` or `<` between them, which stand in a text, the best first: a chain of `<` ends with it.
 
-    None of a chain of both, or of signs that the answer's words contradict: nobody can tell which is the best.
+    None of a chain of both, or of signs that the words around it contradict: nobody can tell which is the best.
     """
-    rising = "<" in signs
-    if (rising and ">" in signs) or "><"[rising] in contradicted:
-        return ()
-    return labels[::-1] if rising else labels
-
-
-def contradicted_signs(text: str, start: int, end: int) -> str:
-    """`>` where the words around an order say that the worst comes first, `<` where the best does, both, or none."""
     lead, behind = _lead(text, start), _BEHIND.match(text, end, end + _NEAR)
     around = f"{lead}\n{behind[0] if behind else ''}"
     best = bool(_BEST_FIRST.search(around))
-    worst = bool(_WORST_FIRST.search(around) or (_LED_BY_WORST.search(lead) and not best))
-    return ">" * worst + "<" * best
+    worst = _WORST_FIRST.search(around) or (_LED_BY_WORST.search(lead) and not best)
+    rising = "<" in signs
+    if (rising and ">" in signs) or (best if rising else worst):
+        return ()
+    return labels[::-1] if rising else labels
 
 
 _BEHIND = re.compile(r"[^\n.!?]*(?:\n+\([^\n]*)?")
@@ -393,10 +382,9 @@ def _values(text: str) -> list[int]:
 
 def _digits(text: str) -> list[int]:
     """All numbers of a text as RankGPT finds them; none where its `int` would fail."""
-    if not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text):
-        return []
     tokens = _NUMBER.findall(text)
-    if any(len(token) > _MOST_DIGITS_OF_ORIGINAL for token in tokens):
+    no_decimal = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
+    if no_decimal or any(len(token) > _MOST_DIGITS_OF_ORIGINAL for token in tokens):
         return []
     return [int(token) for token in tokens]
 

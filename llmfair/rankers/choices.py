@@ -21,7 +21,6 @@ from llmfair.rankers.answers import (
     NOUN,
     asserted,
     best_first,
-    contradicted_signs,
     two_in_order,
     undressed,
     without_refusals,
@@ -138,14 +137,10 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     rest, refused = without_refusals(text)
     chains = list(grammar.chain.finditer(rest))
     if stated := [chain for chain in chains if asserted(rest, *chain.span())]:
-        directed = DIRECTED.search(rest)
-        orders = [
-            best_first(
-                grammar.named(chain[0]), chain[0], contradicted_signs(rest, *chain.span()) if directed else ""
-            )
-            for chain in stated
-        ]
-        return _choice(orders if all(orders) else [], labels)
+        around = rest if DIRECTED.search(rest) else ""
+        return _choice(
+            [best_first(grammar.named(chain[0]), chain[0], around, *chain.span()) for chain in stated], labels
+        )
     if chains:
         return Choice(None, Problem.NO_ORDER)
     if not refused:
@@ -204,12 +199,12 @@ def _rows(grammar: _Grammar, text: str) -> Iterator[Sequence[str]]:
         if row["before"] is not None and row["after"] is not None:
             led = row["before"].strip() == "" or _leads(text, row.start("row"))
             if led:
-                yield best_first(grammar.named(row["row"]), "", contradicted_signs(text, *row.span("row")))
+                yield best_first(grammar.named(row["row"]), "", text, *row.span("row"))
 
 
 def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
-    """What orders of labels, best first, come to."""
-    if not orders:
+    """What orders of labels, best first, come to; nothing where one of them is none."""
+    if not orders or not all(orders):
         return Choice(None, Problem.NO_ORDER)
     if any(label not in labels for order in orders for label in order):
         return Choice(None, Problem.OUT_OF_RANGE)

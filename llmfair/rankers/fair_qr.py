@@ -20,7 +20,7 @@ from llmfair.control_tokens import answer_of
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.nouns import Chat, Completion, Finish, Query, Steps, Text
 from llmfair.prompts import Prompt
-from llmfair.rankers.answers import REFUSAL, unescaped
+from llmfair.rankers.answers import BY_FINISH, REFUSAL, unescaped
 from llmfair.rankers.listwise import RETRY_DRAWS
 from llmfair.rankers.passages import clean
 
@@ -49,13 +49,6 @@ class ReplyClass(StrEnum):
 
 
 READABLE = frozenset({ReplyClass.OK, ReplyClass.REPAIRED, ReplyClass.ECHO})
-_BY_FINISH = {
-    Finish.FILTERED: ReplyClass.REFUSED,
-    Finish.REFUSED: ReplyClass.REFUSED,
-    Finish.LENGTH: ReplyClass.TRUNCATED,
-    Finish.UNFINISHED_THINKING: ReplyClass.TRUNCATED,
-    Finish.EMPTY: ReplyClass.EMPTY,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ _BEGINNING = 100
 def read_keywords(completion: Completion, query: str, plain: bool = False) -> Keywords:
     """Reads a reply to a query as it stands; `plain`: no form was asked for, so that a list or line is well-formed."""
     if completion.finish is not Finish.STOP:
-        return Keywords(_BY_FINISH[completion.finish])
+        return Keywords(ReplyClass[BY_FINISH[completion.finish].name])
     answer = answer_of(completion.text)
     if answer is None:
         return Keywords(ReplyClass.TRUNCATED)

@@ -40,13 +40,6 @@ PairForm = Literal[Form, "scores"]
 _EXPECTS: dict[PairForm, Expects] = {
     "order": Permutation(2), "letter": Labels(LABELS["letter"]), "scores": Scores(2),
 }  # fmt: skip
-_PROBLEMS: dict[AnswerClass, Problem] = {
-    AnswerClass.OUT_OF_RANGE: Problem.OUT_OF_RANGE,
-    AnswerClass.DUPLICATE: Problem.DUPLICATE,
-    AnswerClass.EMPTY: Problem.EMPTY,
-    AnswerClass.TRUNCATED: Problem.TRUNCATED,
-    AnswerClass.REFUSED: Problem.REFUSED,
-}
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,7 @@ def read_answer(completion: Completion, form: PairForm, answers: AnswerKind) -> 
     if form == "scores":
         reading = SCORED.read(completion, 2, "strict")
         if reading.answer_class is not AnswerClass.OK or reading.scores is None:
-            return Choice(None, _PROBLEMS.get(reading.answer_class, Problem.NO_ORDER))
+            return Choice(None, Problem.__members__.get(reading.answer_class.name, Problem.NO_ORDER))
         first, second = (score for score in reading.scores if score is not None)
         return Choice(None, Problem.TIE) if first == second else Choice(int(second > first))
     if answers == "margin":

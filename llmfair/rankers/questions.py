@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from llmfair.errors import UsageError
 from llmfair.nouns import Completion, Expects, Finish, Labels, Permutation
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
-from llmfair.rankers.choices import LEAST_MASS, Problem, labels_sent, read_text
+from llmfair.rankers.choices import LEAST_MASS, labels_sent, read_text
 
 Margins = Literal["none", "welcome", "needed"]
 """What a form makes of the log-probabilities of labels, where a backend has them."""
@@ -99,20 +99,14 @@ class Choice(Question):
             return Reading(BY_FINISH[completion.finish])
         said = read_text(completion.text, "letter", letters(n))
         if said.item is None:
-            return Reading(_CLASSES.get(said.problem, AnswerClass.NO_IDS))
+            name = said.problem.name if said.problem else ""
+            return Reading(AnswerClass.__members__.get(name, AnswerClass.NO_IDS))
         return first_of(said.item, n)
 
 
 MOSTLY = 0.5
 ANSWERED = (Finish.STOP, Finish.LENGTH)
 """How answers end whose first token has margins."""
-_CLASSES: Mapping[Problem | None, AnswerClass] = {
-    Problem.OUT_OF_RANGE: AnswerClass.OUT_OF_RANGE,
-    Problem.DUPLICATE: AnswerClass.DUPLICATE,
-    Problem.EMPTY: AnswerClass.EMPTY,
-    Problem.TRUNCATED: AnswerClass.TRUNCATED,
-    Problem.REFUSED: AnswerClass.REFUSED,
-}
 
 
 def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:

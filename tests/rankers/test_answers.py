@@ -207,7 +207,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "refused": ["I can't rank people like [1] or [2].", "I can't rank people like [1] > [2].", "I cannot rank these: [1], [2]"],
         "no_order": [
             "[2] < [1] > [2]", "From worst to best: [2], [1]", '{"worst": 2}', "I'm sorry, I can't help.",
-            "[2]:[1]",
+            "[2]:[1]", "In ascending order of relevance: [2], [1]", "[2], [1]\n(from least to most relevant)",
         ],
         "out_of_range": ["[0] > [1]", "{'answer': 0}"],
         "truncated": ["<think>[2] > [1]", "[2] > [1] <reasoning>or"],
@@ -222,7 +222,7 @@ READINGS: dict[str, dict[str, list[str]]] = {
         ],
         "refused": ["I can't choose between A and B."],
         "no_order": [
-            '{"worst": "B"}', "A or B",
+            '{"worst": "B"}', "A or B", "Ranking (ascending): B, A",
             "Less relevant: B", "Worst: B", "Loser: B", "Rejected: A", "The worse passage is: A", "The wrong answer is A.", "Not: A", "Score: A", "Options: A, B",
             "Is A > B? No.", "not (A > B)", "Whether A > B is unclear.",
         ],
