@@ -28,9 +28,8 @@ import numpy as np
 
 from llmfair.datasets.pages import PageStore, written
 from llmfair.nouns import Document, MadeIndex, of_each_kind
-from llmfair.retrieval.analysis import STANDARD
-from llmfair.retrieval.build import WRITER_BYTES, opened, stored
-from llmfair.retrieval.engine import Engine
+from llmfair.retrieval.bm25 import WRITER_BYTES, opened, stored
+from llmfair.retrieval.engine import STANDARD, Engine
 
 DOCUMENTS, MANY, WORDS, K = 200_000, 1_000_000, 130, 20
 VOCABULARY, POOL = 200_000, 2_000_000

@@ -11,9 +11,8 @@ from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Document
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.registry import register
-from llmfair.retrieval.analysis import ENGLISH
-from llmfair.retrieval.bm25 import Bm25Index
-from llmfair.retrieval.tantivy import described
+from llmfair.retrieval.bm25 import Bm25Index, identity
+from llmfair.retrieval.engine import ENGLISH
 
 
 @register("ranker", "bm25")
@@ -33,7 +32,7 @@ class Bm25(ScoringRanker):
     """
 
     def __init__(self, index: Bm25Index | None = None) -> None:
-        self.identity = index.identity if index else f"{described(ENGLISH)} index=each list"
+        self.identity = index.identity if index else identity(ENGLISH, "each list")
         self._index = index
         self._last: tuple[tuple[Document, ...], Bm25Index] | None = None
 

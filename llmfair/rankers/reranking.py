@@ -21,7 +21,7 @@ from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.encoders import KINDS, Encoder, unit
 from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.registry import register
-from llmfair.retrieval.analysis import ENGLISH, plain
+from llmfair.retrieval.engine import ENGLISH, plain
 
 Floats = NDArray[np.float64]
 

@@ -1,22 +1,293 @@
-"""BM25 over documents at hand: their index is made once for what they say, when it is first searched."""
+"""BM25 on this machine: an index of titles and texts, on disk or in memory, which is made once for what they say.
+
+score(q, d) = Σ over the terms t of q (repeats count) of idf(t) · f (k1 + 1) / (f + k1 (1 − b + b · L / avgL)),
+idf(t) = ln(1 + (N − n + ½) / (n + ½)) [Robertson and Zaragoza 2009, eq. 3.15, with Lucene's idf], f how often t
+stands in d, n of N documents hold t, and L the terms of d: exact below 40, above rounded down as in Lucene.
+Other engines leave out the factor k1 + 1, which changes no order. k1 and b are tantivy's and cannot be set.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable
+import os
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Semaphore
+from typing import TYPE_CHECKING, Any, cast
 
-from llmfair.errors import UsageError
-from llmfair.nouns import Document, Fill
+from llmfair.errors import RunConflict, UsageError, line_of
+from llmfair.io import files
+from llmfair.io.files import LEFTOVER, TABLE, write_whole
+from llmfair.nouns import Document, Fill, MadeIndex
 from llmfair.registry import register
-from llmfair.retrieval.analysis import ENGLISH, Analyzer
-from llmfair.retrieval.build import filled, identity, opened, stored
-from llmfair.retrieval.engine import Engine, EngineOptions, Hit
-from llmfair.retrieval.tantivy import TantivyEngine, content, new_index
+from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, plain
+
+if TYPE_CHECKING:
+    import tantivy
+
+K1, B = 1.2, 0.75
+SPARE = 50
+"""Documents fetched past the k-th, so that most ties are whole at once."""
+
+
+class TantivyEngine:
+    """An index that does not change while it is searched."""
+
+    def __init__(self, index: tantivy.Index, analyzer: Analyzer, identity: str) -> None:
+        index.config_reader("manual")  # no thread that watches the folder
+        index.reload()
+        self.identity = identity
+        self._schema, self._searcher, self._analyzer = index.schema, index.searcher(), analyzer
+        # as many as there are cores: more would all end late, since they only take each other's time
+        self._turns = Semaphore(os.cpu_count() or 1)
+
+    def count(self) -> int:
+        return self._searcher.num_docs
+
+    def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
+        from tantivy import Occur, Query
+
+        terms = self._terms(text) + [
+            one if weight == 1 else Query.boost_query(one, weight) for one in self._terms(added)
+        ]
+        k = min(k, self.count())
+        if not terms or k < 1:
+            return []
+        query = Query.boolean_query([(Occur.Should, term) for term in terms])
+        fetched = k + SPARE
+        while True:
+            hits = self._hits(query, fetched)
+            if len(hits) < fetched or hits[-1][0] < hits[k - 1][0]:
+                break
+            # short documents tie by the hundred, and tantivy has ties in the order of its segments
+            fetched *= 4
+        least = hits[:k][-1][0] if hits else 0.0
+        found = sorted((-score, self._doc_id(address)) for score, address in hits if score >= least)
+        return [Hit(doc_id, -score) for score, doc_id in found[:k]]
+
+    def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
+        from tantivy import Occur, Query
+
+        if not doc_ids:
+            return {}
+        wanted = Query.const_score_query(Query.term_set_query(self._schema, "doc_id", list(doc_ids)), 0.0)
+        terms = [(Occur.Should, term) for term in self._terms(text)]
+        hits = self._hits(Query.boolean_query([(Occur.Must, wanted), *terms]), len(doc_ids))
+        found = {self._doc_id(address): score for score, address in hits}
+        return {doc_id: found[doc_id] for doc_id in doc_ids}
+
+    def _terms(self, text: str) -> list[tantivy.Query]:
+        from tantivy import Query
+
+        return [Query.term_query(self._schema, "text", term, "freq") for term in self._analyzer.terms(text)]
+
+    def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+        with self._turns:
+            return self._searcher.search(query, limit=limit, count=False).hits
+
+    def _doc_id(self, address: tantivy.DocAddress) -> str:
+        return cast(str, self._searcher.doc(address).get_first("doc_id"))
+
+
+def identity(analyzer: Analyzer, index: str) -> str:
+    """All that can change a score, in words: formula, tokenizer, engine and index."""
+    return f"bm25 k1={K1} b={B} tokenizer={analyzer.tokenizer} tantivy={version('tantivy')} index={index}"
+
+
+def new_index(path: str | None, analyzer: Analyzer) -> tantivy.Index:
+    """An index at this path, or in memory; one of the same fields that stands there is kept."""
+    from tantivy import Index, SchemaBuilder
+
+    builder = SchemaBuilder()
+    builder.add_text_field("doc_id", stored=True, tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("text", tokenizer_name=analyzer.tokenizer, index_option="freq")
+    index = Index(builder.build(), path=path)
+    index.register_tokenizer(analyzer.tokenizer, analyzer.built())
+    return index
+
+
+def entry(document: Document) -> tantivy.Document:
+    """A document as it is written into an index."""
+    import tantivy
+
+    written = tantivy.Document()
+    written.add_text("doc_id", document.doc_id)
+    written.add_text("text", content(document))
+    return written
+
+
+def content(document: Document) -> str:
+    """What is searched: title and text."""
+    return plain(f"{document.title}\n{document.text}")
+
+
+# An index on disk, made from a stream of documents in bounded memory; a build that was killed goes on. Beside its files
+# an index has a manifest: what it was made of, by which analyzer and engine; and files.json, by which each is known
+# again (`io/files.py`). While one is made it stands under another name, so that a part of an index is never read.
+
+
+SCHEMA = 3
+MANIFEST = "manifest.json"
+WRITER_BYTES = 64_000_000
+NO_ROOM = 1_000_000
+COMMIT_EVERY = 250_000
+"""Documents: what a killed build has to do again at most."""
+
+
+def stored(
+    path: Path,
+    documents: Iterable[Document],
+    source: str,
+    analyzer: Analyzer,
+    commit_every: int | None = None,
+    replaces: bool = False,
+) -> TantivyEngine:
+    """The engine of the index at this path, which is made when there is none, or a damaged one.
+
+    `source` is the SHA-256 of what the documents are; they themselves, whose ids are distinct, are looked at only where
+    an index is to be made, and come in the same order each time. Several processes may share a path. An index of
+    something else is replaced when the new one is whole, if it may be (`replaces`). Raises RunConflict for one that may
+    not, UsageError when none can be made.
+    """
+    plan = _plan(source, analyzer)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.held(path.with_name(path.name + ".lock"), path, "wait for it", wait=True):
+            manifest = _manifest(path)
+            if (replaces and manifest != plan) or not _is_whole(path):
+                _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
+            else:
+                _refuse_other(path, manifest, plan, "")
+            return _engine(path, source, analyzer)
+    except (OSError, ValueError) as error:
+        why = line_of(error)
+        with suppress(OSError):  # of a full disk tantivy says only that one of its threads failed
+            why = "the disk is full" if shutil.disk_usage(path.parent).free < NO_ROOM else why
+        raise UsageError(
+            f"the index {path} cannot be made: {why}.",
+            "free its place, or name another cache folder with LLMFAIR_CACHE_DIR",
+        ) from None
+
+
+def opened(made: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
+    """The engine of an index that was made before, whatever its size, in a moment.
+
+    Raises UsageError for one that is gone or damaged, RunConflict for one of something else, with the command that
+    makes it.
+    """
+    path, command = made.path, made.command
+    if not (path / MANIFEST).is_file():
+        raise UsageError(f"the index {path} is gone.", f"{command}    makes it")
+    _refuse_other(path, _manifest(path), _plan(made.source, analyzer), command)
+    try:
+        if _is_whole(path):
+            return _engine(path, made.source, analyzer)
+        why = "it is damaged"
+    except (OSError, ValueError) as error:
+        why = line_of(error)
+    raise UsageError(f"the index {path} cannot be read: {why}.", f"remove it, then {command}")
+
+
+def _engine(path: Path, source: str, analyzer: Analyzer) -> TantivyEngine:
+    import tantivy
+
+    return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
+
+
+def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
+    """What an index is made of, as its manifest has it."""
+    return {
+        "schema": SCHEMA,
+        "source": source,
+        "tokenizer": analyzer.tokenizer,
+        "tantivy": version("tantivy"),
+    }
+
+
+def _refuse_other(path: Path, manifest: Mapping[str, Any], plan: Mapping[str, Any], command: str) -> None:
+    """Raises RunConflict for an index that was made of something else, or by another version of tantivy."""
+    differences = ", ".join(
+        f"{name} is {str(manifest.get(name))[:12]}, not {str(wanted)[:12]}"
+        for name, wanted in plan.items()
+        if manifest.get(name) != wanted
+    )
+    if differences:
+        raise RunConflict(
+            f"the index {path} is another one: {differences}.",
+            f"remove it, then {command}" if command else "another folder, or remove it",
+        )
+
+
+def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: int, writer_bytes: int) -> None:
+    """Writes the documents that the index does not hold yet."""
+    index.reload()
+    held = index.searcher().num_docs
+    writer = index.writer(heap_size=writer_bytes, num_threads=1)
+    try:
+        for number, document in enumerate(islice(documents, held, None), held + 1):
+            writer.add_document(entry(document))
+            if number % commit_every == 0:
+                writer.commit()
+        writer.commit()
+    finally:
+        writer.wait_merging_threads()  # lets go of the folder, too
+
+
+def _build(
+    path: Path, documents: Iterable[Document], plan: Mapping[str, Any], analyzer: Analyzer, commit_every: int
+) -> None:
+    """Makes the index beside its place, on what a killed build of the same plan committed, and moves it there whole."""
+    beside, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
+    shutil.rmtree(damaged, ignore_errors=True)
+    index = None
+    if _manifest(beside) == plan:
+        with suppress(ValueError):
+            index = new_index(str(beside), analyzer)
+    if index is None:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        write_whole(beside / MANIFEST, [json.dumps(plan)])
+        index = new_index(str(beside), analyzer)
+    filled(index, documents, commit_every, WRITER_BYTES)
+    files.note(beside, [file.name for file in _files(beside)])
+    if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
+        path.rename(damaged)
+    beside.rename(path)
+    shutil.rmtree(damaged, ignore_errors=True)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """What the manifest says; nothing without one."""
+    with suppress(OSError, ValueError, RecursionError):
+        manifest = json.loads(files.content(path / MANIFEST, files.MOST_RECORDED))
+        if isinstance(manifest, dict):
+            return manifest
+    return {}
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether every file is as it was written, and none is beside."""
+    try:
+        files.check(path)
+        known = files.decode(files.content(path / TABLE))
+        return _manifest(path).get("schema") == SCHEMA and {file.name for file in _files(path)} == {*known}
+    except (OSError, ValueError):
+        return False
+
+
+def _files(path: Path) -> list[Path]:
+    """The index's files without tantivy's locks, which come and go; a lock that is no file is none."""
+    there = (file for file in path.iterdir() if file.name != TABLE and not LEFTOVER.fullmatch(file.name))
+    return sorted(file for file in there if file.suffix != ".lock" or not file.is_file())
+
+
+# Documents at hand, and the engine of this machine
 
 SMALL_WRITER_BYTES = 15_000_000  # tantivy's least: enough for what is indexed in memory
 
@@ -83,7 +354,7 @@ class Bm25Index:
 
     @property
     def identity(self) -> str:
-        return identity(self.key, self._analyzer)
+        return identity(self._analyzer, self.key[:12])
 
     def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
         return self._engine().search(text, k, added, weight)
@@ -96,13 +367,10 @@ class Bm25Index:
 
     def _engine(self) -> TantivyEngine:
         with self._making:
-            if self._made is None:
-                self._made = self._make()
+            if self._made is None and self._folder is not None:
+                self._made = stored(self._folder / self.key, self._documents, self.key, self._analyzer)
+            elif self._made is None:
+                index = new_index(None, self._analyzer)
+                filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
+                self._made = TantivyEngine(index, self._analyzer, self.identity)
             return self._made
-
-    def _make(self) -> TantivyEngine:
-        if self._folder is not None:
-            return stored(self._folder / self.key, self._documents, self.key, self._analyzer)
-        index = new_index(None, self._analyzer)
-        filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
-        return TantivyEngine(index, self._analyzer, self.identity)

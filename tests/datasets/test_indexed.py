@@ -26,7 +26,7 @@ from llmfair.datasets.collection import Collection
 from llmfair.datasets.distill import canonical_groups
 from llmfair.datasets.pages import PageStore, judged, written
 from llmfair.nouns import of_each_kind
-from llmfair.retrieval.build import MANIFEST
+from llmfair.retrieval.bm25 import MANIFEST
 from tests.cli.command import llmfair, ran, refusal, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, Made, made
 from tests.datasets.trec_sources import FileServer, downloads, labels_of, numbers_of, process_environment
@@ -259,12 +259,12 @@ FILES = {META: "trec_2022_articles_discrete.json.gz", DOCS: "trec_corpus_2022030
 PROGRAM = """
 import sys, time
 from llmfair.cli.app import run
-from llmfair.retrieval import build
-build.COMMIT_EVERY, entry = 150, build.entry
+from llmfair.retrieval import bm25
+bm25.COMMIT_EVERY, entry = 150, bm25.entry
 def slowly(document):
     time.sleep(float(sys.argv[1]))
     return entry(document)
-build.entry = slowly
+bm25.entry = slowly
 raise SystemExit(run(sys.argv[2:]))
 """
 FULL = (*"datasets fetch trec-fair/2022 --yes --index full --text-words 9 --no-progress".split(),)

@@ -15,8 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from llmfair.nouns import Document
-from llmfair.retrieval.analysis import Analyzer
-from llmfair.retrieval.engine import Hit
+from llmfair.retrieval.engine import Analyzer, Hit
 from tests.ports import serving
 
 HTML = b"<html><body>Welcome to nginx</body></html>"

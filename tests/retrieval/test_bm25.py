@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.nouns import Document
-from llmfair.retrieval.analysis import ENGLISH, STANDARD, Analyzer
 from llmfair.retrieval.bm25 import Bm25Index
-from llmfair.retrieval.engine import Engine, Hit
+from llmfair.retrieval.engine import ENGLISH, STANDARD, Analyzer, Engine, Hit
 from tests.retrieval.search_stub import Exact, decoded, encoded
 
 FIVE = [
@@ -135,7 +134,7 @@ def files(folder: Path) -> Mapping[str, int]:
 def test_an_index_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = scored("physics", PHYSICS)
     before = files(Path("indexes"))
-    monkeypatch.setattr("llmfair.retrieval.build._build", None)
+    monkeypatch.setattr("llmfair.retrieval.bm25._build", None)
     assert scored("physics", PHYSICS) == scored("physics", PHYSICS[::-1]) == first
     assert files(Path("indexes")) == before
 
@@ -190,10 +189,10 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 from llmfair.nouns import Document
-from llmfair.retrieval import build
+from llmfair.retrieval import bm25
 from llmfair.retrieval.bm25 import Bm25Index
 if "killed" in sys.argv:
-    build.files.note = lambda *of: os._exit(9)
+    bm25.files.note = lambda *of: os._exit(9)
 documents = [Document(str(n), "title", f"word{n % 7} other words") for n in range(2000)]
 print(Bm25Index(Path("indexes"), documents).scores("word3", ["3", "4"]))
 """

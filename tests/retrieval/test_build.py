@@ -14,10 +14,8 @@ import pytest
 
 from llmfair.errors import RunConflict
 from llmfair.nouns import Document
-from llmfair.retrieval.analysis import ENGLISH, STANDARD
-from llmfair.retrieval.build import MANIFEST, stored
-from llmfair.retrieval.engine import Engine
-from llmfair.retrieval.tantivy import entry
+from llmfair.retrieval.bm25 import MANIFEST, entry, stored
+from llmfair.retrieval.engine import ENGLISH, STANDARD, Engine
 
 PATH = Path("made") / "index"
 
@@ -56,7 +54,7 @@ def test_a_build_that_broke_off_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
         written.append(document)
         return entry(document)
 
-    monkeypatch.setattr("llmfair.retrieval.build.entry", counted)
+    monkeypatch.setattr("llmfair.retrieval.bm25.entry", counted)
     resumed = stored(PATH, documents(1_000), "a" * 64, ENGLISH, commit_every=100)
     assert len(written) == 1_000 - 700
     whole = stored(Path("whole"), documents(1_000), "a" * 64, ENGLISH)

@@ -32,12 +32,10 @@ from llmfair.errors import (
 )
 from llmfair.io.net import Retries
 from llmfair.nouns import Document, MadeIndex
-from llmfair.retrieval import rest, search_server
-from llmfair.retrieval.analysis import ENGLISH, STANDARD
-from llmfair.retrieval.bm25 import Bm25Index
-from llmfair.retrieval.engine import Engine, EngineOptions, Patience
+from llmfair.retrieval import rest
+from llmfair.retrieval.bm25 import K1, Bm25Index
+from llmfair.retrieval.engine import ENGLISH, STANDARD, Engine, EngineOptions, Patience
 from llmfair.retrieval.rest import SearchEngines
-from llmfair.retrieval.tantivy import K1
 from tests.cli.command import ran, refuses
 from tests.datasets.indexed_sources import NAME, made
 from tests.retrieval.search_stub import HTML, Exact, Fault, Stub
@@ -51,7 +49,7 @@ Start = Callable[..., Stub]
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts stubs; nobody waits for them between attempts."""
     monkeypatch.setattr("llmfair.io.net.time.sleep", lambda seconds: None)
-    for name in (search_server.API_KEY, search_server.USER, search_server.PASSWORD):
+    for name in (rest.API_KEY, rest.USER, rest.PASSWORD):
         monkeypatch.delenv(name, raising=False)
     with ExitStack() as stack:
         yield lambda **switches: stack.enter_context(Stub(**switches).running())
@@ -267,7 +265,7 @@ def test_what_does_not_pass_is_said(start: Start) -> None:
 
 
 def test_a_redirect_is_not_followed_with_the_key(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(search_server.API_KEY, KEY)
+    monkeypatch.setenv(rest.API_KEY, KEY)
     server, other = start(), start()
     server.faults = [Fault("/", 307, b"", {"Location": f"{other.url}/"}, times=99)]
     with pytest.raises(UsageError, match="is not followed"):
@@ -292,14 +290,14 @@ def test_addresses_and_logins_that_cannot_work_are_refused(
     for index in ("", "Pages", "a,b", "p*", "_all", "../x", "a b"):
         with pytest.raises(UsageError, match="names no index"):
             opened(server.url, index=index)
-    monkeypatch.setenv(search_server.USER, "me")
-    with pytest.raises(MissingKey, match=f"{search_server.PASSWORD} is not"):
+    monkeypatch.setenv(rest.USER, "me")
+    with pytest.raises(MissingKey, match=f"{rest.PASSWORD} is not"):
         opened(server.url)
-    monkeypatch.setenv(search_server.PASSWORD, "a\x07b")
+    monkeypatch.setenv(rest.PASSWORD, "a\x07b")
     with pytest.raises(MissingKey, match="control character"):
         opened(server.url)
     server.faults = [Fault("", 200, b'{"hello": "world"}')]
-    monkeypatch.setenv(search_server.PASSWORD, "pass")
+    monkeypatch.setenv(rest.PASSWORD, "pass")
     with pytest.raises(UsageError, match="does not say which search server it is"):
         opened(server.url)
     assert server.requests[-1][2]["authorization"] == "Basic bWU6cGFzcw=="
@@ -311,7 +309,7 @@ def test_a_key_is_in_no_file_and_no_word(
 ) -> None:
     """A whole run over a server that repeats the key in whatever it says."""
     given = made(120)
-    monkeypatch.setenv(search_server.API_KEY, KEY)
+    monkeypatch.setenv(rest.API_KEY, KEY)
     server = start()
     served = ("--engine", "opensearch:pages", "--engine-url", server.url)
     flags = ("datasets", "fetch", NAME, "--yes", *given.copies(tmp_path), "--index", "full", *served)
@@ -372,7 +370,7 @@ ANSWERS: dict[str, dict[str, Any]] = {"/": ROOT, "/pages": INDEX, "/_count": COU
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
     """One index of two documents."""
-    for name in (search_server.API_KEY, search_server.USER, search_server.PASSWORD):
+    for name in (rest.API_KEY, rest.USER, rest.PASSWORD):
         monkeypatch.delenv(name, raising=False)
     with ExitStack() as stack:
         found = stack.enter_context(Stub().running())
@@ -516,7 +514,7 @@ def test_a_document_that_is_not_there_is_named(server: Stub) -> None:
 def test_an_engine_is_never_called_by_the_key(
     server: Stub, monkeypatch: pytest.MonkeyPatch, at: str, answer: Any
 ) -> None:
-    monkeypatch.setenv(search_server.API_KEY, KEY)
+    monkeypatch.setenv(rest.API_KEY, KEY)
     turned(server, at, answer)
     try:
         said = opening(server).identity

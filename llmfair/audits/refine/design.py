@@ -43,8 +43,7 @@ from llmfair.nouns import Attribute, Candidates, Document, Failure, Qrels, Query
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import Ranker, ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
-from llmfair.retrieval.analysis import ANALYZERS
-from llmfair.retrieval.engine import Engine, Patience
+from llmfair.retrieval.engine import ANALYZERS, Engine, Patience
 from llmfair.settings import seconds
 
 # Methods that refinement is held against: rankers that order anew what the original query finds. Each is what
