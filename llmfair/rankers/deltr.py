@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Literal, get_args
@@ -24,12 +24,12 @@ from llmfair.errors import UsageError
 from llmfair.io.files import encode
 from llmfair.metrics.base import Free, Judged, Undefined, number, whole
 from llmfair.metrics.targets import Cells, cells, target_shares
-from llmfair.nouns import NUMBERS, Attribute, Candidates, Document, Side
+from llmfair.nouns import Attribute, Candidates, Document, Side
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.encoders import SBERT, Encoder, Vectors, named_encoder
 from llmfair.rankers.parameters import Declared, read_parameters, spelled
-from llmfair.rankers.reranking import min_max
+from llmfair.rankers.reranking import EPS, MEMBERSHIP, min_max
 from llmfair.registry import register
 from llmfair.retrieval.bm25 import Bm25Index
 
@@ -42,6 +42,7 @@ FOLDS = 5
 POOL = 200
 """Documents of a searched topic that are learnt from, and ordered."""
 
+Floats = NDArray[np.float64]
 Model = Callable[[Candidates], Sequence[float]]
 """Gives each candidate a score, in their order."""
 Fit = Callable[[Sequence[Candidates]], Model]
@@ -72,14 +73,21 @@ class CrossFitted(ScoringRanker):
     def __init__(
         self, name: str, fit: Fit, lists: Iterable[Candidates], seed: int = 0, pool: int = POOL
     ) -> None:
-        self.lists = tuple(one for one in lists if any(_relevant(one)))
+        self.lists = tuple(candidates for candidates in lists if any(_relevant(candidates)))
         if len(self.lists) < 2:
             raise UsageError(
                 f"{name.partition(' ')[0]} learns from judged queries, of which this has {len(self.lists)}.",
                 "judgements (-d DATASET) of at least two queries: no list is ranked by a model that saw its own",
             )
-        self.fold = folds((one.query.query_id for one in self.lists), seed=seed)
-        self.identity = f"{name} folds={FOLDS} seed={seed} lists={_sha256(self.lists)[:12]}"
+        self.fold = folds((candidates.query.query_id for candidates in self.lists), seed=seed)
+        digest = hashlib.sha256()  # of all that is learnt from, but for what documents say
+        for candidates in sorted(self.lists, key=lambda candidates: candidates.query.query_id):
+            judged = [
+                (document.doc_id, relevant, sorted(document.groups.items()))
+                for document, relevant in zip(candidates.documents, _relevant(candidates), strict=True)
+            ]
+            digest.update(encode([candidates.query.query_id, candidates.query.text, sorted(judged)]))
+        self.identity = f"{name} folds={FOLDS} seed={seed} lists={digest.hexdigest()[:12]}"
         self._fit, self._pool = fit, pool
         self._models: dict[int | None, Model] = {}
         self._fitting = Lock()
@@ -95,9 +103,8 @@ class CrossFitted(ScoringRanker):
             return super().ordered(candidates)
         by_score = sorted(range(len(given)), key=lambda place: -given[place])
         best, others = by_score[: self._pool], by_score[self._pool :]
-        scores = self.scores(candidates.at(best))
-        first = sorted(range(len(best)), key=lambda place: -scores[place])
-        return candidates.at([*(best[place] for place in first), *others]), None
+        scores = dict(zip(best, self.scores(candidates.at(best)), strict=True))
+        return candidates.at([*sorted(best, key=lambda place: -scores[place]), *others]), None
 
     def scores(self, candidates: Candidates) -> Sequence[float]:
         """What the model without the query's fold gives; raises what fitting it raises."""
@@ -113,30 +120,17 @@ def _relevant(candidates: Candidates) -> list[bool]:
     return [candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids]
 
 
-def _sha256(lists: Sequence[Candidates]) -> str:
-    """Of all that is learnt from, but for what documents say: judgements and groups."""
-    digest = hashlib.sha256()
-    for one in sorted(lists, key=lambda one: one.query.query_id):
-        judged = [
-            (document.doc_id, relevant, sorted(document.groups.items()))
-            for document, relevant in zip(one.documents, _relevant(one), strict=True)
-        ]
-        digest.update(encode([one.query.query_id, one.query.text, sorted(judged)]))
-    return digest.hexdigest()
-
-
 # What a learnt ranker knows of a query's candidates: a row of numbers for each.
 
 
-PARTS, COSINE = ("title", "text"), "cosine(query, title and text)"
-CALLED: Mapping[str, tuple[str, Callable[[float], float]]] = dict(
-    zip(
-        NUMBERS,
-        (("predicted quality", float), ("ln sitelinks", math.log1p), ("relative page views", float)),
-        strict=True,
-    )
-)
-"""What the numbers that documents may come with are called as features, and what is made of them."""
+TEXT_COLUMNS = {"title": "BM25(query, title)", "text": "BM25(query, text)"}
+NUMBER_COLUMNS: Mapping[str, tuple[str, Callable[[float], float]]] = {
+    "pred_qual": ("predicted quality", float),
+    "num_sitelinks": ("ln sitelinks", math.log1p),
+    "relative_pageviews": ("relative page views", float),
+}
+"""What parts of documents, and the numbers they may come with, are called as features; what is made of numbers."""
+COSINE = "cosine(query, title and text)"
 
 
 class Features:
@@ -145,7 +139,8 @@ class Features:
     encoder the cosine of the query and title with text.
 
     What no document has is left out: `names` are those of the columns, `missing` of the others. Where only some have a
-    number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`.
+    number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`: the
+    columns in words, with the indexes and numbers that they are read from.
     """
 
     def __init__(
@@ -155,94 +150,51 @@ class Features:
         folder: Path,
         encoder: Encoder | None = None,
     ) -> None:
-        self._attribute, self._encoder = attribute, encoder
+        self._attribute = attribute
         self._vectors = None if encoder is None else Vectors(encoder)
         self._indexes = {
-            part: Bm25Index(folder, [Document(one.doc_id, getattr(one, part), "") for one in documents])
-            for part in PARTS
+            name: Bm25Index(folder, [Document(one.doc_id, getattr(one, part), "") for one in documents])
+            for part, name in TEXT_COLUMNS.items()
             if any(getattr(document, part).strip() for document in documents)
         }
-        self._numbers = dict(_numbers(documents))
-        self.names = (
-            "protected",
-            *map(_bm25, self._indexes),
-            "ln length",
-            *self._numbers,
-            *[COSINE] * (encoder is not None),
-        )
-        self.missing = (
-            *(_bm25(part) for part in PARTS if part not in self._indexes),
-            *(name for name, _ in CALLED.values() if name not in self._numbers),
-        )
+        self._means: dict[str, float] = {}
+        parts = [f"{attribute.name} protected"]
+        parts += [f"{name} {index.identity}" for name, index in self._indexes.items()]
+        parts.append("ln length")
+        for field, (name, made) in NUMBER_COLUMNS.items():
+            if known := sorted((one.doc_id, one.numbers[field]) for one in documents if field in one.numbers):
+                self._means[field] = float(np.mean([made(value) for _, value in known]))
+                parts.append(f"{name} {hashlib.sha256(encode(known)).hexdigest()[:12]}")
+        if encoder is not None:
+            parts.append(f"{COSINE} {encoder.identity}")
+        self.identity = ", ".join(parts)
+        numbers = (NUMBER_COLUMNS[field][0] for field in self._means)
+        self.names = ("protected", *self._indexes, "ln length", *numbers, *[COSINE] * (encoder is not None))
+        every = (*TEXT_COLUMNS.values(), *(name for name, _ in NUMBER_COLUMNS.values()))
+        self.missing = tuple(name for name in every if name not in self.names)
 
-    @property
-    def identity(self) -> str:
-        """The columns in words, with the indexes and numbers that they are read from."""
-        found = (f"{_bm25(part)} {index.identity}" for part, index in self._indexes.items())
-        numbers = (f", {name} {number.sha256[:12]}" for name, number in self._numbers.items())
-        return f"{self._attribute.name} protected, {', '.join(found)}, ln length{''.join(numbers)}{self._encoded}"
-
-    @property
-    def _encoded(self) -> str:
-        return "" if self._encoder is None else f", {COSINE} {self._encoder.identity}"
-
-    def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
+    def __call__(self, candidates: Candidates) -> Floats:
         """A row for each candidate, in their order: (candidates, columns). Raises UsageError (`Bm25Index`)."""
         documents = candidates.documents
-        scores = [index.scores(candidates.query.text, candidates.doc_ids) for index in self._indexes.values()]
-        columns = [
-            [float(self._attribute.side(document) is Side.PROTECTED) for document in documents],
-            *([found[doc_id] for doc_id in candidates.doc_ids] for found in scores),
-            [np.log1p(len(f"{document.title} {document.text}".split())) for document in documents],
-            *([number.of(document) for document in documents] for number in self._numbers.values()),
-            *([] if self._vectors is None else [self._vectors(candidates)[:, -1]]),
-        ]
+        columns = [[float(self._attribute.side(document) is Side.PROTECTED) for document in documents]]
+        for index in self._indexes.values():
+            scores = index.scores(candidates.query.text, candidates.doc_ids)
+            columns.append([scores[doc_id] for doc_id in candidates.doc_ids])
+        columns.append([np.log1p(len(f"{document.title} {document.text}".split())) for document in documents])
+        for field, mean in self._means.items():
+            _, made = NUMBER_COLUMNS[field]
+            values = (document.numbers.get(field) for document in documents)
+            columns.append([mean if value is None else float(made(value)) for value in values])
+        if self._vectors is not None:
+            columns.append(self._vectors(candidates)[:, -1])
         return np.array(columns, dtype=float).T
 
 
-class _Number:
-    """A number that documents come with, some of `documents` at least."""
-
-    def __init__(self, name: str, made: Callable[[float], float], documents: Sequence[Document]) -> None:
-        self._name, self._made = name, made
-        known = sorted((one.doc_id, one.numbers[name]) for one in documents if name in one.numbers)
-        self._mean = float(np.mean([made(value) for _, value in known]))
-        self.sha256 = hashlib.sha256(encode(known)).hexdigest()
-
-    def of(self, document: Document) -> float:
-        value = document.numbers.get(self._name)
-        return self._mean if value is None else float(self._made(value))
-
-
-def _numbers(documents: Sequence[Document]) -> Iterator[tuple[str, _Number]]:
-    """Those that any document has, by what they are called as features."""
-    for name, (called, made) in CALLED.items():
-        if any(name in one.numbers for one in documents):
-            yield called, _Number(name, made, documents)
-
-
-def _bm25(part: str) -> str:
-    return f"BM25(query, {part})"
-
-
-# DLF-like: BM25 beside a linear model that learns from a target of exposure instead of labels of fairness. After Chen
-# & Fang, "Learn to be Fair without Labels", ICTIR 2023: relevance and fairness are modelled apart, fairness by the
-# divergence of the exposure from its target, and both are merged by a weight. What features, model and schedule are
-# is ours, hence the name: f(d) = w · [vector of d, its memberships, cosine of q and d], P = softmax(f) over a list,
-# exposure of group g ε_g = Σ P_d m_g(d), loss KL(ε*, ε) = Σ ε*_g ln(ε*_g / ε_g), where ε* are the shares among
-# relevant documents. A list is ordered by α · BM25 + (1 − α) · f, either moved to [0, 1].
-
-
-Floats = NDArray[np.float64]
 Gradient = Literal["exact", "compat"]
 Standardize = Literal["columns", "global"]
 
 PROTECTED = 0
 """The column of the features that says who is protected: 1 or 0; standardizing leaves it as it is."""
-START = 0.01
-"""Weights start uniformly between 0 and this."""
-
-
 NONE = "none"
 DECLARED: Declared = {
     "gamma": number(500, 0, 1e9),
@@ -266,9 +218,7 @@ def deltr(options: RankerOptions) -> CrossFitted:
     named = parameters.pop("encoder")
     encoder = None if named == NONE else named_encoder(named, options)
     features = Features(options.documents, options.attribute, options.cache / "indexes", encoder)
-    training = Training(
-        **{one.name: parameters[one.name] for one in fields(Training) if one.name in parameters}
-    )
+    training = Training(*(parameters[name] for name in ("gamma", "gradient", "steps", "rate")))
     ranker = CrossFitted(
         f"deltr {spelled(parameters)} features={features.identity}",
         lambda lists: DeltrModel(lists, features, training, parameters["standardize"]),
@@ -280,9 +230,11 @@ def deltr(options: RankerOptions) -> CrossFitted:
 
 
 class TrainingRows:
-    """Rows of judged queries: `features` (rows, columns), `protected` and `judgements` (rows,), query by query.
+    """Rows of judged queries: `features` (rows, columns) and `judgements` (rows,), query by query.
 
-    `query_ids` says of every row whose it is; those of one query need not stand together. Raises UsageError for a
+    `query_ids` says of every row whose it is; those of one query need not stand together. `members` of the unprotected
+    and of the protected: 1 or 0 by row; `factors`, by gradient: 1 / (|G| ln 2) of the rows of the unprotected, less
+    the same of the protected, in `compat` times |G|; `of_both`: whether a query has both. Raises UsageError for a
     feature or judgement that is not finite, and for fewer than two rows, whose order nothing can be learnt from.
     """
 
@@ -294,7 +246,7 @@ class TrainingRows:
         """Each query once, in the order of its first row."""
         self.query = rank[together]
         self.sizes = np.bincount(self.query)
-        self.starts = np.cumsum(self.sizes) - self.sizes
+        self._starts = np.cumsum(self.sizes) - self.sizes
         self.features = np.asarray(features, dtype=float)[together]
         self.judgements = np.asarray(judgements, dtype=float)[together]
         if len(together) < 2:
@@ -304,44 +256,30 @@ class TrainingRows:
                 "DELTR's features and judgements have to be numbers.", "look for NaN and infinity"
             )
         protected = self.features[:, PROTECTED] > 0
-        self.groups = tuple(_Group(self, members) for members in (~protected, protected))
+        self.members = [members.astype(float) for members in (~protected, protected)]
+        sizes = [self.sums(members) for members in self.members]
+        self.of_both = sizes[0] * sizes[1] > 0
+        self._scales = [1 / (np.maximum(size, 1) * math.log(2)) for size in sizes]
+        exact = [of * scale[self.query] for of, scale in zip(self.members, self._scales, strict=True)]
+        compat = [of * size[self.query] for of, size in zip(exact, sizes, strict=True)]
+        self.factors: dict[Gradient, Floats] = {"exact": exact[0] - exact[1], "compat": compat[0] - compat[1]}
 
     def sums(self, values: Floats) -> Floats:
         """Each query's sum of a value per row; shape (queries,)."""
-        found: Floats = np.add.reduceat(values, self.starts)
-        return found
+        sums: Floats = np.add.reduceat(values, self._starts)
+        return sums
 
     def softmax(self, values: Floats) -> Floats:
         """e^value, as a share of its query's; shape (rows,)."""
-        powers = np.exp(values - np.maximum.reduceat(values, self.starts)[self.query])
+        powers = np.exp(values - np.maximum.reduceat(values, self._starts)[self.query])
         return powers / self.sums(powers)[self.query]
 
-
-class _Group:
-    """One of the two groups: `members` 1 or 0 by row, `sizes` |G| by query."""
-
-    def __init__(self, rows: TrainingRows, members: NDArray[np.bool_]) -> None:
-        self.rows, self.members = rows, members.astype(float)
-        self.sizes = rows.sums(self.members)
-        self._scale = 1 / (np.maximum(self.sizes, 1) * math.log(2))
-
-    def exposure(self, chances: Floats) -> Floats:
-        """Exposure(G) by query, 0 without a member."""
-        return self.rows.sums(chances * self.members) * self._scale
-
-    def factors(self, counted: bool) -> Floats:
-        """1 / (|G| ln 2) of its rows, 0 of others; `counted`: times |G|."""
-        return self.members * (self._scale * (self.sizes if counted else 1))[self.rows.query]
-
-
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """What the weights cost, by query, (queries,): `disparity` is U; an `exposure` without a member is NaN."""
-
-    cross_entropy: Floats
-    exposure_unprotected: Floats
-    exposure_protected: Floats
-    disparity: Floats
+    def gap(self, chances: Floats) -> Floats:
+        """Exposure(unprotected) − Exposure(protected) by query, where a group without a member has none."""
+        unprotected, protected = (
+            self.sums(chances * of) * scale for of, scale in zip(self.members, self._scales, strict=True)
+        )
+        return unprotected - protected
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,89 +297,56 @@ class Training:
     rate: float = 0.001
     divided: bool = True
 
-    def objective(self, rows: TrainingRows, weights: ArrayLike) -> float:
-        """What the steps lower: Σ_q n_q (L_q / ln N + γ U_q)."""
-        found = losses(rows, weights)
-        return float(rows.sizes @ (found.cross_entropy / self._divisor(rows) + self.gamma * found.disparity))
-
     def slope(self, rows: TrainingRows, weights: Floats) -> Floats:
-        """The objective's gradient by the weights, or what `compat` takes for it; shape (columns,).
+        """The gradient of Σ_q n_q (L_q / ln N + γ U_q), or what `compat` takes for it; shape (columns,).
 
         ∇L = Σ (P_i − S_i) x_i; ∇Exposure(G) = Σ_{i∈G} P_i (x_i − x̄) / (|G| ln 2) with x̄ = Σ P_i x_i. Both are sums
         of rows with a factor each, so that one product of factors and features is all of it.
         """
-        chances, compat = rows.softmax(rows.features @ weights), self.gradient == "compat"
-        factors = (chances - rows.softmax(rows.judgements)) * rows.sizes[rows.query] / self._divisor(rows)
-        unprotected, protected = rows.groups
-        gap = unprotected.exposure(chances) - protected.exposure(chances)
-        pull = 2 * self.gamma * rows.sizes * np.maximum(0, gap) * (unprotected.sizes * protected.sizes > 0)
-        of_members = unprotected.factors(compat) - protected.factors(compat)
-        factors += chances * of_members * pull[rows.query]
-        if not compat:
+        chances = rows.softmax(rows.features @ weights)
+        divisor = math.log(len(rows.query)) if self.divided else 1.0
+        factors = (chances - rows.softmax(rows.judgements)) * rows.sizes[rows.query] / divisor
+        gap = rows.gap(chances)
+        pull = 2 * self.gamma * rows.sizes * np.maximum(0, gap) * rows.of_both
+        factors += chances * rows.factors[self.gradient] * pull[rows.query]
+        if self.gradient == "exact":
             factors -= chances * (gap * pull)[rows.query]
-        found: Floats = factors @ rows.features
-        if compat:
-            found -= (gap * pull) @ rows.sums(chances * rows.features.sum(axis=1))
-        return found
-
-    def _divisor(self, rows: TrainingRows) -> float:
-        return math.log(len(rows.query)) if self.divided else 1.0
+        slope: Floats = factors @ rows.features
+        if self.gradient == "compat":
+            slope -= (gap * pull) @ rows.sums(chances * rows.features.sum(axis=1))
+        return slope
 
     def weights(self, rows: TrainingRows, start: ArrayLike) -> Floats:
         """The weights after all steps, (columns,). Raises UsageError where they are not finite."""
-        found = np.array(start, dtype=float)
+        weights = np.array(start, dtype=float)
         with np.errstate(all="ignore"):  # what overflows ends as NaN, which is refused below
             for _ in range(self.steps):
-                found -= self.rate * self.slope(rows, found)
-        if not np.isfinite(found).all():
+                weights -= self.rate * self.slope(rows, weights)
+        if not np.isfinite(weights).all():
             raise UsageError(
                 f"DELTR's weights grew beyond all numbers (gamma {self.gamma:g}, rate {self.rate:g}).",
                 "a smaller gamma or rate keeps the steps from overshooting",
             )
-        return found
+        return weights
 
 
-def losses(rows: TrainingRows, weights: ArrayLike) -> Losses:
-    """L, exposures and U of every query."""
-    scores = rows.features @ np.asarray(weights, dtype=float)
-    chances = rows.softmax(scores)
-    highest = np.maximum.reduceat(scores, rows.starts)[rows.query]
-    logs = scores - highest - np.log(rows.sums(np.exp(scores - highest)))[rows.query]
-    unprotected, protected = (
-        np.where(group.sizes > 0, group.exposure(chances), np.nan) for group in rows.groups
-    )
-    gap = np.maximum(0, np.nan_to_num(unprotected - protected))
-    return Losses(-rows.sums(rows.softmax(rows.judgements) * logs), unprotected, protected, gap**2)
-
-
-def start_weights(columns: int, seed: int = 0) -> Floats:
+def start_weights(columns: int) -> Floats:
     """Where training starts: drawn uniformly from 0 to 0.01; shape (columns,)."""
-    return np.random.default_rng(seed).random(columns) * START
+    return np.random.default_rng(0).random(columns) * 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Means and deviations that features are standardized by, (columns,) each: those of the training rows."""
+def scale_of(features: Floats, how: Standardize = "columns") -> tuple[Floats, Floats]:
+    """Means and deviations that features are standardized by, (columns,) each: those of the training rows.
 
-    mean: Floats
-    deviation: Floats
-
-    @classmethod
-    def of(cls, features: Floats, how: Standardize = "columns") -> Scale:
-        """`columns`: each column's own; `global`: one of the whole matrix, as fairsearchdeltr.
-
-        The protected column stays as it is. A column that does not vary is moved to 0.
-        """
-        axis = 0 if how == "columns" else None
-        mean = np.broadcast_to(features.mean(axis=axis), features.shape[1]).copy()
-        deviation = np.broadcast_to(features.std(axis=axis), features.shape[1]).copy()
-        deviation[deviation == 0] = 1
-        mean[PROTECTED], deviation[PROTECTED] = 0, 1
-        return cls(mean, deviation)
-
-    def __call__(self, features: Floats) -> Floats:
-        """The features standardized, (rows, columns)."""
-        return (features - self.mean) / self.deviation
+    `columns`: each column's own; `global`: one of the whole matrix, as fairsearchdeltr. The protected column stays as
+    it is. A column that does not vary is moved to 0.
+    """
+    axis, columns = 0 if how == "columns" else None, features.shape[1]
+    mean = np.broadcast_to(features.mean(axis=axis), columns).copy()
+    deviation = np.broadcast_to(features.std(axis=axis), columns).copy()
+    deviation[deviation == 0] = 1
+    mean[PROTECTED], deviation[PROTECTED] = 0, 1
+    return mean, deviation
 
 
 class DeltrModel:
@@ -457,19 +362,27 @@ class DeltrModel:
         features: Callable[[Candidates], Floats],
         training: Training,
         standardize: Standardize = "columns",
-        seed: int = 0,
     ) -> None:
-        table = np.concatenate([features(one) for one in lists])
-        self._features, self.scale = features, Scale.of(table, standardize)
-        query_ids = [one.query.query_id for one in lists for _ in one.doc_ids]
-        judgements = [one.relevance.get(doc_id, 0) >= 1 for one in lists for doc_id in one.doc_ids]
-        rows = TrainingRows(query_ids, self.scale(table), judgements)
-        self.weights = training.weights(rows, start_weights(table.shape[1], seed))
+        table = np.concatenate([features(candidates) for candidates in lists])
+        self._features, (self._mean, self._deviation) = features, scale_of(table, standardize)
+        query_ids = [candidates.query.query_id for candidates in lists for _ in candidates.doc_ids]
+        judgements = [relevant for candidates in lists for relevant in _relevant(candidates)]
+        rows = TrainingRows(query_ids, (table - self._mean) / self._deviation, judgements)
+        self.weights = training.weights(rows, start_weights(table.shape[1]))
 
     def __call__(self, candidates: Candidates) -> list[float]:
         """A score for each candidate, in their order."""
-        found: list[float] = (self.scale(self._features(candidates)) @ self.weights).tolist()
-        return found
+        scaled = (self._features(candidates) - self._mean) / self._deviation
+        scores: list[float] = (scaled @ self.weights).tolist()
+        return scores
+
+
+# DLF-like: BM25 beside a linear model that learns from a target of exposure instead of labels of fairness. After Chen
+# & Fang, "Learn to be Fair without Labels", ICTIR 2023: relevance and fairness are modelled apart, fairness by the
+# divergence of the exposure from its target, and both are merged by a weight. What features, model and schedule are
+# is ours, hence the name: f(d) = w · [vector of d, its memberships, cosine of q and d], P = softmax(f) over a list,
+# exposure of group g ε_g = Σ P_d m_g(d), loss KL(ε*, ε) = Σ ε*_g ln(ε*_g / ε_g), where ε* are the shares among
+# relevant documents. A list is ordered by α · BM25 + (1 − α) · f, either moved to [0, 1].
 
 
 DLF_DECLARED: Declared = {
@@ -479,9 +392,6 @@ DLF_DECLARED: Declared = {
     "rate": number(0.001, 0, 1),
     "encoder": Free(SBERT, str, "sbert, or a checkpoint of sentence-transformers"),
 }
-MEMBERSHIP = "split"
-EPS = 1e-6
-"""Added to every share, as `KL` has it by default."""
 DECAYS, LEAST = (0.9, 0.999), 1e-8
 """Of Adam, as its authors have them [Kingma & Ba 2015]."""
 
@@ -496,20 +406,13 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
         )
     encoder = named_encoder(parameters["encoder"], options)
     first_stage, vectors = bm25(replace(options, checkpoint="")), Vectors(encoder)
-
-    def fit(lists: Sequence[Candidates]) -> DlfLike:
-        return DlfLike(
-            lists,
-            vectors,
-            cells(options.groups),
-            first_stage,
-            parameters["alpha"],
-            parameters["pool"],
-            Schedule(parameters["epochs"], parameters["rate"]),
-        )
-
-    name = f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}"
-    ranker = CrossFitted(name, fit, options.lists(), pool=parameters["pool"])
+    settings = {name: parameters[name] for name in ("alpha", "pool", "epochs", "rate")}
+    ranker = CrossFitted(
+        f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}",
+        lambda lists: DlfLike(lists, vectors, cells(options.groups), first_stage, **settings),
+        options.lists(),
+        pool=parameters["pool"],
+    )
     ranker.target_known = "training topics"
     ranker.weighs_scores = True
     return ranker
@@ -523,46 +426,35 @@ class Lesson:
     members: Floats
     target: Floats
 
-    def loss(self, weights: Floats) -> float:
-        """KL(ε*, ε), natural logarithm."""
-        target, exposure = _smooth(self.target), _smooth(self._chances(weights) @ self.members)
-        return float(target @ np.log(target / exposure))
-
     def slope(self, weights: Floats) -> Floats:
-        """The loss's gradient by the weights; shape (columns,)."""
-        chances = self._chances(weights)
-        ratio = _smooth(self.target) / _smooth(chances @ self.members)
-        gain = self.members @ ratio / (1 + self.target.size * EPS)
-        found: Floats = (chances * (chances @ gain - gain)) @ self.features
-        return found
-
-    def _chances(self, weights: Floats) -> Floats:
+        """The gradient of KL(ε*, ε), natural logarithm, by the weights; shape (columns,)."""
         scores = self.features @ weights
         powers = np.exp(scores - scores.max())
-        found: Floats = powers / powers.sum()
-        return found
+        chances = powers / powers.sum()
+        ratio = _smooth(self.target) / _smooth(chances @ self.members)
+        gain = self.members @ ratio / (1 + self.target.size * EPS)
+        slope: Floats = (chances * (chances @ gain - gain)) @ self.features
+        return slope
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Steps of Adam from zero: one a list, in an order drawn anew from the seed for every epoch."""
+def _smooth(shares: Floats) -> Floats:
+    """Shares of a distribution, (groups,), none of them 0."""
+    smooth: Floats = (shares + EPS) / (1 + shares.size * EPS)
+    return smooth
 
-    epochs: int = 100
-    rate: float = 0.001
-    seed: int = 0
 
-    def weights(self, lessons: Sequence[Lesson]) -> Floats:
-        """The weights after all epochs, (columns,)."""
-        found = np.zeros(lessons[0].features.shape[1])
-        mean, square, random = np.zeros_like(found), np.zeros_like(found), np.random.default_rng(self.seed)
-        places = (place for _ in range(self.epochs) for place in random.permutation(len(lessons)))
-        for step, place in enumerate(places, start=1):
-            slope = lessons[place].slope(found)
-            mean = DECAYS[0] * mean + (1 - DECAYS[0]) * slope
-            square = DECAYS[1] * square + (1 - DECAYS[1]) * slope**2
-            moved = mean / (1 - DECAYS[0] ** step)
-            found -= self.rate * moved / (np.sqrt(square / (1 - DECAYS[1] ** step)) + LEAST)
-        return found
+def learnt(lessons: Sequence[Lesson], epochs: int = 100, rate: float = 0.001) -> Floats:
+    """The weights after steps of Adam from zero, (columns,): one a list, in an order drawn anew for every epoch."""
+    weights = np.zeros(lessons[0].features.shape[1])
+    mean, square, random = np.zeros_like(weights), np.zeros_like(weights), np.random.default_rng(0)
+    places = (place for _ in range(epochs) for place in random.permutation(len(lessons)))
+    for step, place in enumerate(places, start=1):
+        slope = lessons[place].slope(weights)
+        mean = DECAYS[0] * mean + (1 - DECAYS[0]) * slope
+        square = DECAYS[1] * square + (1 - DECAYS[1]) * slope**2
+        moved = mean / (1 - DECAYS[0] ** step)
+        weights -= rate * moved / (np.sqrt(square / (1 - DECAYS[1] ** step)) + LEAST)
+    return weights
 
 
 class DlfLike:
@@ -579,35 +471,30 @@ class DlfLike:
         first_stage: Bm25,
         alpha: float = 0.8,
         pool: int = 100,
-        schedule: Schedule = Schedule(),
+        epochs: int = 100,
+        rate: float = 0.001,
     ) -> None:
         self._vectors, self._spread, self._first_stage, self.alpha = vectors, spread, first_stage, alpha
         lessons = []
-        for one in lists:
-            target = target_shares(Judged(one, (), {}, groups=spread.groups), spread, "empirical", MEMBERSHIP)
+        for candidates in lists:
+            judged = Judged(candidates, (), {}, groups=spread.groups)
+            target = target_shares(judged, spread, "empirical", MEMBERSHIP)
             if not isinstance(target, Undefined):
-                best = first_stage.ordered(one)[0].at(range(min(pool, len(one.documents))))
-                lessons.append(Lesson(self._features(best), self._members(best), target))
+                best = first_stage.ordered(candidates)[0].at(range(min(pool, len(candidates.documents))))
+                members = spread.rows(best.doc_ids, MEMBERSHIP)
+                lessons.append(Lesson(self._features(best), members, target))
         if not lessons:
             raise UsageError("dlf-like has no list with a target to learn from.", "judge documents of groups")
-        self.weights = schedule.weights(lessons)
+        self.weights = learnt(lessons, epochs, rate)
 
     def __call__(self, candidates: Candidates) -> list[float]:
         """A score for each candidate, in their order."""
         given = candidates.scores
         relevance = min_max(np.array(self._first_stage.scores(candidates) if given is None else given))
         fairness = min_max(self._features(candidates) @ self.weights)
-        found: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
-        return found
-
-    def _members(self, candidates: Candidates) -> Floats:
-        return self._spread.rows(candidates.doc_ids, MEMBERSHIP)
+        scores: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
+        return scores
 
     def _features(self, candidates: Candidates) -> Floats:
-        return np.column_stack([self._vectors(candidates), self._members(candidates)])
-
-
-def _smooth(shares: Floats) -> Floats:
-    """Shares of a distribution, (groups,), none of them 0."""
-    found: Floats = (shares + EPS) / (1 + shares.size * EPS)
-    return found
+        members = self._spread.rows(candidates.doc_ids, MEMBERSHIP)
+        return np.column_stack([self._vectors(candidates), members])
