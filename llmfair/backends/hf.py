@@ -8,12 +8,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.chat_completions import finish_of
-from llmfair.backends.local import ChatTemplate, MicroBatcher, grammar_of, label_answers
+from llmfair.backends.local import (
+    ChatTemplate,
+    LocalModel,
+    MicroBatcher,
+    grammar_of,
+    label_answers,
+    load_model,
+)
 from llmfair.checkpoints import (
     Checkpoint,
     Place,
@@ -26,9 +33,6 @@ from llmfair.checkpoints import (
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
-
-if TYPE_CHECKING:
-    from llmfair.backends.local import Continuation, LocalModel
 
 ARGUMENTS: Mapping[str, Any] = {
     "attention": "sdpa",  # how transformers calculates it: sdpa, eager, flash_attention_2
@@ -147,8 +151,6 @@ class LocalBackend:
     def _load(self) -> LocalModel:
         from importlib.metadata import version
 
-        from llmfair.backends.local import load_model
-
         device, why = device_of(self.arguments["device"])
         place = Place(device, self.dtype, f"{device}: {why}; {self.dtype}: {self._why_dtype}")
         model = load_model(self.checkpoint, place, self.options, self.arguments["attention"])
@@ -202,17 +204,21 @@ class LocalBackend:
         ]
 
     def _say(self, batch: Sequence[_Job]) -> list[Completion]:
-        from llmfair.backends.local import Draft
-
         sampling = batch[0].request.sampling
-        drafts = [Draft(job.ids, _seed(job.request.key), job.grammar) for job in batch]
-        found = self._model.generate(
-            drafts, sampling.max_tokens, sampling.temperature, sampling.top_p, self.arguments["num_beams"]
+        answers = self._model.generate(
+            [job.ids for job in batch],
+            # seeds of their own: equal ones would make equal draws of unlike prompts
+            [int.from_bytes(hashlib.sha256(job.request.key.encode()).digest()[:7]) for job in batch],
+            [job.grammar for job in batch],
+            sampling.max_tokens,
+            sampling.temperature,
+            sampling.top_p,
+            self.arguments["num_beams"],
         )
-        return [self._completion(job, said) for job, said in zip(batch, found, strict=True)]
+        return [self._completion(job, *answer) for job, answer in zip(batch, answers, strict=True)]
 
-    def _completion(self, job: _Job, said: Continuation) -> Completion:
-        text, ended = said.text, said.ended
+    def _completion(self, job: _Job, ids: list[int], ended: bool) -> Completion:
+        text = self._model.decode(ids)
         for stop in job.request.sampling.stop:
             text, found, _ = text.partition(stop)
             ended = ended or bool(found)
@@ -220,7 +226,7 @@ class LocalBackend:
             text=text,
             finish=finish_of("stop" if ended else "length", text, job.request.chat.expects),
             prompt_tokens=len(job.ids),
-            completion_tokens=len(said.ids),
+            completion_tokens=len(ids),
             model=self.checkpoint.name,
         )
 
@@ -234,8 +240,3 @@ def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float
     asked = [template.label_ids(messages, label_answers(LABELS)) for messages in PROBES]
     scores = model.margins([ids for ids, _ in asked], [labels for _, labels in asked])
     return [score.logprobs for score in scores]
-
-
-def _seed(key: str) -> int:
-    """A generator's seed of a request's own: equal seeds would make equal draws of unlike prompts."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])

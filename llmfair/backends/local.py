@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from llmfair.backends.base import BackendOptions, fold_system
@@ -56,6 +56,7 @@ class ChatTemplate:
     ) -> None:
         self.tokenizer = tokenizer
         self.template_kwargs = dict(template_kwargs or {})
+        self.name = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
         self.folded = False
         added = getattr(tokenizer, "added_tokens_decoder", {}).values()
         self._control = tuple(token.content for token in added if token.special)
@@ -64,20 +65,21 @@ class ChatTemplate:
                 f"{self.name} has no chat template, so it is not a model one can talk to.",
                 "choose its instruction-tuned version, often named Instruct or Chat",
             )
-        self.folded = system == "fold" or not self._takes_system()
+        probe = (Message("system", _PROBE), Message("user", "a"))
+        try:
+            taken = _PROBE in self.text(probe)
+        except Rejected:
+            taken = False
+        self.folded = system == "fold" or not taken
         if self.folded and system == "separate":
             raise UsageError(f"the chat template of {self.name} takes no system message.", FOLD_HINT)
         # What a tokenizer puts before any text; models trained with it do badly without.
         bos = tokenizer.bos_token_id
         self._start = [bos] if bos is not None and list(tokenizer("a").input_ids)[:1] == [bos] else []
         try:
-            self.ids((Message("system", _PROBE), Message("user", "a")))
+            self.ids(probe)
         except Rejected as error:
             raise UsageError(error.message, "repair chat_template in its tokenizer files") from None
-
-    @property
-    def name(self) -> str:
-        return str(getattr(self.tokenizer, "name_or_path", "") or "the tokenizer")
 
     @property
     def sha256(self) -> str:
@@ -92,10 +94,8 @@ class ChatTemplate:
             {"role": message.role, "content": without_control_tokens(message.content, self._control)}
             for message in shown
         ]
-        try:
-            import jinja2
-        except ImportError:
-            raise MissingExtra("chat templates need jinja2.", "pip install 'llmfair[local]'") from None
+        import jinja2
+
         try:
             return str(
                 self.tokenizer.apply_chat_template(
@@ -110,8 +110,7 @@ class ChatTemplate:
 
         A template that writes no BOS gets the tokenizer's; one that writes two is broken: UsageError.
         """
-        (found,) = self._encode([self.text(messages)])
-        return found
+        return self._encode(self.text(messages))
 
     def label_ids(
         self, messages: Sequence[Message], answers: Mapping[str, str]
@@ -123,11 +122,10 @@ class ChatTemplate:
         token cannot tell apart.
         """
         text = self.text(messages)
-        (prompt,) = self._encode([text])
         # What follows the last control token is cut into tokens by itself.
         tail = text[max([0, *(text.rfind(token) for token in self._control)]) :]
         common, tokens = self._parting(tail, tuple(answers.items()))
-        return [*prompt, *common], dict(tokens)
+        return [*self._encode(text), *common], dict(tokens)
 
     @lru_cache(maxsize=64)  # noqa: B019  # the tail is the same for all prompts of most templates
     def _parting(
@@ -148,24 +146,16 @@ class ChatTemplate:
         labels = (label for label, _ in answers)
         return tuple(encoded[0][len(before) : place]), tuple(zip(labels, tokens, strict=True))
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Texts of rendered prompts as token ids. Raises UsageError for two BOS."""
-        found = [list(ids) for ids in self.tokenizer(texts, add_special_tokens=False).input_ids]
-        if self._start:
-            found = [ids if ids[:1] == self._start else [*self._start, *ids] for ids in found]
-            if any(ids[1:2] == self._start for ids in found):
-                raise UsageError(
-                    f"the chat template of {self.name} starts with {self.tokenizer.bos_token} twice.",
-                    "repair chat_template in its tokenizer files",
-                )
-        return found
-
-    def _takes_system(self) -> bool:
-        """Whether the words of a system message arrive in the prompt."""
-        try:
-            return _PROBE in self.text((Message("system", _PROBE), Message("user", "a")))
-        except Rejected:
-            return False
+    def _encode(self, text: str) -> list[int]:
+        ids = list(self.tokenizer(text, add_special_tokens=False).input_ids)
+        if self._start and ids[:1] != self._start:
+            ids = [*self._start, *ids]
+        if self._start and ids[1:2] == self._start:
+            raise UsageError(
+                f"the chat template of {self.name} starts with {self.tokenizer.bos_token} twice.",
+                "repair chat_template in its tokenizer files",
+            )
+        return ids
 
 
 def label_answers(expects: Expects) -> dict[str, str]:
@@ -330,24 +320,6 @@ class LabelScores:
     greedy: int
 
 
-@dataclass(frozen=True)
-class Draft:
-    """How one prompt is to be continued: `grammar` (Lark) binds it, `seed` draws it where `temperature` is above 0."""
-
-    ids: Sequence[int]
-    seed: int = 0
-    grammar: str | None = None
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """What followed a prompt; `ended` says that the model itself ended it."""
-
-    ids: list[int]
-    text: str
-    ended: bool
-
-
 @dataclass
 class LocalModel:
     """A loaded model with its tokenizer, and an adapter over it if there is one.
@@ -386,7 +358,9 @@ class LocalModel:
             past = self._read(prompts[0][:shared]).past_key_values
             past.batch_repeat_interleave(len(prompts))
         mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=-1)
-        with torch.inference_mode(), self._last_hidden() as kept:
+        states: list[torch.Tensor] = []  # what enters the output matrix: (rows, positions kept, width)
+        watch = self._head.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0]))
+        with torch.inference_mode(), watch:
             own = self.model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -396,17 +370,25 @@ class LocalModel:
                 **already_read(past),
             ).logits
             assert own.shape[1] == 1, "logits_to_keep is not honoured"
-            own, hidden = own[:, -1].float(), kept[0][:, -1].float()
+            own, hidden = own[:, -1].float(), states[0][:, -1].float()
             tokens = torch.tensor([list(of_prompt.values()) for of_prompt in labels], device=own.device)
             exact = torch.einsum("rw,rlw->rl", hidden, self._head.weight[tokens].float())
             exact = self._transform(exact, tokens)
-            self._require_known(exact, own.gather(-1, tokens))
+            # Where the model's own logits are, but for rounding, not those calculated here, it does more to them.
+            rounding = 1e-3 if self.place.dtype == "float32" else 0.02
+            rounded = own.gather(-1, tokens)
+            allowed = rounding * rounded.abs().amax(-1, keepdim=True).clamp(min=1.0) + 1e-3
+            if not bool(((exact - rounded).abs() <= allowed).all()):
+                raise BackendError(
+                    f"{self.checkpoint.name} changes its logits in a way that is not known here.",
+                    "read the answers' text with --answers text",
+                )
             logits = own.scatter(-1, tokens, exact)
             logprobs = (exact - logits.logsumexp(-1, keepdim=True)).tolist()
             greedy = logits.argmax(-1).tolist()
         return [
-            LabelScores(dict(zip(of_prompt, found, strict=True)), token)
-            for of_prompt, found, token in zip(labels, logprobs, greedy, strict=True)
+            LabelScores(dict(zip(of_prompt, values, strict=True)), token)
+            for of_prompt, values, token in zip(labels, logprobs, greedy, strict=True)
         ]
 
     def _shared(self, prompts: Sequence[Sequence[int]]) -> int:
@@ -448,52 +430,40 @@ class LocalModel:
             logits = (logits / cap).tanh() * cap
         return logits
 
-    def _require_known(self, exact: torch.Tensor, own: torch.Tensor) -> None:
-        """Raises BackendError where the model's own logits are not, but for rounding, those calculated here."""
-        rounding = 1e-3 if self.place.dtype == "float32" else 0.02
-        allowed = rounding * own.abs().amax(-1, keepdim=True).clamp(min=1.0) + 1e-3
-        if not bool(((exact - own).abs() <= allowed).all()):
-            raise BackendError(
-                f"{self.checkpoint.name} changes its logits in a way that is not known here.",
-                "read the answers' text with --answers text",
-            )
-
     @cached_property
     def _head(self) -> Any:
         return self.model.get_output_embeddings()
-
-    @contextmanager
-    def _last_hidden(self) -> Iterator[list[torch.Tensor]]:
-        """Gathers what enters the output matrix meanwhile: (rows, positions kept, width)."""
-        kept: list[torch.Tensor] = []
-        hook = self._head.register_forward_pre_hook(lambda module, arguments: kept.append(arguments[0]))
-        try:
-            yield kept
-        finally:
-            hook.remove()
 
     # Text
 
     def generate(
         self,
-        drafts: Sequence[Draft],
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        grammars: Sequence[str | None],
         max_tokens: int,
         temperature: float = 0.0,
         top_p: float | None = None,
         num_beams: int = 1,
-    ) -> list[Continuation]:
-        """Continues every prompt by at most `max_tokens` tokens: greedily, or drawn with each draft's own seed."""
+    ) -> list[tuple[list[int], bool]]:
+        """What follows each prompt, at most `max_tokens` tokens, and whether the model itself ended it.
+
+        Greedily, or where `temperature` is above 0 drawn with each one's own seed; a grammar (Lark) binds it.
+        """
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-        ids, mask = self._pad([draft.ids for draft in drafts])
+        def given_up(ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+            """Ends a batch that nobody waits for any more."""
+            return torch.full((ids.shape[0],), self.cancelled(), device=ids.device, dtype=torch.bool)
+
+        ids, mask = self._pad(prompts)
         start = 1 if self.checkpoint.encoder_decoder else ids.shape[1]
         processors: list[Any] = []
-        if any(draft.grammar for draft in drafts):
-            grammars = [draft.grammar for draft in drafts]
+        if any(grammars):
             processors.append(Constraint(self._grammars, grammars, start))
         if temperature > 0:
-            processors.append(Drawing([draft.seed for draft in drafts], temperature, top_p))
+            processors.append(Drawing(seeds, temperature, top_p))
         config = GenerationConfig(
             max_new_tokens=max_tokens,
             do_sample=False,
@@ -502,27 +472,21 @@ class LocalModel:
             pad_token_id=self._pad_id,
         )
         with torch.inference_mode():
-            found = self.model.generate(
+            rows = self.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 generation_config=config,
                 logits_processor=LogitsProcessorList(processors),
-                stopping_criteria=StoppingCriteriaList([self._give_up]),
+                stopping_criteria=StoppingCriteriaList([given_up]),
             )
-        continuations = []
-        for ids in found[:, start:].tolist():
-            end = next((place for place, token in enumerate(ids) if token in self._ends), None)
-            continuations.append(Continuation(ids[:end], self.decode(ids[:end]), end is not None))
-        return continuations
+        answers = []
+        for tokens in rows[:, start:].tolist():
+            end = next((place for place, token in enumerate(tokens) if token in self._ends), None)
+            answers.append((tokens[:end], end is not None))
+        return answers
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-    def _give_up(self, ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Ends a batch that nobody waits for any more."""
-        import torch
-
-        return torch.full((ids.shape[0],), self.cancelled(), device=ids.device, dtype=torch.bool)
 
     @cached_property
     def _ends(self) -> frozenset[int]:
@@ -550,13 +514,10 @@ class LocalModel:
         ids = torch.full((len(prompts), longest), self._pad_id, dtype=torch.long)
         mask = torch.zeros_like(ids)
         for row, prompt in enumerate(prompts):
-            place = (
-                slice(len(prompt)) if self.checkpoint.encoder_decoder else slice(longest - len(prompt), None)
-            )
-            ids[row, place] = torch.tensor(prompt)
-            mask[row, place] = 1
-        device = self.model.device
-        return ids.to(device), mask.to(device)
+            start = 0 if self.checkpoint.encoder_decoder else longest - len(prompt)
+            ids[row, start : start + len(prompt)] = torch.tensor(prompt)
+            mask[row, start : start + len(prompt)] = 1
+        return ids.to(self.model.device), mask.to(self.model.device)
 
     def without_adapter(self) -> Any:
         """The base model's own answers: `with model.without_adapter():`."""
@@ -677,16 +638,19 @@ class MicroBatcher(Generic[J, A]):
             await self._gather()
             if not (batch := self._take()):
                 continue
+            jobs = [waiting.job for waiting in batch]
+            outcomes: Sequence[A | Exception]
             try:
-                answers = await self.call(lambda batch=batch: self._run([one.job for one in batch]))  # type: ignore[misc]
+                outcomes = await self.call(partial(self._run, jobs))
             except Exception as error:
-                for one in batch:
-                    if not one.answer.done():
-                        one.answer.set_exception(error)
-            else:
-                for one, answer in zip(batch, answers, strict=True):
-                    if not one.answer.done():
-                        one.answer.set_result(answer)
+                outcomes = [error] * len(batch)
+            for waiting, outcome in zip(batch, outcomes, strict=True):
+                if waiting.answer.done():
+                    continue
+                if isinstance(outcome, Exception):
+                    waiting.answer.set_exception(outcome)
+                else:
+                    waiting.answer.set_result(outcome)
 
     async def _gather(self) -> None:
         """Waits for company: while more keeps coming, a few milliseconds at most, until a batch is full."""
