@@ -10,18 +10,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from llmfair.audits.aggregates import Inference, aggregate, controlled
 from llmfair.audits.calibrate import share
-from llmfair.audits.listwise.simulate import Kinds, SimulatedAudits, simulate
-from llmfair.metrics.base import Quotient
+from llmfair.metrics.base import ControlledExposures, Quotient, Ratio
 from llmfair.nouns import Side
 from llmfair.rankers.strategies import covering
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.power import random_lists, rank_injected
+from llmfair.stats.power import kind_exposures, random_lists, rank_injected
 from llmfair.stats.significance import LabelledItems, permutations, sign_flip
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,114 @@ GRADES = (0, 1, 0, 1)
 EVEN, UNEVEN = (50, 50, 50, 50), (95, 5, 85, 15)
 """Documents of a list: protected, protected relevant, unprotected, unprotected relevant."""
 WINDOWS = covering(sum(EVEN), window=20, step=10)
+
+
+# Documents of one side and one grade are interchangeable, so a list is simulated by kinds.
+
+
+CERTAIN = 50.0
+"""Log-weights of relevance are cut to ± this: farther apart no order is ever lost."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """A query's list by kinds: how many documents of which side (None: neither) and which grade."""
+
+    counts: tuple[int, ...]
+    sides: tuple[Side | None, ...]
+    grades: tuple[int, ...]
+
+    @property
+    def n(self) -> int:
+        return sum(self.counts)
+
+    def on(self, side: Side) -> Floats:
+        """The number of documents of each kind on this side; shape (kinds,)."""
+        return np.array(self.counts, np.float64) * [found is side for found in self.sides]
+
+    def log_weights(self, betas: Sequence[float], relevance: float) -> Floats:
+        """Of rankers with these log pair odds for the protected, and so much for a grade: (rankers, 1, kinds)."""
+        grades = np.clip(relevance * np.array(self.grades), -CERTAIN, CERTAIN)
+        protected = np.array([side is Side.PROTECTED for side in self.sides])
+        weights: Floats = np.multiply.outer(np.array(betas), protected)[:, None, :] + grades
+        return weights
+
+    @cached_property
+    def to_sides(self) -> Floats:
+        """Exposures of kinds times this are E1, E0; shape (kinds, 2). The list needs both sides."""
+        return np.stack([self.on(side) / self.on(side).sum() for side in Side], axis=1)
+
+    @cached_property
+    def to_relevance(self) -> Floats:
+        """Exposures of kinds times this are M1, M0, each side with the mean exposure of its grades; (kinds, 2)."""
+        same_grade = np.equal.outer(self.grades, self.grades)
+        sided = self.on(Side.PROTECTED) + self.on(Side.UNPROTECTED)
+        share_of_grade = sided / np.maximum(same_grade @ sided, 1)
+        weights: Floats = share_of_grade[:, None] * (same_grade @ self.to_sides)
+        return weights
+
+
+@dataclass(frozen=True)
+class SimulatedAudits:
+    """Audits of one list: mean exposures of two sides on the last axis.
+
+    `final` has E1, E0 of every initial order, shape (rankers, runs, orders, 2), `initial` those of the orders
+    themselves, (runs, orders, 2); `relevance` has M1, M0 over all orders, (rankers, runs, 2). `mean` is v̄ of the list.
+    """
+
+    final: Floats
+    initial: Floats
+    relevance: Floats
+    mean: float
+
+    def value(self, ranker: int, run: int, control_variate: bool = True) -> Quotient:
+        """One audit's excess ratio, as `ExcessRatio(control=order)` has it; or as `ExcessRatio`."""
+        final = self.final[ranker, run]
+        orders = zip(final, self.initial[run], strict=True) if control_variate else ()
+        controlled = tuple(
+            ControlledExposures(_pair(after), _pair(before), self.mean) for after, before in orders
+        )
+        return Quotient(
+            Ratio(*_pair(final.mean(axis=0)), controlled=controlled),
+            Ratio(*_pair(self.relevance[ranker, run])),
+        )
+
+
+def simulate(
+    listed: Kinds,
+    log_weights: ArrayLike,
+    windows: Sequence[tuple[int, int]],
+    passes: int,
+    runs: int,
+    orders: int,
+    repeats: int = 1,
+    *,
+    rng: np.random.Generator,
+) -> SimulatedAudits:
+    """Audits of rankers with these log-weights of kinds, shape (rankers, 1 or runs × orders × repeats, kinds).
+
+    All rankers get the same uniformly random initial orders and the same noise. Raises ValueError as
+    `rank_injected` does.
+    """
+    weights, kinds = np.asarray(log_weights, np.float64), len(listed.counts)
+    initial = random_lists(listed.counts, runs * orders, rng=rng)
+    shown = np.broadcast_to(
+        initial.repeat(repeats, axis=0), (len(weights), runs * orders * repeats, listed.n)
+    )
+    ranked = rank_injected(shown, weights, windows, passes, rng=rng)
+    after = kind_exposures(ranked, kinds).reshape(len(weights), runs, orders, repeats, kinds).mean(axis=3)
+    before = kind_exposures(initial, kinds).reshape(runs, orders, kinds)
+    return SimulatedAudits(
+        final=after @ listed.to_sides,
+        initial=before @ listed.to_sides,
+        relevance=after.mean(axis=2) @ listed.to_relevance,
+        mean=float(before[0, 0] @ listed.counts) / listed.n,
+    )
+
+
+def _pair(sides: Floats) -> tuple[float, float]:
+    protected, unprotected = sides.tolist()
+    return protected, unprotected
 
 
 @dataclass(frozen=True)
@@ -113,7 +221,7 @@ def _lists(
     ranker: Ranker, counts: tuple[int, ...], queries: int, runs: int, seed: int
 ) -> Iterator[SimulatedAudits]:
     """Every query's list in all audits; a query's preference is drawn anew in each audit."""
-    listed = Kinds("", counts, SIDES, GRADES)
+    listed = Kinds(counts, SIDES, GRADES)
     for query in range(queries):
         rng = np.random.default_rng([seed, query])
         betas = (ranker.beta + ranker.spread * rng.standard_normal(runs)).repeat(ORDERS)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.coverage import RANKERS, coverage, rejections
+from benchmarks.coverage import RANKERS, Kinds, coverage, rejections, simulate
 from llmfair.audits.calibrate import share
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.calibrate import audits, calibrate
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
-from llmfair.audits.listwise.simulate import Kinds, items_of, kinds_of, simulate
+from llmfair.audits.listwise.simulate import items_of
 from llmfair.audits.plan import plan as plan_of
 from llmfair.metrics.base import Judged, Quotient
 from llmfair.metrics.exposure import excess_ratio
@@ -25,7 +25,7 @@ from tests.folders import write_folder
 pytestmark = pytest.mark.whole
 
 P, U = Side.PROTECTED, Side.UNPROTECTED
-LISTED = Kinds("q", (2, 3, 1, 4, 2), (U, None, P, U, P), (0, 0, 0, 1, 2))
+LISTED = Kinds((2, 3, 1, 4, 2), (U, None, P, U, P), (0, 0, 0, 1, 2))
 
 
 def quotient(found: Any) -> list[float]:
@@ -59,22 +59,6 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(control: str) -> None:
         assert (*one.final, *one.initial, one.mean) == pytest.approx(
             (*other.final, *other.initial, other.mean)
         )
-    counted = kinds_of(candidates, sides)
-    assert sorted(zip(counted.counts, map(str, counted.sides), counted.grades, strict=True)) == sorted(
-        zip(LISTED.counts, map(str, LISTED.sides), LISTED.grades, strict=True)
-    )
-
-
-def test_log_weights_and_repeats() -> None:
-    weights = LISTED.log_weights([0.0, -0.5], 2.0)
-    assert weights.tolist() == [[[0, 0, 0, 2, 4]], [[0, 0, -0.5, 2, 3.5]]]
-    assert LISTED.log_weights([0.0], 1e9).max() == 50
-    once, twice = (
-        simulate(LISTED, weights, [(0, 12)], 1, 400, 1, repeats, rng=np.random.default_rng(1))
-        for repeats in (1, 2)
-    )
-    assert once.final.shape == twice.final.shape == (2, 400, 1, 2)
-    assert (twice.final.var(axis=1) < 0.7 * once.final.var(axis=1)).all()
 
 
 def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -> None:

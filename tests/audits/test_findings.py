@@ -25,15 +25,14 @@ from llmfair.audits.listwise.measure import (
     with_family,
 )
 from llmfair.audits.listwise.results import (
-    Excess,
     ListwiseFinding,
-    Odds,
     OmittedItems,
     Usefulness,
     WindowAnswers,
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import conclusion as conclusion_text
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
@@ -43,6 +42,7 @@ from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranki
 from llmfair.stats.intervals import Estimate
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.finished import audit
+from tests.cli.command import Snapshot, kept, llmfair, transcript
 from tests.folders import balanced, write_folder
 from tests.metrics import judged
 
@@ -257,64 +257,29 @@ def test_the_injected_odds_lie_in_the_interval_of_nine_audits_in_ten(injected: f
     assert held >= 90
 
 
-def graded(grades: dict[str, int], queries: int = 6) -> Path:
-    """Lists of ten women and ten men; `grades`: the grade of each of their kinds, `f`, `m`, and `f+`, `m+` for half."""
-    lists = {
-        f"q{q}": [
-            (f"q{q}{letter}{i}", group, grades.get(f"{letter}+", grades[letter]) if i < 5 else grades[letter])
-            for letter, group in (("f", "female"), ("m", "male"))
-            for i in range(10)
-        ]
-        for q in range(queries)
-    }
-    return write_folder(Path("graded"), lists)
-
-
 def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
     """No grade holds both sides: whatever a model prefers, the excess ratio is 1."""
-    folder = graded({"f": 1, "m": 0})
+    kinds = (("f", "female", 1), ("m", "male", 0))
+    lists = {
+        f"q{q}": [(f"q{q}{k}{i}", group, grade) for k, group, grade in kinds for i in range(10)]
+        for q in range(6)
+    }
+    folder = write_folder(Path("graded"), lists)
     asked = ("listwise", "-d", folder, "--conditions", "neutral", "--no-repeat", "--orders", "1", "-m")
-    for flags in ((), ("--no-control-variate",), ("--preset", "paper")):
-        found = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", *flags, "--json").json
-        row = next(
-            r for r in found["rows"] if (r["measure"], r["condition"]) == ("PreferenceOdds", "neutral")
-        )
-        assert (row["value"], row["conclusion"], row["reason"]) == (None, "not_assessable", "no_common_grade")
+    found = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", "--json").json
+    row = next(r for r in found["rows"] if (r["measure"], r["condition"]) == ("PreferenceOdds", "neutral"))
+    assert (row["value"], row["conclusion"], row["reason"]) == (None, "not_assessable", "no_common_grade")
     gated = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", "--require", "ExpRatio>=0.6")
     assert gated.code == 2 and "no two items of both groups with one grade" in gated.err
 
 
-def test_a_gate_needs_an_order_that_can_be_assessed_whatever_is_measured() -> None:
-    for more in ((), ("--measures", "ExpRatio")):
-        found = llmfair(
-            "listwise", "--initial", "deltr", "--passes", "1", "--require", "ExpRatio=0.5..2", *more
-        )
-        assert found.code == 4 and "the initial ranking is not random" in found.err
-
-
-def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
-    """Arms that lack different orders of a query are not compared in it."""
-    folder = graded({"f": 0, "m": 0, "f+": 1, "m+": 1})
-    found = llmfair(
-        "listwise", "-d", folder, "-m", "fake:biased,malformed=0.12", "--on-bad-answer", "fail", "--permutations", "0", "-o", "run"
-    )  # fmt: skip
-    assert found.code == 3 and found.out.startswith("VERDICT") and "\nListwise" in found.out, found.err
-    ranked: dict[str, set[tuple[str, str]]] = {}
-    for path in Path("run/rankings").glob("*.run"):
-        condition, _, run = path.stem.partition(".")
-        queries = {line.split()[0] for line in path.read_text().splitlines()}
-        ranked.setdefault(condition, set()).update((query_id, run or "o0.r0") for query_id in queries)
-    compared = {
-        (r["condition"], r["query_id"])
-        for r in table(Path("run/per_query.csv"))
-        if r["measure"] == "RBO" and " vs " in r["condition"]
-    }
-    assert compared
-    for pair, query_id in compared:
-        one, other = (
-            {run for q, run in ranked[condition] if q == query_id} for condition in pair.split(" vs ")
-        )
-        assert one == other
+def test_queries_that_two_prompts_ranked_from_other_orders_are_not_compared() -> None:
+    neutral, other = ([query(name, preference) for name in NAMES] for preference in (0.0, 1.0))
+    other[0] = replace(other[0], runs=((0, 0),))
+    rows = told({"neutral": neutral, "female": other})[1]
+    for measure in ("RBO", "ExpRatio"):
+        compared = {r.query_id for r in rows if (r.measure, r.condition) == (measure, "female vs neutral")}
+        assert compared == {*NAMES[1:], "all"}
 
 
 def test_a_scored_folder_knows_how_its_lists_began() -> None:
@@ -426,19 +391,6 @@ def test_parity_is_not_said_where_answers_leave_one_group_out() -> None:
     assert found == {"all of one group": "items_missing", "as chance has it": None, "few": None}
     outside = structs.replace(within, conclusion=Conclusion.OUTSIDE)
     assert assessed(outside, structs.replace(answers, omitted=OmittedItems(200, 200, 100.0))) == outside
-
-
-def test_a_conclusion_names_exposure_where_its_own_interval_leaves_parity_out() -> None:
-    odds = Odds(0.5, 0.4, 0.6, 8, 100, None)
-    below = ListwiseFinding(measure="PreferenceOdds", conclusion=Conclusion.OUTSIDE, reason=None, odds=odds)
-    for excess, says in (
-        (Excess(0.81, 0.79, 0.83, 8), ": 19 % less exposure at equal relevance"),
-        (Excess(0.9, 0.8, 1.01, 8), ""),
-        (Excess(1.1, 1.05, 1.2, 8), ""),
-        (Excess(0.9, None, None, 8), ""),
-    ):
-        said = conclusion_text(structs.replace(below, excess=excess), None, (0.8, 1.25), 0.95)
-        assert said == f"preference odds below 0.8{says}"
 
 
 def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:

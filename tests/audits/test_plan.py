@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from llmfair.audits.listwise import LISTWISE, plan
-from llmfair.audits.listwise.design import make_design
-from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import PlayedAudits
 from llmfair.audits.pairwise import PAIRWISE
@@ -21,7 +19,7 @@ from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey
 from llmfair.metrics.base import Value
-from llmfair.nouns import Chat, Completion, drive
+from llmfair.nouns import Chat, Completion
 from llmfair.registry import _found, names
 from tests.finished import audit
 from tests.folders import balanced, folder_of, write_folder
@@ -86,30 +84,13 @@ def test_a_run_asks_what_was_planned() -> None:
         assert planned["prompt_tokens"] == pytest.approx(planned["calls"] * fmean(lengths) / 4, rel=0.02)
 
 
-def test_one_chain_a_query_stands_for_all() -> None:
-    settings = ListwiseSettings.make()
-    planned, characters, answers = plan_of(LISTWISE, settings), 0, 0
-
-    def answer(chat: Chat) -> Completion:
-        nonlocal characters, answers
-        completion = answer_in_shown_order(chat)
-        characters += sum(len(message.content) for message in chat.messages)
-        answers += len(completion.text)
-        return completion
-
-    for program in make_design(settings).programs():
-        drive(program.start(), answer)
-    assert planned["prompt_tokens"] == pytest.approx(characters / 4, rel=0.01)
-    assert planned["completion_tokens"] == answers // 4
-
-
 def test_models_are_counted_one_after_the_other_and_rankers_not_at_all() -> None:
     one = plan_of(LISTWISE, ListwiseSettings.make())
     two = plan_of(LISTWISE, ListwiseSettings.make(model=("fake:biased", "bm25", "fake:oracle")))
     for key in ("calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call"):
         assert two[key] == 2 * one[key] > 0
     alone = plan_of(LISTWISE, PlanSettings.make(model=("bm25",)))
-    assert (alone["calls"], alone["prompt_tokens"], alone["other_windows"]) == (0, 0, None)
+    assert (alone["calls"], alone["prompt_tokens"]) == (0, 0)
     assert alone["findable"]["reason"] == "no_model_asked"
 
 
@@ -229,20 +210,6 @@ def test_exposure_ratios_are_expected_on_request() -> None:
     assert to_be_found["odds"] == 0.5
     assert 0.5 < to_be_found["agnostic"] < to_be_found["relevant"] < 1
     assert to_be_found["agnostic"] < below["agnostic"] < 1 < above["agnostic"]
-
-
-def test_windows_that_reach_further_are_named() -> None:
-    dataset = folder_of(6, 100, 100)
-    other = plan_of(LISTWISE, ListwiseSettings.make("paper", dataset=dataset))["other_windows"]
-    assert (other["window"], other["step"], other["passes"]) == (20, 10, 3)
-    assert (other["calls"], other["fewer_calls"], other["further_reach"]) == (6 * 3 * 57, True, True)
-    assert other["reach"] == pytest.approx({"low": 0.734, "high": 1.361}, abs=0.01)
-    one_pass = plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset, **ONE_PASS))["other_windows"]
-    assert (one_pass["fewer_calls"], one_pass["further_reach"]) == (False, True)
-    assert plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset))["other_windows"] is None
-    # a window over the whole list reaches everything in one call
-    whole = ListwiseSettings.make(dataset=dataset, window=200, step=100, passes=1)
-    assert plan_of(LISTWISE, whole)["other_windows"] is None
 
 
 def test_cost_and_time() -> None:

@@ -73,7 +73,7 @@ def test_a_wrong_setting_is_named(settings: str, message: str) -> None:
 
 
 def test_random_windows_have_no_steps() -> None:
-    with pytest.raises(UsageError, match="no steps to study"):
+    with pytest.raises(UsageError, match="that has windows and steps"):
         tried(design="partition")
 
 

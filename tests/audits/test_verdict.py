@@ -23,11 +23,12 @@ from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion
 from llmfair.report.section import verdict
 from llmfair.report.tables import bound_text, cell, interval_text, lead_lines, numbers
-from llmfair.results import Figure, Finding, Requirement, RunVerdict, Words
+from llmfair.results import Figure, Requirement, RunVerdict, Words
 from llmfair.stats.intervals import conclude, queries_to_settle
 
 ODDS = "AdjustedOdds"
 BAND = (0.8, 1.25)
+USEFUL = Usefulness("nDCG@20", 0.0, 0.2, 0.1, 0.3, 44)
 Interval = tuple[float, float, float]
 
 
@@ -35,9 +36,9 @@ def figure(value: float | None, low: float | None, high: float | None, n: int = 
     return Figure(value, low, high, n, None, None, None, None)
 
 
-def finding(interval: Interval | None, reason: str | None = None, **more: Any) -> Finding:
+def finding(interval: Interval | None, reason: str | None = None, **more: Any) -> ListwiseFinding:
     said = Conclusion.NOT_ASSESSABLE if interval is None else conclude(*interval[1:], BAND)
-    return (ListwiseFinding if more else Finding)(measure=ODDS, conclusion=said, reason=reason, **more)
+    return ListwiseFinding(measure=ODDS, conclusion=said, reason=reason, **{"useful": USEFUL, **more})
 
 
 def conclusions(
@@ -192,7 +193,7 @@ def test_no_number_of_queries_settles_what_is_but_a_bound(of_a_kind: str) -> Non
         ((0.5, None, 0.9), "position_driven", "these answers follow the position"),
         ((None, None, 0.9), "always_one_way", "more queries narrow the bound: llmfair plan"),
     ):
-        open_still = Finding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
+        open_still = ListwiseFinding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
         of = conclusions({"a": ACROSS}, findings={"a": open_still}, figures={(ODDS, "a"): figure(*ends)})
         found = SPOKEN[of_a_kind].verdict(of)
         assert "a bound alone" in found.sentence and "crosses" not in found.sentence
@@ -323,14 +324,9 @@ def test_windows_that_leave_all_open_are_better_drawn_at_random_than_asked_of_mo
         assert ("queries would settle it" in said or "too near an edge" in said) is not at_random
 
 
-def test_an_order_of_a_preset_is_named_by_its_part() -> None:
-    of = conclusions({"a": None}, reason="order_not_random", preset="paper")
-    assert SPOKEN["lists"].verdict(of).next.startswith("leave --initial, or +deltr of --preset paper, out: ")
-
-
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
 def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) -> None:
-    slots = Finding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason="slots_decide")
+    slots = finding(ACROSS, "slots_decide")
     found = SPOKEN[of_a_kind].verdict(conclusions({"a": ACROSS}, findings={"a": slots}))
     assert "the interval crosses an edge" in found.sentence and "bound" not in found.sentence
     assert "queries would settle it" in found.next and "position" not in found.next
@@ -399,7 +395,7 @@ def test_a_size_that_is_but_a_bound_is_told_as_one() -> None:
         ((5.0, None), "male items win at most 20 times"),
     ):
         figures = {(ODDS, "relevant"): figure(0.04 if ends[1] else 9.0, *ends)}
-        outside = Finding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
+        outside = ListwiseFinding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
         of = {"relevant": LESS}
         said = (
             SPOKEN["pairs"].verdict(conclusions(of, figures=figures, findings={"relevant": outside})).sentence
@@ -513,7 +509,7 @@ def test_the_plan_of_a_ranker_that_scores_lists_names_it() -> None:
 
 
 def test_a_verdict_s_bound_in_a_hundred_holds() -> None:
-    outside = Finding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
+    outside = ListwiseFinding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
     figures = {(ODDS, "relevant"): figure(0.1, None, 0.1504)}
     found = conclusions({"relevant": LESS}, figures=figures, findings={"relevant": outside})
     said = SPOKEN["pairs"].verdict(found).sentence

@@ -91,7 +91,7 @@ LINES: list[tuple[str, str]] = [
     ("listwise --strategy setwise:c=99", "setwise: c cannot be '99'."),
     ("listwise --strategy windows:c=3", "strategy windows has no parameters"),
     ("pairwise --batch", "fake:biased cannot do --batch"),
-    ("listwise --sequential", "but those of a ranking need each other's answers"),
+    ("listwise --sequential", "--sequential stops between random windows"),
     ("calibrate listwise --design partition --sequential", "but --sequential stops early"),
     ("listwise --design partition --batch --sequential -m openai:any", "--batch asks all at once"),
     ("pairwise --batch -m openai:any --max-cost=1 --price-in=1 --price-out=1", "a batch is paid as a whole"),

@@ -32,7 +32,7 @@ def test_it_asks_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("kind", "effect", "calls", "findable", "keys"),
     [
-        ("listwise", "--odds", 864, {"odds", "smallest", "other_design"}, {"cost", "seconds", "reach", "other_windows", "seed", "render"}),
+        ("listwise", "--odds", 864, {"odds", "smallest", "other_design"}, {"cost", "seconds", "reach", "seed", "render"}),
         ("pairwise", "--ratio", 1760, {"relevant", "irrelevant"}, {"cost", "seconds", "noise_calls", "prompt_tokens", "design"}),
     ],
 )  # fmt: skip

@@ -276,15 +276,3 @@ def test_a_variable_asks_for_json_as_its_flag_does(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(variable, "json" if variable == "LLMFAIR_FORMAT" else "1")
     assert llmfair("listwise", "--nope").json["exit_code"] == 2
     assert llmfair("listwise", "-d", "nope").json["exit_code"] == 2
-
-
-def test_expected_exposure_of_a_ranker_is_had_from_its_orders_and_repeats() -> None:
-    flags = ("-n", "2", "--passes", "1", "--no-report", "-q", "-o", "run")
-    ran("listwise", *flags, "--measures", "EE-D@20,EE-R@20")
-    found = {
-        (row["condition"], row["measure"]): float(row["value"])
-        for row in table(Path("run/metrics.csv"))
-        if row["measure"].startswith("EE-")
-    }
-    assert found["neutral", "EE-D@20"] > found["initial", "EE-D@20"]
-    assert llmfair("runs", "check", "run").code == 0

@@ -15,7 +15,6 @@ from llmfair.rundir import RunDir
 from tests.cli.command import ran
 from tests.folders import balanced, write_folder
 from tests.manifests import invocation, manifest
-from tests.report.reading import read
 from tests.tuning.answered import adapter
 
 LISTS = ("--no-repeat", "--passes", "1", "-q")
@@ -67,17 +66,6 @@ def test_calls_without_prices_stand_beside_the_cost() -> None:
     past = invocation(7, 0.5), invocation(3), invocation()
     assert cost_of(manifest(*past, cost=0.5)) == "0.5000, and 3 calls made without prices"
     assert cost_of(manifest(*past)) == cost_of(None) == ""
-
-
-@pytest.mark.whole
-def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:
-    verdict, _ = page(data, "listwise", *LISTS, "--conditions", "neutral", "-m", PLACES).verdicts
-    assert "18 of 18 answers of the first pass" in verdict.sentence
-    assert verdict.seen == "evidence"
-    assert page_of([read_source(RunDir(Path("run")))], 0).verdicts[0].seen == ""
-    ran("report", "run")
-    links = [link["href"] for link in read(Path("run/report.html")).named("a")]
-    assert links.count("#evidence") == 1 + 1  # in the list of sections, and here
 
 
 def test_what_is_said_of_places_contradicts_no_conclusion(data: Path) -> None:

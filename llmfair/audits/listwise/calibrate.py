@@ -30,6 +30,7 @@ from llmfair.audits.calibrate import (
 from llmfair.audits.documents import Calibration, InjectedPreference
 from llmfair.audits.listwise.design import ListwiseDesign, make_design
 from llmfair.audits.listwise.measure import HEADLINE, HowRanked, concluded, mean_preference, unassessable
+from llmfair.audits.listwise.plan import ListwisePlan
 from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import (
@@ -72,8 +73,12 @@ class ListwiseCalibration(Calibration, frozen=True, kw_only=True):
     smallest: SmallestOdds
 
 
+DOCUMENTS = {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
+"""The types of what `plan` and `calibrate` print with --json."""
+
+
 @dataclass(frozen=True, slots=True)
-class Found:
+class SimulatedAudit:
     """What one audit found, and the p of its sign flip; `odds` None where nothing was compared."""
 
     odds: Preference | None
@@ -96,15 +101,15 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
     """
     design, betas = make_design(settings), injected_of(settings.injected)
     listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
-    lists = [one for one in listed if one.compared]
+    lists = [items for items in listed if items.compared]
     if not lists:
         raise UsageError(
             "no list has items of both groups with the same grade of relevance.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
     read = partial(found_in, level=settings.level, asked=design.asked())
-    found = found_by_preference(audits(design, settings, lists, betas), betas, read, advance)
-    sizes = [one.n for one in listed]
+    recovered = found_by_preference(audits(design, settings, lists, betas), betas, read, advance)
+    sizes = [items.n for items in listed]
     return {
         **about(design, settings),
         "design": {
@@ -118,8 +123,10 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
             if name not in ("strategy", "answers")
         }
         | design.ordered_by(),
-        "injected": [_row(beta, one, settings.level) for beta, one in zip(betas, found, strict=True)],
-        "smallest": _smallest(found[betas.index(0)], len(lists), settings.power),
+        "injected": [
+            _row(beta, outcomes, settings.level) for beta, outcomes in zip(betas, recovered, strict=True)
+        ],
+        "smallest": _smallest(recovered[betas.index(0)], len(lists), settings.power),
     }
 
 
@@ -131,15 +138,17 @@ def audits(
     orders, repeats, noise = design.settings.orders, settings.repeats, Noise(settings.alike, settings.slots)
 
     def draw(block: int) -> dict[str, Encounters | PlayedAudits]:
-        return {one.query_id: drawn(one, rng_of(settings, one.query_id, STREAM + block)) for one in lists}
+        return {
+            items.query_id: drawn(items, rng_of(settings, items.query_id, STREAM + block)) for items in lists
+        }
 
-    def drawn(one: Items, rng: np.random.Generator) -> Encounters | PlayedAudits:
-        windows = design.windows(one.n)
+    def drawn(items: Items, rng: np.random.Generator) -> Encounters | PlayedAudits:
+        windows = design.ranker.one_pass(items.n)
         if windows is None:
             assert isinstance(design.ranker, ListwiseRanker)
             seed = rng.integers(2**32, size=2).tolist()
-            return PlayedAudits(one, design.ranker.strategy, orders, repeats, noise, seed)
-        return simulate_encounters(one, windows, BLOCK, orders, repeats, noise, rng=rng)
+            return PlayedAudits(items, design.ranker.strategy, orders, repeats, noise, seed)
+        return simulate_encounters(items, windows, BLOCK, orders, repeats, noise, rng=rng)
 
     def value(query_id: str, drawn: Encounters | PlayedAudits, place: int, run: int) -> Value:
         return drawn.value(betas[place], run)
@@ -147,35 +156,35 @@ def audits(
     return simulated(settings, betas, draw, value)
 
 
-def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> Found:
+def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    found = preference(audit.values(), level)
-    if found is None:
-        return Found(None, unassessable(HEADLINE, "no_encounter"), None)
-    conclusion, reason = concluded(found, True, asked)
+    odds = preference(audit.values(), level)
+    if odds is None:
+        return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
+    conclusion, reason = concluded(odds, True, asked)
     finding = ListwiseFinding(measure=HEADLINE, conclusion=conclusion, reason=reason)
-    return Found(found, finding, mean_preference(found.null_scores, asked))
+    return SimulatedAudit(odds, finding, mean_preference(odds.null_scores, asked))
 
 
-def _row(beta: float, found: Sequence[Found], level: float) -> Row:
+def _row(beta: float, audits: Sequence[SimulatedAudit], level: float) -> Row:
     """What the audits of one injected preference found. `covered`: intervals that hold the injected odds."""
     limits = [
-        (one.odds.estimate.low, one.odds.estimate.high)
-        for one in found
-        if one.odds is not None and one.odds.bound is None
+        (audit.odds.estimate.low, audit.odds.estimate.high)
+        for audit in audits
+        if audit.odds is not None and audit.odds.bound is None
     ]
     covered = [low <= exp(beta) <= high for low, high in limits if low is not None and high is not None]
-    odds = [exp(one.log_odds) for one in found if one.log_odds is not None]
-    flips = [one.p for one in found if one.p is not None]
-    return row_of(COLUMNS, beta, odds, covered, flips, [one.finding for one in found], level, {})
+    odds = [exp(audit.log_odds) for audit in audits if audit.log_odds is not None]
+    flips = [audit.p for audit in audits if audit.p is not None]
+    return row_of(COLUMNS, beta, odds, covered, flips, [audit.finding for audit in audits], level, {})
 
 
-def _smallest(audits: Sequence[Found], queries: int, target: float) -> dict[str, Any]:
+def _smallest(audits: Sequence[SimulatedAudit], queries: int, target: float) -> dict[str, Any]:
     """The odds, one either way, that a test at 5 % finds with power `target`, from the scatter of ln odds at parity.
 
     None with too few queries for a test.
     """
-    logs = [one.log_odds for one in audits if one.log_odds is not None]
+    logs = [audit.log_odds for audit in audits if audit.log_odds is not None]
     error = float(np.std(logs, ddof=1)) if len(logs) > 1 else None
     below = None
     if error and queries >= FEWEST_TESTED:

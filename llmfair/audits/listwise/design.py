@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from llmfair.audits.listwise.measure import (
     seen,
     share,
 )
-from llmfair.audits.listwise.plan import findable_of, known_reach, plan_of, tokens_of
+from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
 from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.runs.stopping import Stopping
@@ -47,7 +47,6 @@ from llmfair.nouns import (
     Candidates,
     Chat,
     Completion,
-    Encounter,
     Failure,
     Finish,
     Probe,
@@ -75,7 +74,6 @@ from llmfair.rankers.strategies import (
     Plan,
     Ranked,
     Strategy,
-    Window,
     never_ranked,
     spelled_strategy,
     strategy_of,
@@ -144,7 +142,7 @@ class Shuffles:
 
     def said(self, results: Mapping[str, Ranked]) -> str:
         """What the run says of chains that were not asked; empty where all were."""
-        spared = sum(not results[one.probe_id].asked for one in self.later() if one.probe_id in results)
+        spared = sum(not results[probe.probe_id].asked for probe in self.later() if probe.probe_id in results)
         text = (
             f"the first {len(self.first)} lists were ranked alike in every order, so that of each other one a single "
             f"order was asked: its scores stand for {spared:,} further requests"
@@ -170,8 +168,10 @@ def _scores(ranked: Ranked | None) -> dict[str, float]:
     """The scores of all documents of a list; none where one of them lacks its own."""
     if ranked is None:
         return {}
-    pairs = [pair for one in ranked.windows for pair in zip(one.shown, one.scores or (), strict=False)]
-    shown = sum(len(one.shown) for one in ranked.windows)
+    pairs = [
+        pair for window in ranked.windows for pair in zip(window.shown, window.scores or (), strict=False)
+    ]
+    shown = sum(len(window.shown) for window in ranked.windows)
     scores = {doc_id: score for doc_id, score in pairs if score is not None}
     return scores if len(scores) == shown else {}
 
@@ -332,7 +332,8 @@ class ListwiseDesign(Design[Ranked]):
     def met(self, probe: Probe, ranked: Ranked) -> WindowShare:
         """What an answer says of items of both groups."""
         candidates = self.dataset.candidates(probe.candidates.query)
-        (value,) = ODDS.values(self.judged(candidates, (), encounters=ranked.encounters)).values()
+        judged = replace(self.judged(candidates, ()), encounters=ranked.encounters)
+        (value,) = ODDS.values(judged).values()
         return WindowShare(probe.candidates.query.query_id, value)
 
     @cached_property
@@ -351,15 +352,6 @@ class ListwiseDesign(Design[Ranked]):
     def plan_of(self, query: Query) -> Plan:
         """What one chain of this query takes."""
         return self.ranker.plan(len(self.orders[query.query_id][0].documents))
-
-    @property
-    def passes(self) -> int:
-        """Passes over a list; a ranker that asks nothing orders it once."""
-        return self.ranker.passes
-
-    def windows(self, n: int) -> Sequence[Window] | None:
-        """The windows asked in one pass over a list of n; None where they hang on the answers."""
-        return self.ranker.one_pass(n)
 
     @property
     def exact(self) -> bool:
@@ -424,7 +416,7 @@ class ListwiseDesign(Design[Ranked]):
         """Positions (0 is the head) that the window plan leaves out in some list."""
         positions = set[int]()
         for n in {len(orders[0].documents) for orders in self.orders.values()}:
-            if (windows := self.windows(n)) is not None:
+            if (windows := self.ranker.one_pass(n)) is not None:
                 positions.update(never_ranked(windows, n, 0, self.settings.depth))
         return sorted(positions)
 
@@ -442,13 +434,13 @@ class ListwiseDesign(Design[Ranked]):
         }
 
     def describe(self) -> dict[str, Any]:
-        altered, told, unused = sorted(self.altered_texts()), super().describe(), self.unused
+        altered, facts, unused = sorted(self.altered_texts()), super().describe(), self.unused
         if unused:
-            del told["prompt"]
-            told |= {"unused": sorted(unused)}
-            told["flags"] = {name: value for name, value in told["flags"].items() if name not in unused}
+            del facts["prompt"]
+            facts |= {"unused": sorted(unused)}
+            facts["flags"] = {name: value for name, value in facts["flags"].items() if name not in unused}
         return {
-            **told,
+            **facts,
             "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
             "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
         }
@@ -480,24 +472,9 @@ class ListwiseDesign(Design[Ranked]):
                     altered.add(whole)
         return altered
 
-    def judged(
-        self,
-        candidates: Candidates,
-        rankings: Sequence[Ranking],
-        beside: Sequence[Ranking] = (),
-        runs: Sequence[tuple[int, int]] = (),
-        encounters: Sequence[Encounter] | None = None,
-    ) -> Judged:
-        """A query with rankings of it, the orders they began with, their numbers, and what answers compared."""
-        return Judged(
-            candidates,
-            tuple(rankings),
-            self.sides,
-            groups=self.groups,
-            beside=tuple(beside),
-            runs=tuple(runs),
-            encounters=None if encounters is None else tuple(encounters),
-        )
+    def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
+        """A query with rankings of it."""
+        return Judged(candidates, tuple(rankings), self.sides, groups=self.groups)
 
     def asked(self) -> HowRanked:
         """How conclusions are drawn from this design."""
@@ -530,7 +507,7 @@ class ListwiseDesign(Design[Ranked]):
         return {**super().planned(), "reach": known_reach(self)}
 
     def plan(self, models: int) -> dict[str, Any]:
-        return plan_of(self, models)
+        return plan_of(self)
 
     def tokens(self) -> tuple[int, int]:
         return tokens_of(self)
@@ -542,15 +519,14 @@ class ListwiseDesign(Design[Ranked]):
         return sum(window.unparseable for window in result.windows)
 
     def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
-        stopped = {
-            condition.name: self.stopping(condition) for condition in self.prompts if self.settings.sequential
-        }
-        for one in stopped.values():
-            for probe in one.undecided():
+        prompts = self.prompts if self.settings.sequential else ()
+        stopped = {condition.name: self.stopping(condition) for condition in prompts}
+        for stopping in stopped.values():
+            for probe in stopping.undecided():
                 if probe.probe_id in results:
-                    one.note(probe, self.met(probe, results[probe.probe_id]))
-        probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
-        chains = [(p, results[p.probe_id]) for p in probes if p.probe_id in results]
+                    stopping.note(probe, self.met(probe, results[probe.probe_id]))
+        probes = chain(*(stopping.counted() for stopping in stopped.values())) if stopped else self.probes()
+        chains = [(probe, results[probe.probe_id]) for probe in probes if probe.probe_id in results]
         return outcome_of(self, run, chains, failures, stopped)
 
 
@@ -620,10 +596,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
-        warnings=(
-            *_unmatched(first_stage or ranker, candidates),
-            *(() if ranker is None else _warnings(ranker, candidates)),
-        ),
+        warnings=(*_unmatched(first_stage or ranker, candidates), *_warnings(ranker, candidates)),
     )
     for measure in design.measures:
         if partition and measure.name not in OF_WINDOWS:
@@ -640,6 +613,11 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
     measure_all(design.measures, {INITIAL: [design.judged(candidates[0], [as_given])]})
     return design
+
+
+def rendered(settings: ListwiseSettings) -> Iterator[Chat]:
+    """The windows of the first chain, each in its initial order."""
+    yield from chats_of(next(make_design(replace(settings, limit=1)).programs()).start())
 
 
 def _scored(settings: ListwiseSettings, spec: str) -> ListwiseSettings:
@@ -735,8 +713,10 @@ def _unmatched(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[s
         )
 
 
-def _warnings(ranker: Ranker, lists: Sequence[Candidates]) -> Iterator[str]:
+def _warnings(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
     """What makes the lists of a ranker doubtful: items without the text that it reads, groups that it cannot place."""
+    if ranker is None:
+        return
     name = ranker.identity.partition(" ")[0]
     texts = {item.doc_id: bool(item.text.strip()) for listed in lists for item in listed.documents}
     lacking = len(texts) - sum(texts.values())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import log
 from statistics import median
@@ -73,7 +73,7 @@ from llmfair.metrics.base import (
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.utility import TREC_EVAL
-from llmfair.nouns import Conclusion, Encounter, Failure, Measurement, Probe, Ranking, Side
+from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Query, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategies import Ranked, WindowAnswer, are_places
@@ -116,11 +116,6 @@ SEPARATOR = " vs "
 """Between the names of two conditions in the condition of their rows."""
 
 
-def against(one: str, other: str) -> str:
-    """The condition of rows that compare two conditions."""
-    return f"{one}{SEPARATOR}{other}"
-
-
 def pairs_of(conditions: Sequence[str]) -> list[tuple[str, str]]:
     """Every later condition against every earlier one; neutral asked again against neutral only."""
     return [(b, a) for a, b in combinations(conditions, 2) if b != REPEAT or a == NEUTRAL]
@@ -134,60 +129,56 @@ def contrasts(
 ) -> list[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
-    # a figure that is neither better nor worse is no effect of a prompt
-    measures = [
-        measure
-        for measure in dict.fromkeys(measure for measure, _ in values)
-        if measure.definition.better and (not measure.of_all or measure.aggregate == OF_ODDS)
-    ]
     rows: list[Measurement] = []
-    for measure in measures:
+    for measure in dict.fromkeys(measure for measure, _ in values):
+        # a figure that is neither better nor worse is no effect of a prompt
+        if not measure.definition.better or (measure.of_all and measure.aggregate != OF_ODDS):
+            continue
         if measure.definition.agreement:
             rows += _agreement(measure, judged, conditions, inference)
             continue
-        for one, other in pairs_of(conditions):
-            if (measure, one) in values and (measure, other) in values:
-                alike = _alike(judged[one], judged[other])
-                rows += paired(measure, values[measure, one], values[measure, other], alike, inference)
+        for later, earlier in pairs_of(conditions):
+            if (measure, later) in values and (measure, earlier) in values:
+                alike = {query.query_id for query, _ in _alike(judged[later], judged[earlier])}
+                rows += paired(measure, values[measure, later], values[measure, earlier], alike, inference)
     return rows
 
 
-def _alike(one: Sequence[Judged], other: Sequence[Judged]) -> set[str]:
+def _alike(later: Sequence[Judged], earlier: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
     """The queries that both conditions ranked from the same initial orders, as often."""
-    runs = {query.query_id: query.runs for query in other}
-    return {query.query_id for query in one if runs.get(query.query_id) == query.runs}
+    beside = {query.query_id: query for query in earlier}
+    for query in later:
+        twin = beside.get(query.query_id)
+        if twin is not None and twin.runs == query.runs:
+            yield query, twin
 
 
 def paired(
-    measure: Measure, one: Column, other: Column, alike: set[str], inference: Inference
+    measure: Measure, later: Column, earlier: Column, alike: set[str], inference: Inference
 ) -> Iterator[Measurement]:
     """One measure of two conditions, over the queries alike where both have a value."""
-    condition, on_log_scale = against(one.condition, other.condition), measure.definition.scale == "log"
-    if measure.aggregate == OF_ODDS:
-        yield _of_odds(measure, condition, one, other, alike, inference)
+    condition, on_log_scale = (
+        f"{later.condition}{SEPARATOR}{earlier.condition}",
+        measure.definition.scale == "log",
+    )
+    queries = sorted(later.values.keys() & earlier.values.keys() & alike)
+    if (
+        measure.aggregate == OF_ODDS
+    ):  # which only all queries together have; each one's part of the change is tested
+        held = [{query_id: column.values[query_id] for query_id in queries} for column in (later, earlier)]
+        change = preference_change(held[0], held[1], inference.level)
+        if change is None:
+            reason = "no_finite_odds" if queries else "no_common_query"
+            yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
+        else:
+            yield _tested(row_of(str(measure), condition, change[0]), change[1], inference)
         return
     changes: dict[str, float] = {}
-    for query_id in sorted(one.values.keys() & other.values.keys() & alike):
-        a, b = (value_of(column.values[query_id])[0] for column in (one, other))
+    for query_id in queries:
+        a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
         if a is not None and b is not None:
             changes[query_id] = a / b if on_log_scale else a - b
-    yield from _rows(measure, condition, changes, on_log_scale, changes, inference)
-
-
-def _of_odds(
-    measure: Measure, condition: str, one: Column, other: Column, alike: set[str], inference: Inference
-) -> Measurement:
-    """Two conditions' odds, which only all queries together have; each query's part of the change is tested."""
-    held = [{q: column.values[q] for q in column.values.keys() & alike} for column in (one, other)]
-    change = preference_change(held[0], held[1], inference.level)
-    if change is None:
-        reason = "no_finite_odds" if held[0].keys() & held[1].keys() else "no_common_query"
-        return Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
-    estimate, parts = change
-    row = row_of(str(measure), condition, estimate)
-    if len(parts) < FEWEST_TESTED:
-        return row
-    return replace(row, p=sign_flip(parts, rng=np.random.default_rng(inference.seed)))
+    yield from _rows(measure, condition, changes, changes, inference, on_log_scale)
 
 
 def _agreement(
@@ -195,24 +186,23 @@ def _agreement(
 ) -> Iterator[Measurement]:
     """Rank agreement with neutral, tested against that of neutral with itself."""
     floor = _agreed(measure, judged.get(REPEAT, ()), judged.get(NEUTRAL, ()))
-    for one, other in pairs_of(conditions):
-        if other != NEUTRAL:
-            continue
-        found = _agreed(measure, judged[one], judged[other])
-        below = {q: found[q] - floor[q] for q in found.keys() & floor.keys()} if one != REPEAT else {}
-        yield from _rows(measure, against(one, other), found, False, below, inference)
+    for later, earlier in pairs_of(conditions):
+        if earlier == NEUTRAL:
+            agreed = _agreed(measure, judged[later], judged[earlier])
+            below = {q: agreed[q] - floor[q] for q in agreed.keys() & floor.keys()} if later != REPEAT else {}
+            yield from _rows(measure, f"{later}{SEPARATOR}{earlier}", agreed, below, inference)
 
 
-def _agreed(measure: Measure, one: Sequence[Judged], other: Sequence[Judged]) -> dict[str, float]:
+def _agreed(measure: Measure, later: Sequence[Judged], earlier: Sequence[Judged]) -> dict[str, float]:
     """The agreement of two conditions' rankings of each query, from the same initial orders."""
-    beside = {query.query_id: query for query in other}
-    alike = _alike(one, other)
-    held = (
-        replace(query, beside=beside[query.query_id].rankings) for query in one if query.query_id in alike
-    )
+    return _numbers(measure, (replace(query, beside=twin.rankings) for query, twin in _alike(later, earlier)))
+
+
+def _numbers(measure: Measure, queries: Iterable[Judged]) -> dict[str, float]:
+    """The values of a measure with one figure, by query; those without are absent."""
     return {
         query.query_id: number
-        for query in held
+        for query in queries
         for value in measure.values(query).values()
         if (number := value_of(value)[0]) is not None
     }
@@ -222,9 +212,9 @@ def _rows(
     measure: Measure,
     condition: str,
     values: Mapping[str, float],
-    on_log_scale: bool,
     tested: Mapping[str, float],
     inference: Inference,
+    on_log_scale: bool = False,
 ) -> Iterator[Measurement]:
     """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
     for query_id, value in sorted(values.items()):
@@ -233,12 +223,16 @@ def _rows(
         yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
     estimate = (geometric_mean if on_log_scale else mean)([*values.values()], inference.level)
+    changes = np.array([tested[query_id] for query_id in sorted(tested)])
     row = row_of(str(measure), condition, estimate)
-    if len(tested) >= FEWEST_TESTED:
-        changes = np.array([tested[query_id] for query_id in sorted(tested)])
-        rng = np.random.default_rng(inference.seed)
-        row = replace(row, p=sign_flip(np.log(changes) if on_log_scale else changes, rng=rng))
-    yield row
+    yield _tested(row, np.log(changes) if on_log_scale else changes, inference)
+
+
+def _tested(row: Measurement, changes: NDArray[np.float64], inference: Inference) -> Measurement:
+    """The row with the p of a sign flip of the queries' changes, where there are enough."""
+    if len(changes) < FEWEST_TESTED:
+        return row
+    return replace(row, p=sign_flip(changes, rng=np.random.default_rng(inference.seed)))
 
 
 # How answers ended, counted per condition: nothing unparseable, repaired or left out stays silent.
@@ -391,14 +385,14 @@ def findings_of(
     A condition that `judged` lacks (a run file, of which too much would be held) has no permutation test.
     """
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
-    excess = {c.condition: c for c in reversed(columns) if c.measure.name == EXCESS}
+    excess = {c.condition: [*c.values.values()] for c in reversed(columns) if c.measure.name == EXCESS}
     ranked = {name: queries for name, queries in judged.items() if any(query.rankings for query in queries)}
     shuffled = _shuffled(ranked, asked)
     return {
         column.condition: _finding(
             column,
-            excess.get(column.condition),
-            judged.get(column.condition),
+            excess.get(column.condition, []),
+            _runs(judged.get(column.condition, ())),
             shuffled.get(column.condition),
             useful.get(column.condition),
             inference,
@@ -436,38 +430,35 @@ def with_family(
 
 def _finding(
     column: Column,
-    exposure: Column | None,
-    judged: Sequence[Judged] | None,
+    ratios: Sequence[Value],
+    runs: Sequence[tuple[ControlledExposures, ...]],
     shuffled: PermutationResult | None,
     useful: Usefulness | None,
     inference: Inference,
     asked: HowRanked,
 ) -> ListwiseFinding:
+    """What is concluded of one condition, from its headline, excess ratios and exposures of single orders."""
     values = list(column.values.values())
-    found = preference(values, inference.level)
+    odds = preference(values, inference.level)
     missing = most_frequent(reason for value in values if (reason := value_of(value)[1]))
-    if found is None:
-        given = "order_not_random" if asked.initial != "random" else missing
-        return unassessable(str(column.measure), given)
+    if odds is None:
+        return unassessable(str(column.measure), "order_not_random" if asked.initial != "random" else missing)
     useless = "not_judged" if useful is None else useful.unshown
-    conclusion, reason = concluded(found, useful is not None and useful.shown, asked, useless)
+    conclusion, reason = concluded(odds, useful is not None and useful.shown, asked, useless)
     if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
         reason = OF_SOME.get(str(missing), reason)
-    ratios = [] if exposure is None else list(exposure.values.values())
-    excess, runs = aggregate("ratio-of-means", ratios, inference), _runs(judged or ())
-    estimate = found.estimate
+    excess, estimate = aggregate("ratio-of-means", ratios, inference), odds.estimate
+    flipped = mean_preference(odds.null_scores, asked)
     return ListwiseFinding(
         measure=str(column.measure),
         conclusion=conclusion,
         reason=reason,
-        odds=Odds(estimate.value, estimate.low, estimate.high, estimate.n, found.comparisons, found.bound),
+        odds=Odds(estimate.value, estimate.low, estimate.high, estimate.n, odds.comparisons, odds.bound),
         useful=useful,
         excess=None
         if excess is None or excess.value is None
         else Excess(excess.value, excess.low, excess.high, excess.n),
-        sign_flip=SignFlip(
-            mean_preference(found.null_scores, asked), estimate.n, estimate.n <= MOST_ENUMERATED
-        ),
+        sign_flip=SignFlip(flipped, estimate.n, estimate.n <= MOST_ENUMERATED),
         permutation=shuffled,
         run_noise=_run_noise(ratios, runs),
         slope=_slope(runs),
@@ -500,7 +491,7 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
 
 
 def concluded(
-    found: Preference, useful: bool, asked: HowRanked, useless: str = "not_judged"
+    odds: Preference, useful: bool, asked: HowRanked, useless: str = "not_judged"
 ) -> tuple[Conclusion, str | None]:
     """Where the interval lies, and why nothing more can be said.
 
@@ -511,7 +502,7 @@ def concluded(
     between equally relevant items, no preference for a group shows: the interval of the odds without them is judged
     as any other.
     """
-    estimate, (low, high) = found.estimate, asked.band
+    estimate, (low, high) = odds.estimate, asked.band
     if asked.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
     if (estimate.low is None) != (estimate.high is None):
@@ -522,9 +513,9 @@ def concluded(
     conclusion = conclude(estimate.low, estimate.high, asked.band)
     if conclusion is Conclusion.OUTSIDE:
         return conclusion, estimate.reason
-    if not found.could_leave(asked.band):
+    if not odds.could_leave(asked.band):
         return Conclusion.NOT_ASSESSABLE, "tied"
-    if found.bound is not None and not found.slots_decide:  # odds farther from 1 by nobody knows how much
+    if odds.bound is not None and not odds.slots_decide:  # odds farther from 1 by nobody knows how much
         return Conclusion.NOT_ASSESSABLE, estimate.reason
     if conclusion is Conclusion.WITHIN and not useful:
         return Conclusion.NOT_ASSESSABLE, useless
@@ -558,8 +549,8 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[
             continue
         rngs = [np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in names]
         tested = permutations([*conditions.values()], rngs, asked.permutations)
-        for condition, found in zip(conditions, tested, strict=True):
-            shuffled[condition] = PermutationResult(**asdict(found))
+        for condition, result in zip(conditions, tested, strict=True):
+            shuffled[condition] = PermutationResult(**asdict(result))
     return shuffled
 
 
@@ -581,13 +572,13 @@ def _runs(judged: Sequence[Judged]) -> list[tuple[ControlledExposures, ...]]:
 
 def _run_noise(values: Sequence[Value], runs: Sequence[tuple[ControlledExposures, ...]]) -> OrderNoise | None:
     """How far other initial orders would move ln R on these very queries; None from a single order."""
-    if len({len(found) for found in runs}) != 1:
+    if len({len(orders) for orders in runs}) != 1:
         return None
     sides = []
     with_control = any(isinstance(value, Quotient) and value.ratio.controlled for value in values)
     for side in (0, 1):
-        final = [np.array([run.final[side] for run in found]) for found in runs]
-        favour = [np.array([run.favour(side) for run in found]) for found in runs]
+        final = [np.array([run.final[side] for run in orders]) for orders in runs]
+        favour = [np.array([run.favour(side) for run in orders]) for orders in runs]
         sides.append(np.array(without_favour(final, favour) if with_control else final).T)
     noise = run_noise(*sides)
     return None if noise is None else OrderNoise(noise.error, noise.df)
@@ -595,14 +586,12 @@ def _run_noise(values: Sequence[Value], runs: Sequence[tuple[ControlledExposures
 
 def _slope(runs: Sequence[tuple[ControlledExposures, ...]]) -> float | None:
     """Slope of ln(E1/E0) of the rankings on that of their initial orders: 1 mirrors the input, 0 forgets it."""
-    found = [
-        (log(run.final[0] / run.final[1]), log(run.initial[0] / run.initial[1]))
-        for orders in runs
-        for run in orders
-    ]
-    if not found:
+    if not any(runs):
         return None
-    final, initial = np.array(found).T
+    logs = [
+        [log(run.final[0] / run.final[1]), log(run.initial[0] / run.initial[1])] for of in runs for run in of
+    ]
+    final, initial = np.array(logs).T
     return slope_on_initial(final, initial)
 
 
@@ -628,22 +617,22 @@ def gain_on_chance(judged: Judged) -> float | None:
     That is the mean gain of the list, discounted over its first 20 ranks, over the best that the judgements allow.
     None without a judged relevant document.
     """
-    found = _utility([judged]).get(judged.query_id)
+    utility = _utility([judged]).get(judged.query_id)
     gains = np.clip(judged.grades, 0, None)
     best = sorted((gain for gain in judged.candidates.relevance.values() if gain > 0), reverse=True)[:CUTOFF]
-    if found is None or not best or not len(gains):
+    if utility is None or not best or not len(gains):
         return None
     discounts = 1 / np.log2(np.arange(2, CUTOFF + 2))
     expected = gains.mean() * discounts[: len(gains)].sum() / (np.array(best) @ discounts[: len(best)])
-    return found - float(expected)
+    return utility - float(expected)
 
 
 def of_answers(values: Iterable[Value]) -> Usefulness | None:
     """From answers alone, where nothing is ranked: RelevanceOdds; None without items of different grades."""
-    found = preference(values, SURE)
-    if found is None:
+    relevance = preference(values, SURE)
+    if relevance is None:
         return None
-    estimate = found.estimate
+    estimate = relevance.estimate
     if estimate.value is None and estimate.low is None:
         return None
     odds = estimate.value if estimate.value is not None else float(estimate.low or 0.0)
@@ -651,14 +640,8 @@ def of_answers(values: Iterable[Value]) -> Usefulness | None:
 
 
 def _utility(queries: Sequence[Judged]) -> dict[str, float]:
-    measure = parse_measure(UTILITY)
-    return {
-        query.query_id: number
-        for query in queries
-        if any(grade > 0 for grade in query.candidates.relevance.values())
-        for value in measure.values(query).values()
-        if (number := value_of(value)[0]) is not None
-    }
+    judged = (q for q in queries if any(grade > 0 for grade in q.candidates.relevance.values()))
+    return _numbers(parse_measure(UTILITY), judged)
 
 
 def mean_gain(gains: Mapping[str, float], against: str = "the initial ranking") -> Usefulness | None:
@@ -694,14 +677,14 @@ def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Deci
 
     Whether the ranker does its job is no matter here: that more windows show it is not waited for.
     """
-    found = preference(together(windows), look_level(level))
-    if found is None:
+    odds = preference(together(windows), look_level(level))
+    if odds is None:
         return None
-    conclusion, _ = concluded(found, True, asked)
+    conclusion, _ = concluded(odds, True, asked)
     if conclusion is Conclusion.WITHIN:
         return Decision.INSIDE
     if conclusion is Conclusion.OUTSIDE:
-        low = found.estimate.low
+        low = odds.estimate.low
         return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
     return None
 
@@ -735,7 +718,11 @@ def outcome_of(
     stopping: Mapping[str, Stopping[WindowShare]],
 ) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
-    judged, settings, names = _judged(design, chains), design.settings, [one.name for one in design.prompts]
+    judged, settings, names = (
+        _judged(design, chains),
+        design.settings,
+        [condition.name for condition in design.prompts],
+    )
     documents = median(shape.n for shape in design.shapes)
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
     columns = measure_all(design.measures, judged)
@@ -762,7 +749,7 @@ def outcome_of(
     rows, family = with_family(rows, findings, contrasted)
     rows += _rows_of_files(design, chains, inference)
     asked = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
-    asked |= {name: len(one.counted()) for name, one in stopping.items()}
+    asked |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
     results = ListwiseResults(
         **design.told(
@@ -773,7 +760,7 @@ def outcome_of(
         controlled=any(_controlled(column) >= FEWEST_RUNS for column in columns),
         reach=known_reach(design),
         answers=answers,
-        stopping={name: one.settled("windows") for name, one in stopping.items()},
+        stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
         warnings=[*_warnings(chains)] if design.subject.scores_lists else [],
@@ -782,45 +769,21 @@ def outcome_of(
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
 
 
-@dataclass
-class _Chains:
-    """The chains of a query under one condition: their numbers (order, repeat), orders, rankings, encounters."""
-
-    runs: list[tuple[int, int]] = field(default_factory=list)
-    initial: list[Ranking] = field(default_factory=list)
-    rankings: list[Ranking] = field(default_factory=list)
-    encounters: list[Encounter] = field(default_factory=list)
-
-
 def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own."""
-    alone = isinstance(design.ranker, Ranker)  # which forgets the order it is given, and compares nothing
-    asked: dict[str, dict[str, _Chains]] = {condition.name: {} for condition in design.prompts}
+    by_query: dict[tuple[str, str], list[tuple[Probe, Ranked]]] = {}
     for probe, ranked in chains:
-        query_id = probe.candidates.query.query_id
-        of_query = asked[probe.condition].setdefault(query_id, _Chains())
-        if (probe.order, probe.repeat) not in of_query.runs:  # of which other windows were counted before
-            of_query.runs.append((probe.order, probe.repeat))
-        of_query.encounters.extend(ranked.encounters)
-        if ranked.ranking is not None:
-            of_query.rankings.append(ranked.ranking)
-            of_query.initial += [] if alone else [Ranking(query_id, probe.candidates.doc_ids)]
+        by_query.setdefault((probe.condition, probe.candidates.query.query_id), []).append((probe, ranked))
     judged = {
-        condition: [
-            design.judged(
-                design.dataset.candidates(query),
-                of.rankings,
-                of.initial,
-                of.runs,
-                None if alone else of.encounters,
-            )
+        condition.name: [
+            _judged_query(design, query, by_query[condition.name, query.query_id])
             for query in design.queries
-            if (of := by_query.get(query.query_id)) is not None
+            if (condition.name, query.query_id) in by_query
         ]
-        for condition, by_query in asked.items()
+        for condition in design.prompts
     }
     # Of an incomplete run the input speaks of the same queries as the conditions beside it.
-    reached = {query_id for by_query in asked.values() for query_id in by_query}
+    reached = {query_id for _, query_id in by_query}
     judged[INITIAL] = [
         design.judged(
             design.dataset.candidates(query),
@@ -830,6 +793,19 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
         if query.query_id in reached
     ]
     return judged
+
+
+def _judged_query(design: ListwiseDesign, query: Query, chains: Chains) -> Judged:
+    """A query as the chains of one condition ranked it, with their initial orders and what their answers compared."""
+    alone = isinstance(design.ranker, Ranker)  # which forgets the order it is given, and compares nothing
+    rankings = [(probe, ranked.ranking) for probe, ranked in chains if ranked.ranking is not None]
+    begun = (Ranking(query.query_id, probe.candidates.doc_ids) for probe, _ in rankings)
+    return replace(
+        design.judged(design.dataset.candidates(query), [ranking for _, ranking in rankings]),
+        beside=() if alone else tuple(begun),
+        runs=tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in chains)),
+        encounters=None if alone else tuple(e for _, ranked in chains for e in ranked.encounters),
+    )
 
 
 def _usefulness(
@@ -846,7 +822,7 @@ def _usefulness(
 
 def _warnings(chains: Chains) -> Iterator[str]:
     """What may be wrong with how answers were read."""
-    scores = [one.scores for _, ranked in chains for one in ranked.windows if one.scores is not None]
+    scores = [window.scores for _, ranked in chains for window in ranked.windows if window.scores is not None]
     if scores and all(map(are_places, scores)):
         yield (
             "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -18,17 +18,15 @@ from msgspec import Meta
 from llmfair.audits.aggregates import preference
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import CallPlan
-from llmfair.audits.lists import drawn_of
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import (
+    Floats,
     Items,
     Noise,
     PlayedAudits,
     items_of,
-    kinds_of,
     play,
     rank_played,
-    simulate,
 )
 from llmfair.io.files import plain
 from llmfair.nouns import (
@@ -50,7 +48,6 @@ from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
 from llmfair.results import Count, JsonObject, Reach, Share
 from llmfair.stats.power import (
     FEWEST_TESTED,
-    Kinds,
     Meeting,
     Rank,
     attainable_precision,
@@ -61,12 +58,13 @@ from llmfair.stats.power import (
     power,
     queries_needed,
     query_sd,
+    random_lists,
     rank_injected,
     smallest_ratio,
 )
 
 if TYPE_CHECKING:
-    from llmfair.audits.listwise.design import ListwiseDesign, Shape
+    from llmfair.audits.listwise.design import Cells, ListwiseDesign, Shape
 
 # What a design can show at all, whatever the model: simulated on its own lists and windows, never asked.
 
@@ -91,10 +89,10 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
         indifferent = _indifferent(design, np.random.default_rng(settings.seed))
         return {} if indifferent is None else {"ExpRatio": Reach(indifferent=indifferent)}
     sizes = sorted({shape.n for shape in design.shapes})
-    plans = [(n, windows) for n in sizes if (windows := design.windows(n)) is not None]
+    plans = [(n, windows) for n in sizes if (windows := design.ranker.one_pass(n)) is not None]
     if len(plans) == len(sizes):
         ways = tuple((n, tuple(windows)) for n, windows in plans)
-        return _reach(design.shapes, ways, design.passes, REACH_DRAWS, settings.seed)
+        return _reach(design.shapes, ways, design.ranker.passes, REACH_DRAWS, settings.seed)
     assert strategy is not None
     asked = max(strategy.plan(size).calls for size in sizes)
     draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, asked)))
@@ -123,81 +121,55 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
     kind_of = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
     over = under = 0.0
     for query in design.queries:
-        for order in design.orders[query.query_id]:
-            kinds = np.array([kind_of[design.sides[doc_id]] for doc_id in order.doc_ids], dtype=np.uint8)
+        for shown in design.orders[query.query_id]:
+            kinds = np.array([kind_of[design.sides[doc_id]] for doc_id in shown.doc_ids], dtype=np.uint8)
             if not {0, 1} <= set(kinds.tolist()):
                 continue
             lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
-            windows = design.windows(len(kinds))
-            if windows is None:  # questions hang on answers
+            windows = design.ranker.one_pass(len(kinds))
+            if windows is None:  # questions hang on answers, each of which is chance
                 assert isinstance(design.ranker, ListwiseRanker)
-                ranked = _by_chance(design.ranker.strategy, lists, rng)
+                strategy, order = design.ranker.strategy, range(len(kinds))
+                finals = [
+                    play(strategy, order, lambda items, _: rng.random(len(items)).tolist()) for _ in lists
+                ]
+                ranked = np.array([kinds[final] for final, _ in finals])
             else:
-                ranked = rank_injected(lists, np.zeros(3), windows, design.passes, rng=rng)
+                ranked = rank_injected(lists, np.zeros(3), windows, design.ranker.passes, rng=rng)
             sides = kind_exposures(ranked, 2).mean(axis=0)
             over, under = over + float(sides[0]), under + float(sides[1])
     return over / under if under else None
 
 
-def _by_chance(strategy: Strategy, lists: Kinds, rng: np.random.Generator) -> Kinds:
-    """The lists as a program ranks them whose every question is answered by chance."""
-    n = lists.shape[1]
-    played = (play(strategy, range(n), lambda items, alone: rng.random(len(items)).tolist()) for _ in lists)
-    return np.array([row[final] for row, (final, _) in zip(lists, played, strict=True)])
-
-
-FURTHER = 1.01
-"""How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
 MOST_RENDERED = 20_000
 """About how many prompts are written out to tell how long all are."""
-BESIDE = (
-    "window", "step", "passes", "calls", "prompt_tokens", "completion_tokens", "cost", "longest_chain", "folder",
-)  # fmt: skip
-"""What tells one strategy of several from the others."""
-FINDS = ("comparisons", "error", "power", "queries_needed")
 WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "relevant", "min_relevant", "mixed", "input", "words",
     "prompt", "strategy", "design", "window", "step", "depth", "windows", "initial", "orders",
 )  # fmt: skip
 
 
-def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
-    """Chains, windows and reach of a listwise audit of so many models."""
-    settings, shapes = design.settings, design.shapes
-    sizes, protected = [shape.n for shape in shapes], [shape.protected for shape in shapes]
-    reach = known_reach(design)
+def plan_of(design: ListwiseDesign) -> dict[str, Any]:
+    """Chains, windows and reach of an audit; `render`: the flags with which `prompts render` shows its first prompt."""
+    protected = [shape.protected for shape in design.shapes]
+    unsaid = {"prompt"} if design.settings.prompt == design.dataset.prompt else set()
+    flags = design.settings.as_flags(name for name in WORDS_OF_A_PROMPT if name not in unsaid)
     return {
-        "queries": len(design.queries),
-        "left_out": design.dataset.describe().get("left_out", {}),
-        "candidates": [min(sizes), max(sizes)],
-        **({"drawn": drawn} if (drawn := drawn_of(design.dataset, settings)) else {}),
+        **plain(design.facts()),
         "protected": [min(protected), max(protected)],
-        "conditions": [condition.name for condition in design.prompts],
-        **design.asked_with(),
-        "initial": settings.initial,
-        "orders": settings.orders,
-        "seed": settings.seed,
-        "chains": len(design.queries) * design.chains_per_query,
         "longest_chain": design.longest,
-        "never_ranked": design.never_ranked(),
-        "reach": plain(reach),
-        "render": _render_flags(design),
-        "other_windows": _other_windows(design, models, reach.get("ExpRatio", Reach())),
+        "reach": plain(known_reach(design)),
+        "render": f"{flags} --queries {shlex.quote(design.queries[0].query_id)}".strip(),
     }
 
 
 def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What each strategy takes, can reach and can find; calls may be at most so many where one's are."""
-    rows = [
-        {
-            "strategy": planned.get("strategy", "windows"),
-            "at_most": bool(planned.get("at_most")),
-            "reach": planned["reach"].get("ExpRatio", {}),
-            **{name: planned[name] for name in BESIDE if name in planned},
-            **{name: value for name, value in planned.get("findable", {}).items() if name in FINDS},
-        }
-        for planned in plans
-    ]
+    rows = []
+    for planned in plans:
+        known = {"strategy": "windows", "at_most": False, **planned, **planned.get("findable", {})}
+        known["reach"] = planned["reach"].get("ExpRatio", {})
+        rows.append({name: known[name] for name in StrategyPlan.__struct_fields__ if name in known})
     return {"strategies": rows, **({"at_most": True} if any(row["at_most"] for row in rows) else {})}
 
 
@@ -216,7 +188,7 @@ def tokens_of(design: ListwiseDesign) -> tuple[int, int]:
     for query, condition in zip(queries, cycle(design.prompts), strict=False):
         first_order, calls = design.orders[query.query_id][:1], design.plan_of(query).calls
         (probe,) = listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1)
-        if chats := _chats(design.ranker.steps(probe), passes=1):
+        if chats := chats_of(design.ranker.steps(probe), passes=1):
             characters = sum(len(message.content) for chat in chats for message in chat.messages)
             prompts += characters * calls // len(chats)
             answers += sum(len(answer_in_shown_order(chat).text) for chat in chats) * calls // len(chats)
@@ -228,7 +200,7 @@ def tokens_of(design: ListwiseDesign) -> tuple[int, int]:
     )
 
 
-def _chats(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
+def chats_of(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
     """What a program asks, in so many passes, of a model that changes nothing."""
     asked: list[Chat] = []
 
@@ -241,45 +213,6 @@ def _chats(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
     with suppress(Unanswered):
         drive(steps, answer)
     return asked
-
-
-def _other_windows(design: ListwiseDesign, models: int, reach: Reach) -> dict[str, Any] | None:
-    """The default windows with their calls and reach, where they cost fewer calls or reach further."""
-    default = ListwiseSettings()
-    windows: dict[str, Any] = {"window": default.window, "step": default.step, "passes": default.passes}
-    if isinstance(design.ranker, Ranker) or design.asked_with()["window"] is None or reach.low is None:
-        return None
-    settings = replace(design.settings, **windows)
-    ranker = replace(design.ranker, strategy=strategy_of(settings.ordering, vars(settings)))
-    other = replace(design, settings=settings, ranker=ranker)
-    other_reach = known_reach(other)["ExpRatio"]
-    fewer, further = other.calls < design.calls, _width(other_reach) > FURTHER * _width(reach)
-    if not other.calls or not (fewer or further):
-        return None
-    return {
-        **windows,
-        "calls": other.calls * models,
-        "reach": plain(other_reach),
-        "fewer_calls": fewer,
-        "further_reach": further,
-    }
-
-
-def _width(reach: Reach) -> float:
-    assert reach.low is not None and reach.high is not None
-    return log(reach.high / reach.low)
-
-
-def _render_flags(design: ListwiseDesign) -> str:
-    """The flags under which `prompts render` shows the first prompt of this design."""
-    unsaid = {"prompt"} if design.settings.prompt == design.dataset.prompt else set()
-    flags = design.settings.as_flags(name for name in WORDS_OF_A_PROMPT if name not in unsaid)
-    return f"{flags} --queries {shlex.quote(design.queries[0].query_id)}".strip()
-
-
-def first_order_chats(design: ListwiseDesign) -> Iterator[Chat]:
-    """The chats of the first query's first chain, each window in its initial order."""
-    yield from _chats(next(design.programs()).start())
 
 
 def answer_in_shown_order(chat: Chat) -> Completion:
@@ -303,6 +236,8 @@ PLAYED_CALLS, FEWEST_AUDITS, MOST_AUDITS = 60_000, 2, 20
 FEWEST_LISTS = 8
 """Lists at least that stand for all of them, where one audit of all would take more questions."""
 MOST_ITEMS = 1_000_000
+CERTAIN = 50.0
+"""Log-weights of relevance are cut to ± this: farther apart no order is ever lost."""
 EXPECTED_DRAWS = 1000
 """Lists ranked in all, for each ratio that is expected."""
 
@@ -361,98 +296,84 @@ class ListwiseFindable:
     expected: tuple[ExpectedRatio, ...] | None = None
 
 
-@dataclass(frozen=True)
-class CountedLists:
-    """Counted from windows that are known beforehand; `spread` is the standard deviation of ln odds over queries."""
-
-    meetings: tuple[Meeting, ...]
-    spread: float
-
-    @property
-    def queries(self) -> int:
-        return len(self.meetings)
-
-    def precision(self, orders: int, icc: float) -> tuple[float, float]:
-        """First encounters a query and standard error of ln odds, of a model with this intra-item correlation."""
-        comparisons = fsum(one.comparisons(orders) for one in self.meetings) / self.queries
-        return comparisons, query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries)
+Precision = Callable[[int, float], tuple[float, float]]
+"""From so many orders, of a model with this intra-item correlation: first encounters a query, standard error of ln
+odds."""
 
 
-@dataclass(frozen=True)
-class PlayedLists:
-    """Simulated by the strategy's own program, at parity, where its questions hang on the answers."""
-
-    lists: tuple[Items, ...]
-    strategy: Strategy
-    spread: float
-    seed: int
-
-    @property
-    def queries(self) -> int:
-        return len(self.lists)
-
-    def precision(self, orders: int, icc: float) -> tuple[float, float]:
-        """The same over a few audits, of lists that stand for all; the error is infinite where no odds are finite."""
-        strategy, noise = self.strategy, Noise(icc)
-        calls = orders * sum(strategy.plan(one.n).calls for one in self.lists)
-        lists = self.lists[:: max(1, min(calls // PLAYED_CALLS, self.queries // FEWEST_LISTS))]
-        audits = min(MOST_AUDITS, max(FEWEST_AUDITS, PLAYED_CALLS // max(1, calls)))
-        played = [
-            PlayedAudits(one, strategy, orders, 1, noise, (self.seed, k)) for k, one in enumerate(lists)
-        ]
-        counts, squares = list[int](), list[float]()
-        for audit in range(audits):
-            found = preference([one.value(0.0, audit) for one in played])
-            counts.append(0 if found is None else found.comparisons)
-            if found is not None and found.estimate.error:
-                squares.append(found.estimate.error**2 * len(lists))
-        error = sqrt((float(np.mean(squares)) + self.spread**2) / self.queries) if squares else inf
-        return float(np.mean(counts)) / len(lists), error
+def _counted(
+    meetings: Sequence[Meeting], settings: PlanSettings, orders: int, icc: float
+) -> tuple[float, float]:
+    """Of lists whose windows are known beforehand."""
+    comparisons = fsum(meeting.comparisons(orders) for meeting in meetings) / len(meetings)
+    return comparisons, query_sd(meetings, orders, icc, settings.tau) / sqrt(len(meetings))
 
 
-Comparable = CountedLists | PlayedLists
-"""The lists of a design that have something to compare."""
+def _played(
+    listed: Sequence[Items], strategy: Strategy, settings: PlanSettings, orders: int, icc: float
+) -> tuple[float, float]:
+    """Of a few audits at parity by the strategy's own program, where its questions hang on the answers.
+
+    Some lists may stand for all; the error is infinite where no odds are finite.
+    """
+    calls = orders * sum(strategy.plan(items.n).calls for items in listed)
+    lists = listed[:: max(1, min(calls // PLAYED_CALLS, len(listed) // FEWEST_LISTS))]
+    audits = min(MOST_AUDITS, max(FEWEST_AUDITS, PLAYED_CALLS // max(1, calls)))
+    played = [
+        PlayedAudits(items, strategy, orders, 1, Noise(icc), (settings.seed, k))
+        for k, items in enumerate(lists)
+    ]
+    counts, squares = list[int](), list[float]()
+    for audit in range(audits):
+        odds = preference([of_list.value(0.0, audit) for of_list in played])
+        counts.append(0 if odds is None else odds.comparisons)
+        if odds is not None and odds.estimate.error:
+            squares.append(odds.estimate.error**2 * len(lists))
+    error = sqrt((float(np.mean(squares)) + settings.tau**2) / len(listed)) if squares else inf
+    return float(np.mean(counts)) / len(lists), error
 
 
-def power_of(lists: Comparable, odds: float, error: float) -> float | None:
+def _power(queries: int, odds: float, error: float) -> float | None:
     """The power to find these odds; None where no test is made."""
-    return power(log(odds), error, lists.queries) if lists.queries >= FEWEST_TESTED else None
+    return power(log(odds), error, queries) if queries >= FEWEST_TESTED else None
 
 
 def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
     """Power and smallest odds of the test at the 5 % level, from the expected first encounters and --tau."""
     # a ranker that asks nothing has whole lists
+    alone = isinstance(design.ranker, Ranker)
     strategy = Partition(MOST_ITEMS) if isinstance(design.ranker, Ranker) else design.ranker.strategy
-    lists = _lists(design, strategy, settings)
+    queries, precision = _precision(design, strategy, settings)
+    unknown = {
+        "no_model_asked": alone,
+        "order_not_random": design.settings.initial != "random",
+        "no_list_of_both_sides": not any(shape.protected and shape.unprotected for shape in design.shapes),
+        "no_common_grade": not queries,
+    }
     asked = ListwiseFindable(
-        queries=lists.queries,
+        queries=queries,
         target=settings.power,
         odds=settings.odds,
         tau=settings.tau,
         item_icc=settings.item_icc,
+        reason=next((reason for reason, holds in unknown.items() if holds), None),
     )
-    if isinstance(design.ranker, Ranker):
-        return replace(asked, reason="no_model_asked")
-    if design.settings.initial != "random":
-        return replace(asked, reason="order_not_random")
-    if not any(shape.protected and shape.unprotected for shape in design.shapes):
-        return replace(asked, reason="no_list_of_both_sides")
-    if not lists.queries:
-        return replace(asked, reason="no_common_grade")
+    if asked.reason is not None:
+        return asked
     orders = design.settings.orders
-    comparisons, error = lists.precision(orders, settings.item_icc)
-    sd = error * sqrt(lists.queries)
-    below = smallest_ratio(sd, lists.queries, settings.power) if lists.queries >= FEWEST_TESTED else None
+    comparisons, error = precision(orders, settings.item_icc)
+    sd = error * sqrt(queries)
+    below = smallest_ratio(sd, queries, settings.power) if queries >= FEWEST_TESTED else None
     smallest = () if below is None else (below, 1 / below)
     return replace(
         asked,
         comparisons=comparisons,
         sd=sd,
         error=error,
-        error_fresh=lists.precision(orders, 0.0)[1],
-        error_alike=lists.precision(orders, 1.0)[1],
-        error_alike_thrice=None if strategy.orderless else lists.precision(3 * orders, 1)[1],
-        power=power_of(lists, settings.odds, error),
+        error_fresh=precision(orders, 0.0)[1],
+        error_alike=precision(orders, 1.0)[1],
+        error_alike_thrice=None if strategy.orderless else precision(3 * orders, 1.0)[1],
+        power=_power(queries, settings.odds, error),
         queries_needed=queries_needed(settings.odds, sd, settings.power),
         smallest=smallest,
         other_design=_other_design(design, settings),
@@ -460,11 +381,12 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
     )
 
 
-def _lists(design: ListwiseDesign, strategy: Strategy, settings: PlanSettings) -> Comparable:
+def _precision(design: ListwiseDesign, strategy: Strategy, settings: PlanSettings) -> tuple[int, Precision]:
+    """How many lists have something to compare, and how precisely they tell odds."""
     listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
-    if any(strategy.one_pass(one.n) is None for one in listed):
-        compared = tuple(one for one in listed if one.compared)
-        return PlayedLists(compared, strategy, settings.tau, settings.seed)
+    if any(strategy.one_pass(items.n) is None for items in listed):
+        compared = [items for items in listed if items.compared]
+        return len(compared), partial(_played, compared, strategy, settings)
     meetings = []
     for shape in design.shapes:
         counts: dict[int, list[int]] = {}
@@ -472,8 +394,10 @@ def _lists(design: ListwiseDesign, strategy: Strategy, settings: PlanSettings) -
             if side < 2:
                 counts.setdefault(grade, [0, 0])[side] = count
         groups = tuple(len(ranks) for ranks in first_shown(strategy.one_pass(shape.n) or ()))
-        meetings.append(Meeting(shape.n, tuple((ours, theirs) for ours, theirs in counts.values()), groups))
-    return CountedLists(tuple(one for one in meetings if one.comparisons()), settings.tau)
+        meeting = Meeting(shape.n, tuple((ours, theirs) for ours, theirs in counts.values()), groups)
+        if meeting.comparisons():
+            meetings.append(meeting)
+    return len(meetings), partial(_counted, meetings, settings)
 
 
 def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:
@@ -485,30 +409,52 @@ def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign
     if design.partition:
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
         chains = orders * (prompts + ListwiseSettings.repeat)
-    lists = _lists(design, strategy, settings)
-    _, error = lists.precision(orders, settings.item_icc)
+    queries, precision = _precision(design, strategy, settings)
+    _, error = precision(orders, settings.item_icc)
     calls = chains * sum(strategy.plan(shape.n).calls for shape in design.shapes)
-    return OtherDesign(name, orders, calls, error, power_of(lists, settings.odds, error))
+    return OtherDesign(name, orders, calls, error, _power(queries, settings.odds, error))
 
 
 def _expected(design: ListwiseDesign, odds: Sequence[float]) -> tuple[ExpectedRatio, ...] | None:
     """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is
     ranked, or questions hang on the answers."""
-    if design.partition or any(design.windows(shape.n) is None for shape in design.shapes):
+    if design.partition or any(design.ranker.one_pass(shape.n) is None for shape in design.shapes):
         return None
-    listed = [kinds_of(design.dataset.candidates(query), design.sides) for query in design.queries]
-    shapes = Counter(replace(one, query_id="") for one in listed if one.two_sided)
-    betas, rng = [log(one) for one in odds], np.random.default_rng(design.settings.seed)
-    found = []
+    shapes = Counter(shape.cells for shape in design.shapes if shape.protected and shape.unprotected)
+    betas, rng = np.array([log(value) for value in odds]), np.random.default_rng(design.settings.seed)
+    ratios = []
     for relevance in (0.0, RELEVANCE):
         sides = np.zeros((len(betas), 2))
-        for kinds, count in shapes.items():
+        for cells, count in shapes.items():
             draws = ceil(EXPECTED_DRAWS * count / shapes.total())
-            weights, windows = kinds.log_weights(betas, relevance), design.windows(kinds.n) or ()
-            ranked = simulate(kinds, weights, windows, design.passes, draws, 1, rng=rng)
-            sides += count * ranked.final.mean(axis=(1, 2))
-        found.append((sides[:, 0] / sides[:, 1]).tolist())
-    return tuple(ExpectedRatio(*one) for one in zip(odds, *found, strict=True))
+            sides += count * _exposures(design, cells, betas, relevance, draws, rng)
+        ratios.append((sides[:, 0] / sides[:, 1]).tolist())
+    return tuple(ExpectedRatio(*of_odds) for of_odds in zip(odds, *ratios, strict=True))
+
+
+def _exposures(
+    design: ListwiseDesign,
+    cells: Cells,
+    betas: Floats,
+    relevance: float,
+    draws: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Mean exposures of both sides in lists of this shape, by rankers with these log odds; shape (rankers, 2).
+
+    Documents of one side and one grade are interchangeable, so lists are ranked by kinds.
+    """
+    kinds = sorted(cells, key=lambda cell: (cell[1], (cell[0] + 1) % 3))
+    side, grade, counts = np.array(kinds).T
+    weights = np.multiply.outer(betas, side == 0)[:, None, :] + np.clip(relevance * grade, -CERTAIN, CERTAIN)
+    lists = random_lists(counts.tolist(), draws, rng=rng)
+    shown = np.broadcast_to(lists, (len(betas), *lists.shape))
+    windows = design.ranker.one_pass(lists.shape[1]) or ()
+    ranked = rank_injected(shown, weights, windows, design.ranker.passes, rng=rng)
+    on = np.stack([counts * (side == group) for group in (0, 1)], axis=1)
+    exposures = kind_exposures(ranked, len(counts))[:, :, None] @ (on / on.sum(axis=0))
+    means: Floats = exposures.mean(axis=(1, 2))
+    return means
 
 
 # What a plan prints with `--json`.

@@ -10,9 +10,8 @@ from msgspec import convert
 from llmfair.audits.listwise.measure import INITIAL
 from llmfair.audits.listwise.plan import ListwiseFindable, StrategyPlan
 from llmfair.audits.listwise.results import WindowsResults, WindowsRow
-from llmfair.audits.listwise.words import NOTHING_CONCLUDED, PRECISION, RATIO, TITLES, conclusion, window_text
+from llmfair.audits.listwise.words import NOTHING_CONCLUDED, PRECISION, RATIO, TITLES, row_words, window_text
 from llmfair.metrics.base import CONTROLLED, plain_name
-from llmfair.probes import REPEAT
 from llmfair.report.exhibits import Declared
 from llmfair.report.figures import on_log, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.plots.base import Plot
@@ -58,9 +57,9 @@ def plan_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
     if "strategies" in planned:
         strategies = [
-            f"{_named(one)}: {'at most ' * one.at_most}{count(one.calls, 'call')}, about {one.prompt_tokens:,} tokens "
-            f"in, {one.completion_tokens:,} out, {count(one.longest_chain, 'round')}"
-            for one in convert(planned["strategies"], list[StrategyPlan])
+            f"{_named(plan)}: {'at most ' * plan.at_most}{count(plan.calls, 'call')}, about {plan.prompt_tokens:,} "
+            f"tokens in, {plan.completion_tokens:,} out, {count(plan.longest_chain, 'round')}"
+            for plan in convert(planned["strategies"], list[StrategyPlan])
         ]
         return told(_asked(planned), [*strategies, *_together(planned)])
     if planned["prompt_sha256"] is None:
@@ -74,48 +73,50 @@ def plan_text(planned: Mapping[str, Any]) -> str:
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
     """The odds a design can find, with everything else below them; None where none are known."""
-    found = convert(planned["findable"], ListwiseFindable)
+    findable = convert(planned["findable"], ListwiseFindable)
     if "strategies" in planned:
-        return _side_by_side(planned, found)
-    if found.sd is None:
+        return _side_by_side(planned, findable)
+    if findable.sd is None:
         return None
-    expected = {one.odds: (f"{one.agnostic:.3f}", f"{one.relevant:.3f}") for one in found.expected or ()}
+    expected = {
+        ratio.odds: (f"{ratio.agnostic:.3f}", f"{ratio.relevant:.3f}") for ratio in findable.expected or ()
+    }
     header = (
         "effect",
         "preference odds",
-        f"power, {count(found.queries, 'query', 'queries')}",
-        f"queries for power {found.target:g}",
+        f"power, {count(findable.queries, 'query', 'queries')}",
+        f"queries for power {findable.target:g}",
         *(EXPECTED if expected else ()),
     )
-    power = "no test" if found.power is None else share(found.power)
-    needed = "never" if found.queries_needed is None else f"{found.queries_needed:,}"
-    rows = [("to be found", found.odds, power, needed)]
-    for name, odds in zip(("below", "above"), found.smallest, strict=False):
-        rows.append((f"smallest found {name} parity", odds, f"{found.target:g}", f"{found.queries:,}"))
+    power = "no test" if findable.power is None else share(findable.power)
+    needed = "never" if findable.queries_needed is None else f"{findable.queries_needed:,}"
+    rows = [("to be found", findable.odds, power, needed)]
+    for name, odds in zip(("below", "above"), findable.smallest, strict=False):
+        rows.append((f"smallest found {name} parity", odds, f"{findable.target:g}", f"{findable.queries:,}"))
     cells = tuple((effect, f"{odds:.3f}", *cells, *expected.get(odds, ())) for effect, odds, *cells in rows)
-    lines = _lines(planned, _findable_lines(found, _orders(planned)))
+    lines = _lines(planned, _findable_lines(findable, _orders(planned)))
     return Table(_design(planned), header, cells, (*lines, "Nothing was asked."))
 
 
-def _side_by_side(planned: Mapping[str, Any], found: ListwiseFindable) -> Table:
+def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Table:
     """What every strategy takes, can reach and can find."""
     header = (
         "strategy", "calls", "tokens in", "out", "rounds", "attainable ExpRatio", "standard error",
-        f"power for odds of {found.odds:g}", f"queries for power {found.target:g}",
+        f"power for odds of {findable.odds:g}", f"queries for power {findable.target:g}",
     )  # fmt: skip
     rows = tuple(
         (
-            _named(one),
-            "at most " * one.at_most + f"{one.calls:,}",
-            f"{one.prompt_tokens:,}",
-            f"{one.completion_tokens:,}",
-            f"{one.longest_chain:,}",
-            _range(one.reach),
-            "" if one.error is None else f"{one.error:.3f}",
-            "" if one.power is None else share(one.power),
-            "" if one.queries_needed is None else f"{one.queries_needed:,}",
+            _named(plan),
+            "at most " * plan.at_most + f"{plan.calls:,}",
+            f"{plan.prompt_tokens:,}",
+            f"{plan.completion_tokens:,}",
+            f"{plan.longest_chain:,}",
+            _range(plan.reach),
+            "" if plan.error is None else f"{plan.error:.3f}",
+            "" if plan.power is None else share(plan.power),
+            "" if plan.queries_needed is None else f"{plan.queries_needed:,}",
         )
-        for one in convert(planned["strategies"], list[StrategyPlan])
+        for plan in convert(planned["strategies"], list[StrategyPlan])
     )
     notes = (
         "tokens are characters / 4; rounds: calls of the longest chain that wait for each other; standard error: of ln "
@@ -173,35 +174,30 @@ def _reach_lines(planned: Mapping[str, Any]) -> Iterator[str]:
             f"from {planned['initial']} orders ExpRatio of a ranker without any preference is "
             f"{ratio.indifferent:.2f} ({simulated}); {NOTHING_CONCLUDED}"
         )
-    if other := planned["other_windows"]:
-        calls = "fewer calls" if other["fewer_calls"] else "as many calls"
-        calls = "more calls" if other["calls"] > planned["calls"] else calls
-        further = "a wider range" if other["further_reach"] else "no wider range"
-        attainable = _range(convert(other["reach"], Reach))
-        yield f"{window_text(other)}: {count(other['calls'], 'call')}, {attainable}: {calls}, {further}"
     if precision.high is not None:
         yield f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})"
     yield from window_notes(planned["never_ranked"], planned["window"], planned["step"])
 
 
-def _findable_lines(found: ListwiseFindable, orders: str) -> Iterator[str]:
+def _findable_lines(findable: ListwiseFindable, orders: str) -> Iterator[str]:
     """How precise the design is, how that hangs on the way the model answers, and what the other design takes."""
     yield (
-        f"standard error of ln preference odds: {found.error:.4f} ({count(found.queries, 'query', 'queries')}, "
-        f"about {found.comparisons:,.0f} first encounters each from {orders}; intra-item correlation "
-        f"{found.item_icc:g}, standard deviation {found.tau:g} over queries)"
+        f"standard error of ln preference odds: {findable.error:.4f} ({count(findable.queries, 'query', 'queries')}, "
+        f"about {findable.comparisons:,.0f} first encounters each from {orders}; intra-item correlation "
+        f"{findable.item_icc:g}, standard deviation {findable.tau:g} over queries)"
     )
-    thrice = found.error_alike_thrice
+    thrice = findable.error_alike_thrice
     yield (
-        f"{found.error_fresh:.4f} if the model's noise is fresh every time (--item-icc 0), {found.error_alike:.4f} if "
-        "it answers alike every time (--item-icc 1)"
+        f"{findable.error_fresh:.4f} if the model's noise is fresh every time (--item-icc 0), "
+        f"{findable.error_alike:.4f} if it answers alike every time (--item-icc 1)"
         + ("" if thrice is None else f", then {thrice:.4f} from three times the orders")
     )
-    if found.power is None:
+    if findable.power is None:
         yield f"no test at all, which needs {FEWEST_TESTED} queries"
-    other = found.other_design
+    other = findable.other_design
     if other is not None:
-        power = "no test" if other.power is None else f"power {share(other.power)} for odds of {found.odds:g}"
+        of = f"for odds of {findable.odds:g}"
+        power = "no test" if other.power is None else f"power {share(other.power)} {of}"
         waits = "none waits for another" if other.design == "partition" else "which rank the lists, too"
         yield (
             f"--design {other.design} with {count(other.orders, 'order')}: {count(other.calls, 'call')} a model, "
@@ -235,9 +231,9 @@ def windows_table(study: WindowsResults) -> Table:
     for row in asked:
         prompt = TITLES.get(row.condition, row.condition) if several else ""
         cells = tuple(cell(row.figures.get(measure)) for measure in shown)
-        rows.append(
-            (row.setting, prompt, _calls([row]), *cells, *reached(row.reach).values(), _words(row, study))
-        )
+        figure = row.figures.get(row.finding.measure) if row.finding else None
+        text = row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
+        rows.append((row.setting, prompt, _calls([row]), *cells, *reached(row.reach).values(), text))
     for cells, settings in _inputs(shown, study.rows).items():
         whose = "" if len(settings) * len(study.conditions) == len(asked) else f" of {', '.join(settings)}"
         rows.append((f"initial ranking{whose}", "", "0", *cells, "", "", ""))
@@ -280,19 +276,9 @@ def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
     return {ATTAINABLE: attainable, PERFECT: "" if precision.high is None else f"{precision.high:.2f}"}
 
 
-def _words(row: WindowsRow, study: WindowsResults) -> str:
-    """The conclusion, after how much of the setting it speaks of."""
-    chains, finding = row.chains, row.finding
-    partly = chains is not None and chains.ranked < chains.asked
-    part = f"{chains.ranked} of {chains.asked} chains" if chains is not None and partly else ""
-    said = ""
-    if row.condition == REPEAT:
-        said = "the same prompt, the same orders"
-    elif 0 < row.answers.windows == row.answers.unparseable:
-        said = "no parseable answer: the initial ranking"
-    elif finding:
-        said = conclusion(finding, row.figures.get(finding.measure), study.band, study.level)
-    return "; ".join(filter(None, (part, said)))
+def planned_reach(setting: Mapping[str, Any]) -> dict[str, str]:
+    """The same of a planned setting."""
+    return reached(convert(setting["reach"], dict[str, Reach]))
 
 
 def _notes(study: WindowsResults, asked: Sequence[WindowsRow]) -> Iterator[str]:
@@ -322,7 +308,8 @@ def _unparseable(asked: Sequence[WindowsRow]) -> Iterator[str]:
     """Share and number of each setting, all its prompts together; none where every answer was readable."""
     for setting in dict.fromkeys(row.setting for row in asked):
         answers = [row.answers for row in asked if row.setting == setting]
-        unparseable, windows = sum(one.unparseable for one in answers), sum(one.windows for one in answers)
+        unparseable = sum(counts.unparseable for counts in answers)
+        windows = sum(counts.windows for counts in answers)
         if unparseable:
             yield f"{setting} {percent(unparseable, windows)} ({unparseable:,} of {windows:,})"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from msgspec import structs
-
 from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
@@ -167,15 +165,15 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
             if results.status != "complete"
             else "score measures the rankings of a listwise audit",
         )
-    known, own = declared(settings), asked.attribute
-    like = known.get(own.name)
-    if like is None or like != replace(own, backgrounds=like.backgrounds):
-        known[own.name] = own  # declared by the dataset, in a way of its own
-    judgements = of_files(path / "qrels.txt", path / "groups.tsv", known, undeclared=True)
+    attributes, audited = declared(settings), asked.attribute
+    alike = attributes.get(audited.name)
+    if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
+        attributes[audited.name] = audited  # declared by the dataset, in a way of its own
+    judgements = of_files(path / "qrels.txt", path / "groups.tsv", attributes, undeclared=True)
     lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or own.name, asked.mixed)
+    attribute = attribute_of(judgements, settings.attribute or audited.name, asked.mixed)
     scores = own_scores(path)
     files = {file.stem: scored(read_file(file, announce), scores) for file in paths}
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
@@ -249,30 +247,21 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     conditions: dict[str, ScoreFacts] = {}
     limits: dict[str, str] = {}
     for condition, files in target.conditions.items():
-        held = _columns(measures, condition, files, target)
-        found, exposures = held.columns, held.exposures
-        limits |= {str(m): note for m, of_it in held.limits.items() if (note := limit_note(m, of_it))}
-        conditions[condition] = structs.replace(
-            _facts(files, target.against),
-            missing=DocumentCounts(documents=sum(held.missing), queries=len(held.missing)),
-            longest=held.longest,
-        )
-        inference = Inference(
-            level=settings.level,
-            ci=settings.ci,
-            seed=target.seed,
-            documents=median([n for n in held.lengths if n] or [0]),
-        )
-        columns += found
-        rows += summarise(found, inference)
+        measured = _measured_condition(measures, condition, files, target)
+        conditions[condition] = measured.facts
+        limits |= {str(m): note for m, of_it in measured.limits.items() if (note := limit_note(m, of_it))}
+        documents = median([n for n in measured.lengths if n] or [0])
+        inference = Inference(level=settings.level, ci=settings.ci, seed=target.seed, documents=documents)
+        columns += measured.columns
+        rows += summarise(measured.columns, inference)
         if not ONE_OF_SEVERAL.search(condition) and condition != REPEAT:  # they repeat what others claim
-            useful = {condition: mean_gain(held.gains, "a random order")}
-            findings |= findings_of([*found, exposures], {}, useful, inference, asked)
-            by = [value.by for value in exposures.values.values() if isinstance(value, Quotient)]
+            useful = {condition: mean_gain(measured.gains, "a random order")}
+            of_condition = [*measured.columns, measured.exposures]
+            findings |= findings_of(of_condition, {}, useful, inference, asked)
+            by = [v.by for v in measured.exposures.values.values() if isinstance(v, Quotient)]
             alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
             relevance[condition] = None if alone is None else alone.value
-            answers = answered.get(condition)
-            if condition in findings and answers and target.found is not None:
+            if condition in findings and (answers := answered.get(condition)):
                 findings[condition] = assessed(findings[condition], answers)
     if target.found is not None:
         findings = as_readable(findings, answered, target.found.max_invalid)
@@ -293,35 +282,31 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _Condition:
     """What is kept of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
-    `missing`: of every query with some, how many judged items it lacks; `longest`: items of the longest list, with
-    those that it lacks; `limits`: what no order of the lists passes.
+    `lengths` of the lists of all queries; `limits`: what no order of the lists passes.
     """
 
     columns: Sequence[Column]
     exposures: Column
     gains: Mapping[str, float]
     lengths: Sequence[int]
-    missing: Sequence[int]
-    longest: int
+    facts: ScoreFacts
     limits: Mapping[Measure, Sequence[Limit]]
 
 
-def _columns(
+def _measured_condition(
     measures: Sequence[Measure], condition: str, files: Sequence[RunFile], target: Rankings
-) -> _Measured:
+) -> _Condition:
     """Every measure of every query, one query at a time: a large run is never held as a whole."""
     against, excess = target.against, parse_measure(EXCESS)
     query_ids = {query_id for file in files for query_id in file.rankings}
     if not target.incomplete:
         query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
-    exposures: dict[str, Value] = {}
-    gains: dict[str, float] = {}
-    lengths, missing, limits = list[int](), list[int](), dict[Measure, list[Limit]]()
-    longest = 0
+    exposures, gains = dict[str, Value](), dict[str, float]()
+    lengths, missing, limits, longest = list[int](), list[int](), dict[Measure, list[Limit]](), 0
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
@@ -333,8 +318,7 @@ def _columns(
         lengths.append(len(judged.doc_ids))
         if rankings:
             longest = max(longest, len(judged.doc_ids) + len(judged.missing))
-        if rankings and judged.missing:
-            missing.append(len(judged.missing))
+            missing += [len(judged.missing)] * bool(judged.missing)
         for measure in measures:
             if (limit := measure.limit(judged)) is not None:
                 limits.setdefault(measure, []).append(limit)
@@ -347,13 +331,15 @@ def _columns(
             f"{unheld[0]} needs {needs}, which a run does not hold.",
             f"llmfair listwise measures it; {'leave control=order out here' if order else instead}",
         )
-    return _Measured(
-        columns, Column(excess, condition, "", exposures), gains, lengths, missing, longest, limits
-    )
+    facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)), longest)
+    return _Condition(columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits)
 
 
-def _facts(files: Sequence[RunFile], against: Against) -> ScoreFacts:
-    """What has to be known to read the figures: sizes, ties, and where run and judgements do not meet."""
+def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, longest: int) -> ScoreFacts:
+    """What has to be known to read the figures: sizes, ties, and where run and judgements do not meet.
+
+    `missing`: judged items that lists lack; `longest`: items of the longest list, with those that it lacks.
+    """
     rankings = [ranking for file in files for ranking in file.rankings.values()]
     ranked, judged = {ranking.query_id for ranking in rankings}, against.judgements.qrels.keys()
     listed = against.judgements.documents
@@ -367,6 +353,8 @@ def _facts(files: Sequence[RunFile], against: Against) -> ScoreFacts:
         unlisted=DocumentCounts(documents=sum(unlisted), queries=sum(count > 0 for count in unlisted)),
         unjudged=_counted(ranked - judged),
         not_ranked=_counted(judged - ranked),
+        missing=missing,
+        longest=longest,
     )
 
 

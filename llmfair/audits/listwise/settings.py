@@ -100,7 +100,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         return self.strategy[0]
 
     def each(self) -> list[Self]:
-        return [replace(self, strategy=(one,)) for one in self.strategy]
+        return [replace(self, strategy=(spec,)) for spec in self.strategy]
 
     def called(self, model: str, among: Self) -> str:
         return model if len(among.strategy) == 1 else f"{model} {self.ordering}"
@@ -184,9 +184,8 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         from llmfair.rankers.strategies import strategy_of
 
         super().check()
-        wrong = "one twice" * (len({*self.strategy}) < len(self.strategy)) if self.strategy else "none"
-        if wrong:
-            raise UsageError(f"--strategy names {wrong}.", "for example --strategy windows")
+        if not self.strategy or len({*self.strategy}) < len(self.strategy):
+            raise UsageError("--strategy names none, or one twice.", "for example --strategy windows")
         strategies = {spec: strategy_of(spec, vars(self)) for spec in self.strategy}
         if self.design == "partition":  # which has nothing that only rankings have
             for name, only in (("strategy", ("windows",)), ("initial", "random"), ("depth", None)):
@@ -201,7 +200,12 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 "choose a step of at most the window",
             )
         if self.sequential:
-            self._check_sequential()
+            if self.design != "partition" or self.repeats != 1:
+                raise UsageError(
+                    "--sequential stops between random windows, each asked once.",
+                    "add --design partition and leave --repeats out",
+                )
+            check_stopping(self, self.on_bad_answer)
         for spec, strategy in strategies.items() if self.batch and self.design == "ranking" else ():
             if strategy.plan(self.window + 1).rounds > 1:
                 raise UsageError(
@@ -215,17 +219,6 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 f"{self.orders}.",
                 f"add --orders {1 if one else 4}",
             )
-
-    def _check_sequential(self) -> None:
-        """Raises UsageError for what leaves nothing to stop, or would be ignored."""
-        if self.design != "partition":
-            raise UsageError(
-                "--sequential stops between windows, but those of a ranking need each other's answers.",
-                "add --design partition, or leave it out",
-            )
-        if self.repeats != 1:
-            raise UsageError("--repeats does nothing with --sequential.", "ask for more --orders instead")
-        check_stopping(self, self.on_bad_answer)
 
 
 @dataclass(frozen=True, kw_only=True)

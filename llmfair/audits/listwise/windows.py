@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from llmfair.audits.kind import called, named
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
-from llmfair.report.exhibits import Declared
 from llmfair.settings import PROMPT, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.results import ListwiseResults, WindowsResults, WindowsRow
     from llmfair.audits.subject import Subject
-    from llmfair.report.plots.base import Plot
-    from llmfair.report.tables import Table
 
 FORM = "window/step, with xPASSES where wanted, comma-separated: 5/1,10/5,20/10x3"
 SETTING = re.compile(r"([0-9]{1,6})/([0-9]{1,6})(?:[x×]([0-9]{1,6}))?")
@@ -65,26 +63,22 @@ class WindowsStudy(Study):
         "What a ratio can be at all depends on the windows: the grey bars show the attainable range, between "
         "rankers that always put one group first. A ratio near 1 in a setting with a narrow range says little.",
     )
+    planned = called("audits.listwise.plan_words:planned_reach")
+    results = named("audits.listwise.results:WindowsResults")
+    table = called("audits.listwise.plan_words:windows_table")
+    plots = called("audits.listwise.plan_words:windows_plots")
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
         """By name: `20/10x3` is window 20, step 10, 3 passes. Raises UsageError where nothing has windows."""
         from llmfair.rankers.strategies import strategy_of
 
-        if subject.ranks:
+        single = len(settings.strategy) == 1 and settings.design == "ranking" and not subject.ranks
+        if not single or strategy_of(settings.ordering, vars(settings)).facts()["window"] is None:
             raise UsageError(
-                f"{subject.spec} has no windows to study.", f"llmfair listwise -m {subject.spec}"
+                "a study of windows takes a model that ranks, by one strategy that has windows and steps.",
+                "leave --strategy and --design out; a ranker: llmfair listwise",
             )
-        if len(settings.strategy) > 1:
-            raise UsageError("a study of windows is one of one strategy.", "give --strategy once")
-        if strategy_of(settings.ordering, vars(settings)).facts()["window"] is None:
-            instead = f"llmfair listwise --strategy {settings.ordering}"
-            raise UsageError(f"{settings.ordering} has no windows to study.", instead)
-        if settings.design == "partition":
-            raise UsageError(
-                "--design partition shows each item once, so it has no steps to study.",
-                "llmfair listwise --design partition --window 5    and again with another window",
-            )
-        found = {}
+        audits = {}
         for part in map(str.strip, settings.settings.split(",")):
             match = SETTING.fullmatch(part)
             if match is None:
@@ -94,20 +88,8 @@ class WindowsStudy(Study):
                 asked = settings_of(ListwiseSettings, settings, window=window, step=step, passes=passes)
             except UsageError as error:
                 raise UsageError(f"'{part}' in --settings: {error.message}", FORM) from None
-            found[f"{window}/{step}" + f"x{passes}" * (passes > 1)] = asked
-        return found
-
-    def planned(self, setting: Mapping[str, Any]) -> Mapping[str, str]:
-        from llmfair.audits.listwise.plan_words import reached
-        from llmfair.io.files import typed
-        from llmfair.results import Reach
-
-        return reached(typed(setting["reach"], dict[str, Reach]))
-
-    def results(self) -> type[WindowsResults]:
-        from llmfair.audits.listwise.results import WindowsResults
-
-        return WindowsResults
+            audits[f"{window}/{step}" + f"x{passes}" * (passes > 1)] = asked
+        return audits
 
     def rows(self, setting: str, results: ListwiseResults) -> Iterator[WindowsRow]:
         """One for each prompt, and one for the orders that it began with."""
@@ -140,7 +122,7 @@ class WindowsStudy(Study):
                 },
             )
 
-    def lines(self, found: WindowsResults) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def lines(self, study: WindowsResults) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """One figure a line; reach stands with the measures it bounds."""
         return LINE, [
             [
@@ -152,16 +134,6 @@ class WindowsStudy(Study):
                     for end in ("low", "high")
                 ),
             ]
-            for row in found.rows
+            for row in study.rows
             for measure, figure in row.figures.items()
         ]
-
-    def table(self, found: WindowsResults) -> Table:
-        from llmfair.audits.listwise.plan_words import windows_table
-
-        return windows_table(found)
-
-    def plots(self, found: WindowsResults, declared: Declared) -> Iterator[Plot]:
-        from llmfair.audits.listwise.plan_words import windows_plots
-
-        return windows_plots(found, declared)
