@@ -65,13 +65,6 @@ def test_a_damaged_run_is_one_sentence_with_file_and_field(
     assert said in refuses(str(tmp_path / "results.json"), "runs", "show", str(tmp_path)).err
 
 
-def test_a_retriever_with_intervals_has_a_tradeoff(tmp_path: Path) -> None:
-    ran("rag", "-q", "-n", "3", "--no-report", "-o", tmp_path / "run")
-    path = tmp_path / "run" / "results.json"
-    with pytest.raises(UsageError, match=r"missing in `tradeoff`"):
-        found_of({**json.loads(path.read_text()), "tradeoff": {}}, path)
-
-
 def test_a_field_as_by_default_is_left_out() -> None:
     assert plain(Reach()) == {} and plain(Reach(high=1.0)) == {"high": 1.0}
     assert list(plain(absent_row("M", "v")).values()).count(None) == 7

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from llmfair import registry
@@ -26,10 +27,9 @@ from llmfair.asking.journal import chat_sampling
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries
-from llmfair.audits.rag.results import RagFactors, RagFacts
+from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
-from llmfair.backends.base import Backend
 from llmfair.datasets.answers import AnswerDataset, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.lamp import check_belongs, read_retrieval, read_useful
@@ -40,7 +40,7 @@ from llmfair.metrics.expected import Retrieved
 from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import EMPTY, GREATEST, UTILITIES, cleaned, rating, utility
-from llmfair.nouns import Candidates, Chat, Document, Failure, Query, Steps, Text
+from llmfair.nouns import Candidates, Chat, Document, Failure, Query, Text
 from llmfair.on_ray import RankerOnRay
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers import plackett_luce
@@ -83,10 +83,6 @@ class Judge:
     def by(self) -> str:
         """What names its figures."""
         return NLI if self.spec.startswith(f"{NLI}:") else "judge"
-
-    def backend(self, settings: RagSettings) -> Backend:
-        """What answers: the generator's adapter, engine and batches are not the judge's. Raises UsageError."""
-        return backend_of(self.spec, replace(settings, adapter=None, backend_arg=(), batch=False))
 
 
 def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:
@@ -134,15 +130,12 @@ def held(items: Mapping[str, Document]) -> Credit:
         item = items[doc_id]
         return _plain(" ".join(item.groups.get("label", ()))), _plain(f"{item.title} {item.text}")
 
-    def holds(doc_id: str, output: str) -> bool:
-        label, text = label_and_text(doc_id)
-        return output == label if label else output in text
-
     def credit(output: str, shown: Shown) -> frozenset[str]:
-        plain = _plain(output)
-        if not plain or output == EMPTY:
-            return frozenset()
-        return frozenset(doc_id for doc_id in shown if holds(doc_id, plain))
+        plain = _plain(output) if output != EMPTY else ""
+        texts = {doc_id: label_and_text(doc_id) for doc_id in shown} if plain else {}
+        return frozenset(
+            doc_id for doc_id, (label, text) in texts.items() if (plain == label if label else plain in text)
+        )
 
     return credit
 
@@ -177,15 +170,13 @@ DETERMINISTIC, GOLD = "deterministic", "gold"
 GOLD_ALPHA = 8.0
 
 
-def conditions_of(retrievers: Sequence[str], alphas: Sequence[float | str]) -> list[Condition]:
+def conditions_of(retrievers: Sequence[str], alphas: Sequence[float]) -> list[Condition]:
     """For each retriever its one list by score and its draws by alpha; then draws by usefulness itself, `gold`."""
+    named = {DETERMINISTIC: DETERMINISTIC, **{f"{alpha:g}": alpha for alpha in alphas}}
     drawn = [
-        Condition(
-            f"{retriever}-{alpha if isinstance(alpha, str) else f'{alpha:g}'}",
-            {"retriever": retriever, "alpha": alpha},
-        )
+        Condition(f"{retriever}-{name}", {"retriever": retriever, "alpha": alpha})
         for retriever in retrievers
-        for alpha in (DETERMINISTIC, *alphas)
+        for name, alpha in named.items()
     ]
     return [*drawn, Condition(GOLD, {"retriever": GOLD, "alpha": GOLD_ALPHA})]
 
@@ -195,20 +186,18 @@ def names_of(retrievers: Sequence[str]) -> dict[str, str]:
 
     Raises UsageError where two are called alike.
     """
-    found = {GOLD: GOLD}
+    names = {GOLD: GOLD}
     for spec in retrievers:
         ranker, _, checkpoint = spec.partition(":")
         last = checkpoint.rstrip("/").rpartition("/")[2].partition("@")[0]
-        if Path(spec).is_file():
-            ranker, last = "", Path(spec).stem
-        name = re.sub(r"[^\w.-]+", "-", last) or ranker
-        if name in found:
+        name = re.sub(r"[^\w.-]+", "-", Path(spec).stem if Path(spec).is_file() else last) or ranker
+        if name in names:
             raise UsageError(
-                f"--retriever {spec} would be called {name}, as {found[name]} is.", "rename its folder"
+                f"--retriever {spec} would be called {name}, as {names[name]} is.", "rename its folder"
             )
-        found[name] = spec
-    del found[GOLD]
-    return found
+        names[name] = spec
+    del names[GOLD]
+    return names
 
 
 @dataclass(frozen=True)
@@ -231,37 +220,31 @@ class Policies:
         noise = plackett_luce.noise(self.seed, self.query_id, self.samples, len(self.doc_ids))
         drawn = {}
         for condition in conditions:
-            weights = self._log_weights(condition, useful)
+            scores, alpha = self._scores(condition, useful)
             lists = (
-                [self._best(condition)] if weights is None else plackett_luce.draws(weights, self.k, noise)
+                [deterministic(scores, self.k)]
+                if alpha is None
+                else plackett_luce.draws(plackett_luce.log_weights(scores, alpha), self.k, noise)
             )
             drawn[condition.name] = Counter(tuple(self.doc_ids[place] for place in of) for of in lists)
         return drawn
 
-    def _best(self, condition: Condition) -> NDArray[np.intp]:
-        """Places of the one list by score."""
-        return plackett_luce.deterministic(self.scores[condition.factors["retriever"]], self.k)
-
     def exposure(self, condition: Condition, useful: frozenset[str]) -> dict[str, float]:
         """The probability that each item is shown (Kim and Diaz 2025, Eq. 5)."""
-        weights = self._log_weights(condition, useful)
-        if weights is None:
+        scores, alpha = self._scores(condition, useful)
+        if alpha is None:
             chances = np.zeros(len(self.doc_ids))
-            chances[self._best(condition)] = 1.0
+            chances[deterministic(scores, self.k)] = 1.0
         else:
-            chances = plackett_luce.inclusion(weights, self.k)
+            chances = plackett_luce.inclusion(plackett_luce.log_weights(scores, alpha), self.k)
         return dict(zip(self.doc_ids, chances.tolist(), strict=True))
 
-    def _log_weights(self, condition: Condition, useful: frozenset[str]) -> Floats | None:
-        """None of a condition that draws nothing."""
+    def _scores(self, condition: Condition, useful: frozenset[str]) -> tuple[Floats, float | None]:
+        """The scores that a condition goes by, and its alpha; None of one that draws nothing."""
         retriever, alpha = condition.factors["retriever"], condition.factors["alpha"]
-        if alpha == DETERMINISTIC:
-            return None
         if retriever == GOLD:
-            scores = plackett_luce.gold_scores([doc_id in useful for doc_id in self.doc_ids])
-        else:
-            scores = self.scores[retriever]
-        return plackett_luce.log_weights(scores, alpha)
+            return plackett_luce.gold_scores([doc_id in useful for doc_id in self.doc_ids]), alpha
+        return self.scores[retriever], None if alpha == DETERMINISTIC else alpha
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,10 +282,6 @@ class RagDesign(Design[Read | Judged]):
         settings = self.settings
         return Policies(query.query_id, doc_ids, scores, settings.k, settings.samples, settings.seed)
 
-    def judged(self, query: Query) -> frozenset[str] | None:
-        """The useful items where they are known beforehand; None where gains say it."""
-        return None if self.known is None else self.known.get(query.query_id, frozenset())
-
     def drawn(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists of every condition, with how many draws came to each."""
         return self.policies(query).drawn(self.conditions, useful)
@@ -322,7 +301,7 @@ class RagDesign(Design[Read | Judged]):
             lists=partial(self.lists, query) if self.settings.stop_after != "labels" else lambda useful: [],
             utility=partial(self.worth, self.utility, golds),
             gain=partial(self.worth, self.gain, golds),
-            useful=self.judged(query),
+            useful=None if self.known is None else self.known[query.query_id],
         )
 
     def meaning(self, query: Query, output: str) -> str:
@@ -347,11 +326,8 @@ class RagDesign(Design[Read | Judged]):
     def programs(self) -> Iterator[Program]:
         """A program a query: what it asks of one list, other conditions need too."""
         for query in self.queries if self.settings.stop_after != "retrieval" else ():
-            yield Program(query.query_id, partial(self._steps, query))
-
-    def _steps(self, query: Query) -> Steps[Read]:
-        """The program of a query; its items are cut to fit when it begins, and forgotten when it ends."""
-        return (yield from self.asked(query).steps())
+            # items are cut to fit when a program begins, and forgotten when it ends
+            yield Program(query.query_id, lambda query=query: self.asked(query).steps())
 
     @property
     def stops(self) -> bool:
@@ -362,9 +338,11 @@ class RagDesign(Design[Read | Judged]):
 
     @cached_property
     def _stages(self) -> Sequence[Stage]:
-        if self.judge is None:
+        if (judge := self.judge) is None:
             return ()
-        return (Stage(STAGE, partial(self._judging, self.judge), partial(self.judge.backend, self.settings)),)
+        # the generator's adapter, engine and batches are not the judge's
+        settings = replace(self.settings, adapter=None, backend_arg=(), batch=False)
+        return (Stage(STAGE, partial(self._judging, judge), lambda: backend_of(judge.spec, settings)),)
 
     def _judging(self, judge: Judge, results: Mapping[str, Read]) -> Iterator[Program]:
         """A program a query whose lists were asked about: every output beside the items that it was shown."""
@@ -387,23 +365,19 @@ class RagDesign(Design[Read | Judged]):
 
         Queries that labels drop ask fewer; so does a judge, where outputs are alike.
         """
-        if self.settings.stop_after == "retrieval":
-            return 0
-        return sum(self._calls(query) for query in self.queries)
-
-    def _calls(self, query: Query) -> int:
-        judged, items = self.judged(query), len(self.items(query))
-        labels = 1 + items if judged is None else 0
-        if self.settings.stop_after == "labels":
-            return labels
-        if judged is None:
-            drawn = self.drawn(query, frozenset())
-            lists = len({shown for name, of in drawn.items() if name != GOLD for shown in of})
-            lists += self.settings.samples
-        else:
-            lists = len(self.lists(query, judged))
-        judging = 0 if self.judge is None or self.stops else min(self.settings.k, items)
-        return labels + lists * (1 + judging)
+        stop, calls = self.settings.stop_after, 0
+        for query in self.queries if stop != "retrieval" else ():
+            items = len(self.items(query))
+            if self.known is None:
+                calls += 1 + items
+                drawn = self.drawn(query, frozenset())
+                lists = len({shown for name, of in drawn.items() if name != GOLD for shown in of})
+                lists += self.settings.samples
+            else:
+                lists = len(self.lists(query, self.known[query.query_id]))
+            judging = 0 if self.judge is None or self.stops else min(self.settings.k, items)
+            calls += lists * (1 + judging) * (stop != "labels")
+        return calls
 
     @property
     def longest(self) -> int:
@@ -430,15 +404,7 @@ class RagDesign(Design[Read | Judged]):
     def facts(self) -> RagFacts:
         settings = self.settings
         return RagFacts(
-            preset=settings.preset_name(),
-            queries=len(self.queries),
-            conditions=[condition.name for condition in self.conditions],
-            factors={
-                one.name: RagFactors(retriever=one.factors["retriever"], alpha=one.factors["alpha"])
-                for one in self.conditions
-            },
-            calls=self.calls,
-            seed=settings.seed,
+            **structs.asdict(super().facts()),
             k=settings.k,
             samples=settings.samples,
             useful=Path(settings.useful).name,
@@ -467,6 +433,7 @@ class FoundOnce(ScoringRanker):
     """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
 
     def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
+        check_belongs(path, dataset.name)
         self.identity = f"file {files.sha256(path)}"
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         needed = [query.query_id for query in queries]
@@ -556,12 +523,11 @@ def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[
         replace(lists[query.query_id], query=replace(query, text=dataset.searched(query)))
         for query in queries
     )
-    for (query_id, candidates), scored in zip(lists.items(), retriever.scores_of_each(searched), strict=True):
+    for query_id, scored in zip(lists, retriever.scores_of_each(searched), strict=True):
         scores = np.asarray(scored, dtype=np.float64)
         if not np.isfinite(scores).all():
-            item = candidates.documents[int(np.argmin(np.isfinite(scores)))].doc_id
             raise UsageError(
-                f"{retriever.identity.split()[0]} has no finite score for item '{item}' of query '{query_id}'.",
+                f"{retriever.identity.split()[0]} has no finite score for an item of query '{query_id}'.",
                 "another --retriever",
             )
         found[query_id] = scores
@@ -588,20 +554,14 @@ NORMED = ("EE-D", "EE-R", "EE-L")
 
 def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
     """The measures with the bounds that the utility and their norm give them: their intervals go no further."""
-    greatest = GREATEST.get(utility)
-    bounds: dict[str, tuple[float, float]] = {}
+    greatest, of_all = GREATEST.get(utility), []
+    of_name = {} if greatest is None else {"EU": (0.0, greatest), "EU-change": (-greatest, greatest)}
     for measure in measures:
-        norm = measure.arguments.get("norm")
-        if (measure.name in NORMED and norm != "raw") or (measure.name == "EU" and norm == "ceiling"):
-            bounds[str(measure)] = (0.0, 1.0)
-        elif measure.name in ("EU", "EU-change") and greatest is not None:
-            bounds[str(measure)] = (-greatest if measure.name == "EU-change" else 0.0, greatest)
-    return tuple(
-        replace(measure, definition=replace(measure.definition, bounds=bounds[str(measure)]))
-        if str(measure) in bounds
-        else measure
-        for measure in measures
-    )
+        norm, definition = measure.arguments.get("norm"), measure.definition
+        normed = (measure.name in NORMED and norm != "raw") or (measure.name == "EU" and norm == "ceiling")
+        bounds = (0.0, 1.0) if normed else of_name.get(measure.name, definition.bounds)
+        of_all.append(replace(measure, definition=replace(definition, bounds=bounds)))
+    return tuple(of_all)
 
 
 def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesign:
@@ -619,14 +579,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
             f"--utility {utility} is unknown.{did_you_mean(utility, UTILITIES)}",
             f"known: {', '.join(UTILITIES)}",
         )
-    for query in queries:
-        golds = dataset.golds(query.query_id)
-        if not golds or (utility == "mae" and any(rating(gold) is None for gold in golds)):
-            needed = "right answer that is a number" if golds else "right answer"
-            raise UsageError(
-                f"query '{query.query_id}' lacks a {needed}, which --utility {utility} takes.",
-                "give every question a gold, or choose another --utility",
-            )
+    check_golds({query.query_id: dataset.golds(query.query_id) for query in queries}, utility, settings)
     alone = settings.judging == settings.attribution
     judge = judge_of(settings.judging, (*ATTRIBUTORS, "none") if alone else ())
     prompt, uncredited = load_prompt(str(settings.prompt), "rag"), None
@@ -646,12 +599,14 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     gates = read_gates(settings.require, conditions, Retrieved)
     asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
     retrievers = {name: retriever_of(spec, dataset, queries, settings) for name, spec in named.items()}
-    for path in filter(Path.is_file, map(Path, settings.retriever)):
-        check_belongs(path, dataset=dataset.name)
     dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
+    known, labels = known_useful(settings, dataset, queries, subject.spec or settings.model[0])
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
-    if settings.cites:
-        _check_citing(prompt, dataset, queries)
+    if settings.cites and "k" not in prompt.of_passage:
+        raise UsageError(
+            f"--attribution cited: prompt {prompt.file} numbers no items, so that no answer can name them.",
+            'passage = "[{k}] {item}", or --attribution overlap',
+        )
     return RagDesign(
         settings=settings,
         subject=subject,
@@ -670,7 +625,8 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         scores=scores,
         judge=judge,
         uncredited=uncredited,
-        **_known(settings, dataset, queries, subject.spec or settings.model[0]),
+        known=known,
+        labels=labels,
     )
 
 
@@ -682,28 +638,41 @@ def rendered(settings: RagSettings) -> Iterator[Chat]:
         yield from map(asked.chat, asked.labelled() or design.lists(query, asked.useful or frozenset()))
 
 
-def _known(
+def check_golds(golds: Mapping[str, Sequence[str]], utility: str, settings: RagSettings) -> None:
+    """Raises UsageError for a query without a right answer that the utility and the attribution can do with."""
+    for query_id, of in golds.items():
+        lacks = "" if of else "right answer"
+        if utility == "mae" and any(rating(gold) is None for gold in of):
+            lacks = f"right answer that is a number, which --utility {utility} takes"
+        if settings.cites and any(without_markers(gold) != gold.strip() for gold in of):
+            lacks = "right answer without a number as in [1], which --attribution cited cuts off"
+        if lacks:
+            raise UsageError(
+                f"query '{query_id}' lacks a {lacks}.",
+                "give every question a gold, or choose another --utility or --attribution",
+            )
+
+
+def known_useful(
     settings: RagSettings, dataset: AnswerDataset, queries: Sequence[Query], model: str
-) -> dict[str, Any]:
+) -> tuple[Mapping[str, frozenset[str]] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
-    if settings.useful == "gain":
-        return {}
+    path, labels = Path(settings.useful), settings.useful
     grades: Mapping[str, Mapping[str, float]]
-    if settings.useful == "qrels":
+    if labels == "gain":
+        return None, labels
+    if labels == "qrels":
         grades = {query.query_id: dataset.candidates(query).relevance for query in queries}
-        labels = "qrels"
     else:
-        path = Path(settings.useful)
         check_belongs(path, dataset.name, model)
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         grades, labels = read_useful(path, lists), files.sha256(path)
-    known = {
+    return {
         query.query_id: frozenset(
             doc_id for doc_id, grade in grades.get(query.query_id, {}).items() if grade >= 1
         )
         for query in queries
-    }
-    return {"known": known, "labels": labels}
+    }, labels
 
 
 def _named_by(measures: str, by: str) -> str:
@@ -735,20 +704,3 @@ def _ruler(settings: RagSettings, subject: Subject) -> Ruler:
         return by_words(settings.context or CONTEXT)
     answer = chat_sampling(Chat((), Text()), sampling_of(settings)).max_tokens
     return by_checkpoint(name, settings.context, answer)
-
-
-def _check_citing(prompt: Prompt, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
-    """Raises UsageError where an output cannot name items by number."""
-    if "k" not in prompt.of_passage:
-        raise UsageError(
-            f"--attribution cited: prompt {prompt.file} numbers no items, so that no answer can name them.",
-            'passage = "[{k}] {item}", or --attribution overlap',
-        )
-    for query in queries:
-        for gold in dataset.golds(query.query_id):
-            if without_markers(gold) != gold.strip():
-                raise UsageError(
-                    f"--attribution cited: the right answer '{gold}' of query '{query.query_id}' holds what would be "
-                    "cut as the number of an item.",
-                    "--attribution overlap",
-                )

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, structs
+from numpy.typing import ArrayLike
 
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts, value_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
@@ -305,7 +306,7 @@ def _read_scores(path: Path, retrievers: Names[str]) -> dict[str, tuple[Shown, d
     return scores
 
 
-def _read_outputs(path: Path, design: RagFacts) -> dict[str, Outputs]:
+def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
     """The outputs by query and what was shown. Raises UsageError for one without such a utility, or wrongly credited.
 
     Where lists have one item, it was asked about for labels, too, with the same output: the list's comes second.
@@ -327,7 +328,7 @@ def _read_outputs(path: Path, design: RagFacts) -> dict[str, Outputs]:
         outputs.setdefault(row["query_id"], {})[shown] = output
 
     read_csv(path, "an output", read_output)
-    return {**outputs}
+    return outputs
 
 
 # Figures of traffic that exists: a log of what a generator was shown and said, one request a line. No model is asked.
@@ -384,20 +385,22 @@ def read_log(path: Path) -> list[Retrieved]:
         by_query.setdefault(str(row.query_id), []).append(row)
     if not by_query:
         raise wrong(path, 0, "", "holds no request", HINT)
-    return [_retrieved(query_id, rows) for query_id, rows in by_query.items()]
-
-
-def _retrieved(query_id: str, rows: Sequence[Logged]) -> Retrieved:
-    doc_ids = (str(one) for row in rows for one in (*row.items, *row.shown, *(row.useful or ())))
-    requests = Counter(row.shown_list for row in rows)
-    return Retrieved(
-        query_id=query_id,
-        doc_ids=tuple(dict.fromkeys(doc_ids)),
-        useful=frozenset(str(one) for row in rows for one in row.useful or ()),
-        k=max(len(request.doc_ids) for request in requests),
-        exposure=None,
-        lists=tuple(replace(request, count=count) for request, count in requests.items()),
-    )
+    queries = []
+    for query_id, rows in by_query.items():
+        requests = Counter(row.shown_list for row in rows)
+        useful = [str(one) for row in rows for one in row.useful or ()]
+        listed = [str(one) for row in rows for one in (*row.items, *row.shown, *(row.useful or ()))]
+        queries.append(
+            Retrieved(
+                query_id=query_id,
+                doc_ids=tuple(dict.fromkeys(listed)),
+                useful=frozenset(useful),
+                k=max(len(request.doc_ids) for request in requests),
+                exposure=None,
+                lists=tuple(replace(request, count=count) for request, count in requests.items()),
+            )
+        )
+    return queries
 
 
 def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
@@ -466,7 +469,7 @@ def traded(
     """
     measures = list(dict.fromkeys(column.measure for column in columns))
     first, drawn = firsts(measures), _drawn(conditions)
-    disparity, relevance, utility = (first[name] for name in AXES)
+    disparity, relevance, utility = (first.get(name, name) for name in AXES)
     values: dict[tuple[str, str], Mapping[str, float]] = {
         (str(column.measure), column.condition): {
             query_id: figure
@@ -477,7 +480,9 @@ def traded(
         if not column.group
     }
     values |= {
-        (OF_SLOTS, condition): {query_id: value / slots[query_id] for query_id, value in of.items()}
+        (OF_SLOTS, condition): {
+            query_id: of[query_id] / shown for query_id, shown in slots.items() if query_id in of
+        }
         for (measure, condition), of in values.items()
         if measure == RAW
     }
@@ -555,19 +560,15 @@ def _curve(
     x, y, queries = _observations(values, conditions, *pair)
     anchors = tradeoff.anchors(x, y, queries, level) if x else []
     places, means = tradeoff.averaged([anchors])
-    line, flat, area = tradeoff.line(x, y), tradeoff.line(places, means), tradeoff.area(places, means)
+    line = tradeoff.line(x, y)
     across, up = (_mean(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in pair)
     return Curve(
         across=pair[0],
         up=pair[1],
         observations=len(x),
         queries=len({*queries}),
-        slope=line and line.slope,
-        slope_of_points=flat and flat.slope,
-        area=area and area.whole,
-        area_observed=area and area.observed,
-        low=area and area.low,
-        high=area and area.high,
+        slope=None if line is None else line.slope,
+        **of_points(places, means),
         deterministic=None if across is None or up is None else (across, up),
         points=[
             CurvePoint(
@@ -578,9 +579,19 @@ def _curve(
     )
 
 
+def of_points(places: ArrayLike, means: ArrayLike) -> dict[str, float | None]:
+    """The slope of points and the area below them, as fields of a curve."""
+    line, area = tradeoff.line(places, means), tradeoff.area(places, means)
+    slope = None if line is None else line.slope
+    if area is None:
+        return {"slope_of_points": slope, **dict.fromkeys(("area", "area_observed", "low", "high"))}
+    areas = {"area": area.whole, "area_observed": area.observed, "low": area.low, "high": area.high}
+    return {"slope_of_points": slope, **areas}
+
+
 def _cell(cell: tradeoff.Cell) -> IntervalCell:
     names = ("interval", "observations", "queries", "difference", "starred", "p_student", "p_welch")
-    paired = cell.paired and _figure(cell.paired, cell.p_paired, cell.p_adjusted)
+    paired = None if cell.paired is None else _figure(cell.paired, cell.p_paired, cell.p_adjusted)
     return IntervalCell(**{name: getattr(cell, name) for name in names}, paired=paired)
 
 

@@ -187,11 +187,6 @@ class RagResults(Results, frozen=True, kw_only=True):
     def calls(self) -> int:
         return self.calls_made
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if missing := self.intervals.keys() - self.tradeoff.keys():
-            raise ValueError(f"Retriever '{min(missing)}' is missing in `tradeoff`")
-
     def of_conditions(self) -> Mapping[str, Names[str]]:
         return {
             **super().of_conditions(),

@@ -17,8 +17,8 @@ CITED = "cited"
 
 
 def alphas_of(text: str) -> Sequence[float]:
-    """`1,2,4` as numbers. Raises ValueError."""
-    alphas = [float(part) for part in text.split(",")]
+    """`1,2,4` as numbers, each once. Raises ValueError."""
+    alphas = [*dict.fromkeys(float(part) for part in text.split(","))]
     if not all(0 <= alpha <= LARGEST_ALPHA for alpha in alphas):
         raise ValueError(text)
     return alphas
@@ -151,16 +151,11 @@ class RagSettings(PromptSettings, AuditSettings):
 
     def check(self) -> None:
         super().check()
-        for flag, values in (("retriever", self.retriever), ("alpha", tuple(self.alphas()))):
-            if twice := next((value for value in values if values.count(value) > 1), None):
-                raise UsageError(f"--{flag} names {twice} twice.", "each once")
         if self.stop_after and (self.require or self.fail_on):
             gate = "--require" if self.require else "--fail-on"
             raise UsageError(
                 f"--stop-after ends before there is anything for {gate} to judge.", "leave one out"
             )
-        if self.k == 1 and self.samples == 1:
-            raise UsageError("--samples 1 with -k 1 shows one item in all.", "--samples 20")
 
     def ways(self) -> Mapping[str, Mapping[str, Any]]:
         larger = min(2 * max(self.alphas()), LARGEST_ALPHA)

@@ -14,16 +14,8 @@ from msgspec import structs
 from llmfair.asking.journal import completion_of
 from llmfair.audits.rag import RAG
 from llmfair.audits.rag.design import DETERMINISTIC, GOLD
-from llmfair.audits.rag.measure import OF_SLOTS
-from llmfair.audits.rag.results import (
-    AlphaTest,
-    Curve,
-    CurvePoint,
-    IntervalCell,
-    Intervals,
-    RagFinding,
-    RagResults,
-)
+from llmfair.audits.rag.measure import OF_SLOTS, of_points
+from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
 from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
 from llmfair.io.files import query_figures
 from llmfair.metrics.base import plain_name
@@ -48,7 +40,6 @@ from llmfair.report.tables import (
     percent,
 )
 from llmfair.results import Band, Figure, RunVerdict, Words, absent_row
-from llmfair.stats import tradeoff
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
 
@@ -83,16 +74,11 @@ SAID = {
 
 def rag_table(results: RagResults) -> Table:
     """One row a setting, one column a measure."""
-    table = conditions_table(RAG.title, results, RAG.condition, {}, RAG.unit)
-    said = {
-        condition: SAID.get(results.findings[condition].conclusion, text)
-        if condition in results.findings
-        else text
-        for condition, text in table.said.items()
-    }
-    concludes = table.header[-1] == "conclusion"  # a column without a word is not there
-    rows = tuple((*row[:-1], said[row[0]]) for row in table.rows) if concludes else table.rows
-    return replace(table, rows=rows, said=said, notes=(*notes(results), *table.notes))
+    table = conditions_table(RAG.title, results, RAG.condition, {}, RAG.unit, "outputs")
+    said = {name: SAID.get(finding.conclusion) for name, finding in results.findings.items()}
+    rows = tuple((*row[:-1], said.get(row[0]) or row[-1]) for row in table.rows)
+    said_of_all = {name: said.get(name) or text for name, text in table.said.items()}
+    return replace(table, rows=rows, said=said_of_all, notes=(*notes(results), *table.notes))
 
 
 def conclusion(finding: RagFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
@@ -117,14 +103,13 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 def notes(results: RagResults) -> Iterator[str]:
     """How many queries the figures speak of, and what their items are like."""
-    of, design = results.collection, results.design
+    of, design, judged = results.collection, results.design, results.judged
     dropped = sum(of.dropped.values())
-    if of.kept and of.items is not None and of.useful is not None and of.useful_share is not None:
+    if of.kept:
+        more = f"; {dropped} more dropped with fewer than 2 useful items" * bool(dropped)
         yield (
             f"{count(of.kept, 'query', 'queries')} of {of.items:.0f} items, {of.useful:.1f} of them useful "
-            f"({100 * of.useful_share:.0f} %)"
-            + f"; {dropped} more dropped with fewer than 2 useful items"
-            * bool(dropped)
+            f"({100 * (of.useful_share or 0):.0f} %){more}"
         )
     elif dropped:
         yield f"no query has 2 useful items: all {dropped} are dropped"
@@ -136,26 +121,21 @@ def notes(results: RagResults) -> Iterator[str]:
         f"utility: {design.utility}; kept where the whole interval of its change is at least {-design.margin:g}, and "
         "enough queries change to tell"
     )
-    if (judged := results.judged) is not None and judged.asked:
+    if judged is not None and judged.asked:
+        neither = (
+            f"; {count(judged.unparseable, 'answer is', 'answers are')} neither yes nor no, and the lists they are of "
+            "have no EAR and no EAE-D"
+        )
         yield (
             f"by={judged.by}: {judged.model} was asked of {count(judged.asked, 'pair')} of item and output whether the "
             f"item supports it, and says so of {percent(judged.supported, judged.asked)}"
-            + f"; {count(judged.unparseable, 'answer is', 'answers are')} neither yes nor no, and the lists they are "
-            "of have no EAR and no EAE-D" * bool(judged.unparseable)
+            f"{neither * bool(judged.unparseable)}"
         )
     if design.uncredited:
         yield (
             f"EAR and EAE-D are not assessable: {in_words(design.uncredited, 'EAR')}; --hypothesis prompt has it claim "
             "what the prompt makes of it"
         )
-    for condition, counted in results.answers.items():
-        if counted.unparseable:
-            yield (
-                f"{condition}: {percent(counted.unparseable, counted.outputs)} of {counted.outputs:,} outputs are no "
-                "answer ("
-                + ", ".join(f"{name} {n}" for name, n in counted.classes.items())
-                + "); they are measured as they are"
-            )
 
 
 # Tables of what fairer lists cost, in the layout of Kim & Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2.
@@ -168,32 +148,98 @@ APART = 0.01
 """Of the paper's tests of alphas."""
 
 
+def number_text(value: float | None, form: str = ".4f") -> str:
+    return NONE if value is None else format(value, form)
+
+
 def collection_table(results: RagResults) -> Table:
     """Which queries the figures speak of; beside the share of useful items what lists drawn at random have of them."""
-    of = results.collection
-    header = ["queries kept", "dropped: no useful item", "dropped: one", "items n", "useful m", "m/n"]
-    cells = [
+    of, figures = results.collection, results.by_condition()
+    dropped = (f"{of.dropped.get(useful, 0):,}" for useful in ("0", "1"))
+    means = ((of.items, ".1f"), (of.useful, ".1f"), (of.useful_share, ".3f"))
+    uniform = [name for name, varied in (results.design.factors or {}).items() if varied["alpha"] == 0]
+    header = ("queries kept", "dropped: no useful item", "dropped: one", "items n", "useful m", "m/n")
+    cells = (
         f"{of.kept:,}",
-        *(f"{of.dropped.get(useful, 0):,}" for useful in ("0", "1")),
-        *(
-            NONE if value is None else f"{value:.{digits}f}"
-            for value, digits in ((of.items, 1), (of.useful, 1), (of.useful_share, 3))
+        *dropped,
+        *(number_text(*mean) for mean in means),
+        *(cell(figures.get(("EE-R", name))) for name in uniform),
+    )
+    notes = []
+    for retriever, tests in results.alpha_tests.items():
+        tested = [one.p for one in tests if one.p is not None]
+        apart, pairs = sum(p < APART for p in tested), count(len(tested), "pair")
+        said = f"{apart} of {pairs} of alphas differ in disparity (t test paired by query, p below {APART:g})"
+        few = "too few queries to test whether alphas differ in disparity"
+        notes += [f"{retriever}: {said if tested else few}"] * bool(tests)
+    title = "Collection: means over the queries kept"
+    return Table(title, (*header, *(f"EE-R of {name}" for name in uniform)), (cells,), tuple(notes))
+
+
+def tradeoff_tables(
+    rows: Mapping[Named, tuple[Intervals, Sequence[Curve]]], named: Sequence[str]
+) -> Iterator[Table]:
+    """Tables 2 and 1 of these retrievers, of those that drew anything."""
+    intervals = {name: table for name, (table, _) in rows.items() if table.cells}
+    if intervals:
+        yield intervals_table(intervals, named)
+        paired = paired_table(intervals, named)
+        yield from [paired] if paired.rows else []
+    first = {name: of[0] for name, (_, of) in rows.items() if of and of[0].points}
+    if first:
+        yield slopes_table(first, named)
+
+
+def intervals_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table:
+    """Table 2: utility by interval of disparity, less that of the one list by score, pooled and unpaired."""
+    tables = [*rows.values()]
+    disparity, utility = tables[0].disparity, tables[0].utility
+    pooled = []
+    for name, of in rows.items():
+        cells = dict.fromkeys(INTERVALS, NONE)
+        for one in of.cells:
+            if one.difference is not None:
+                counted = f"({one.observations:,}, {count(one.queries, 'query', 'queries')})"
+                cells[one.interval] = f"{one.difference:+z.3f}{'*' * one.starred} {counted}"
+        pooled.append((*name, number_text(of.baseline, ".3f"), *cells.values()))
+    paired = [one.paired for of in tables for one in of.cells if one.paired is not None]
+    tested = [change for change in paired if change.p_adjusted is not None]
+    differ = [change.value or 0 for change in tested if (change.p_adjusted or 0) < STARRED]
+    ways = f" ({sum(value > 0 for value in differ)} up, {sum(value < 0 for value in differ)} down)"
+    said = (
+        f"{len(differ)} of {count(len(tested), 'interval differs', 'intervals differ')}{ways * bool(differ)}"
+        if tested
+        else "nothing can be tested"
+    )
+    return Table(
+        f"Change of {utility} by interval of {disparity}, pooled as in the paper; paired by query {said}",
+        (*named, f"{utility} of the one list", *INTERVALS),
+        tuple(pooled),
+        (
+            f"mean {utility} of the observations in the interval less that of the one list by score, over all queries; "
+            f"* unpaired p below {STARRED:g} (Student), which takes observations of one query for independent; in "
+            "brackets observations and their queries",
         ),
-    ]
-    figures, factors = results.by_condition(), results.design.factors or {}
-    for name in (name for name, varied in factors.items() if varied["alpha"] == 0):
-        header.append(f"EE-R of {name}")
-        cells.append(cell(figures.get(("EE-R", name))))
-    notes = (_alphas_apart(retriever, tests) for retriever, tests in results.alpha_tests.items() if tests)
-    return Table("Collection: means over the queries kept", tuple(header), (tuple(cells),), tuple(notes))
+    )
 
 
-def _alphas_apart(retriever: str, tests: Sequence[AlphaTest]) -> str:
-    tested = [one.p for one in tests if one.p is not None]
-    if not tested:
-        return f"{retriever}: too few queries to test whether alphas differ in disparity"
-    apart, pairs = sum(p < APART for p in tested), count(len(tested), "pair", "pairs")
-    return f"{retriever}: {apart} of {pairs} of alphas differ in disparity (t test paired by query, p below {APART:g})"
+def paired_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table:
+    """The same, each query beside itself; a row an interval that has observations."""
+    lines = []
+    for name, one in ((name, one) for name, of in rows.items() for one in of.cells):
+        if (change := one.paired) is not None:
+            interval = "" if change.low is None else f" [{change.low:+z.3f}, {change.high:+z.3f}]"
+            paired = number_text(change.value, "+z.3f") + interval
+            tests = (change.p, change.p_adjusted, one.p_welch, one.p_student)
+            p_values = ("" if p is None else p_text(p) for p in tests)
+            lines.append(
+                (*name, one.interval, f"{one.observations:,}", f"{one.queries:,}", paired, *p_values)
+            )
+    header = (
+        *named, "interval", "observations", "queries", "paired change", "p", "p (Holm)", "p (Welch)", "p (Student)",
+    )  # fmt: skip
+    note = "paired change: mean over the interval's queries of their own mean in it less their own one list by score"
+    return filled(Table("The same changes paired by query", header, tuple(lines), (note,)))
 
 
 def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
@@ -202,11 +248,8 @@ def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
     lines = tuple(
         (
             *name,
-            _number(one.slope),
-            _number(one.area),
-            _number(one.slope_of_points),
-            _number(one.area_observed),
-            "" if one.low is None or one.high is None else f"{one.low:g}–{one.high:g}",
+            *map(number_text, (one.slope, one.area, one.slope_of_points, one.area_observed)),
+            "" if one.low is None else f"{one.low:g}–{one.high:g}",
             f"{one.observations:,} ({count(one.queries, 'query', 'queries')})" if one.observations else "",
         )
         for name, one in rows.items()
@@ -220,136 +263,37 @@ def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
     return filled(Table(f"{up} over {across}: slope and area", header, lines, notes))
 
 
-def intervals_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table:
-    """Table 2: utility by interval of disparity, less that of the one list by score, pooled and unpaired."""
-    disparity, utility = next((one.disparity, one.utility) for one in rows.values())
-    lines = []
-    for name, one in rows.items():
-        cells = {found.interval: found for found in one.cells}
-        baseline = NONE if one.baseline is None else f"{one.baseline:.3f}"
-        lines.append((*name, baseline, *(_pooled(cells.get(interval)) for interval in INTERVALS)))
-    return Table(
-        f"Change of {utility} by interval of {disparity}, pooled as in the paper; {_said(rows.values())}",
-        (*named, f"{utility} of the one list", *INTERVALS),
-        tuple(lines),
-        (
-            f"mean {utility} of the observations in the interval less that of the one list by score, over all queries; "
-            f"* unpaired p below {STARRED:g} (Student), which takes observations of one query for independent; in "
-            "brackets observations and their queries",
-        ),
-    )
-
-
-def paired_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table | None:
-    """The same, each query beside itself; None where no interval has an observation."""
-    lines = tuple(
-        (
-            *name,
-            found.interval,
-            f"{found.observations:,}",
-            f"{found.queries:,}",
-            _paired(found.paired),
-            *(
-                "" if p is None else p_text(p)
-                for p in (found.paired.p, found.paired.p_adjusted, found.p_welch, found.p_student)
-            ),
-        )
-        for name, one in rows.items()
-        for found in one.cells
-        if found.observations and found.paired is not None
-    )
-    if not lines:
-        return None
-    header = (
-        *named, "interval", "observations", "queries", "paired change", "p", "p (Holm)", "p (Welch)", "p (Student)",
-    )  # fmt: skip
-    note = "paired change: mean over the interval's queries of their own mean in it less their own one list by score"
-    return filled(Table("The same changes paired by query", header, lines, (note,)))
-
-
-def tradeoff_tables(
-    rows: Mapping[Named, tuple[Intervals, Sequence[Curve]]], named: Sequence[str]
-) -> Iterator[Table]:
-    """Tables 2 and 1 of these retrievers, of those that drew anything."""
-    intervals = {name: table for name, (table, _) in rows.items() if table.cells}
-    if intervals:
-        yield intervals_table(intervals, named)
-        yield from filter(None, [paired_table(intervals, named)])
-    first = {name: of[0] for name, (_, of) in rows.items() if of and of[0].points}
-    if first:
-        yield slopes_table(first, named)
-
-
-def _said(tables: Iterable[Intervals]) -> str:
-    """What the paired tests say of all cells together."""
-    tested = [
-        one.paired
-        for table in tables
-        for one in table.cells
-        if one.paired is not None and one.paired.p_adjusted is not None
-    ]
-    if not tested:
-        return "paired by query nothing can be tested"
-    found = [one for one in tested if (one.p_adjusted or 0) < STARRED]
-    ways = [
-        f"{sum((one.value or 0) * sign > 0 for one in found)} {way}"
-        for sign, way in ((1, "up"), (-1, "down"))
-    ]
-    told = f" ({', '.join(ways)})" * bool(found)
-    return (
-        f"paired by query {len(found)} of {count(len(tested), 'interval differs', 'intervals differ')}{told}"
-    )
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.4f}"
-
-
-def _pooled(found: IntervalCell | None) -> str:
-    if found is None or found.difference is None:
-        return NONE
-    counted = f" ({found.observations:,}, {count(found.queries, 'query', 'queries')})"
-    return f"{found.difference:+z.3f}{'*' * found.starred}{counted * bool(found.observations)}"
-
-
-def _paired(change: Figure) -> str:
-    if change.value is None:
-        return NONE
-    between = (
-        "" if change.low is None or change.high is None else f" [{change.low:+z.3f}, {change.high:+z.3f}]"
-    )
-    return f"{change.value:+z.3f}{between}"
-
-
 # The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs.
 
 
 LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = RAG.statuses
 ADDED = {
+    **ADVICE,
+    **dict.fromkeys(UNREADABLE, ANSWERED),
     "too_few_queries": "more queries: fewer than 5 with two useful items say nothing",
     "no_useful_items": "a generator that answers better with items than without, or --useful qrels and judgements",
 }
+"""What to change where nothing can be said, by the reason."""
 
 
 def rag_verdict(found: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
     cases = found.cases
-
-    def those(conclusion: Conclusion) -> list[Case]:
-        return [case for case in cases if case.finding.conclusion == conclusion]
-
-    if kept := those(Conclusion.WITHIN):
-        return _told(KEPT, min(kept, key=_disparity), "{} is the fairest setting whose utility is kept")
-    if open_ := those(Conclusion.INCONCLUSIVE):
-        case = max(
-            open_, key=lambda one: one.figure.low if one.figure and one.figure.low is not None else -1.0
-        )
+    kept, undecided, lost = (
+        [case for case in cases if case.finding.conclusion == conclusion]
+        for conclusion in (Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE)
+    )
+    if kept:
+        return _concluded(KEPT, min(kept, key=_disparity), "{} is the fairest setting whose utility is kept")
+    if undecided:
+        low = {case.condition: case.figure.low for case in undecided if case.figure}
+        case = max(undecided, key=lambda case: -1.0 if (end := low.get(case.condition)) is None else end)
         reason = case.finding.reason
         why = in_words(reason, case.finding.measure) if reason else "the interval crosses the margin"
-        return _told(INCONCLUSIVE, case, f"whether {{}} keeps its utility is open, as {why}")
-    if lost := those(Conclusion.OUTSIDE):
-        case = max(lost, key=_disparity)
-        return _told(LOST, case, "{} is the least fair of the settings drawn, and loses utility even so")
+        return _concluded(INCONCLUSIVE, case, f"whether {{}} keeps its utility is open, as {why}")
+    if lost:
+        what = "{} is the least fair of the settings drawn, and loses utility even so"
+        return _concluded(LOST, max(lost, key=_disparity), what)
     if not cases and found.run is None:
         return RunVerdict(
             status=NOT_ASSESSABLE,
@@ -360,10 +304,7 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
         why, advice = "not all questions are answered yet", found.by_way(UNFINISHED, "unfinished")
     else:
         reason = str(cases[0].finding.reason if cases else "no_useful_items")
-        why = in_words(reason, "EU-change")
-        advice = found.advice(
-            ANSWERED if reason in UNREADABLE else ADDED.get(reason, ADVICE.get(reason, LOOK))
-        )
+        why, advice = in_words(reason, "EU-change"), found.advice(ADDED.get(reason, LOOK))
     return RunVerdict(
         status=NOT_ASSESSABLE,
         sentence=f"nothing can be said of what fairness costs: {why}",
@@ -375,43 +316,39 @@ def _disparity(case: Case) -> float:
     return float(getattr(case.finding, "disparity", None) or 0.0)
 
 
-def _told(status: str, case: Case, what: str) -> RunVerdict:
-    found, figure = case.found, case.figure
-    figure = figure or absent_row(case.finding.measure, case.condition)
+def _concluded(status: str, case: Case, what: str) -> RunVerdict:
+    found, finding = case.found, case.finding
+    figure = case.figure or absent_row(finding.measure, case.condition)
     value, low, high, n = figure.value, figure.low, figure.high, figure.n
     change = "" if value is None else f"utility changes by {value:+.3f}"
     if low is not None and high is not None and low < high:
-        change += (
-            f" ({found.level * 100:g} % CI {low:+.3f} to {high:+.3f}, {count(n or 0, 'query', 'queries')})"
-        )
+        change += f" ({found.level * 100:g} % CI {low:+.3f} to {high:+.3f}, {case.counted})"
     caution = "; few queries, so read the interval with care" if n is not None and n < FEW_QUERIES else ""
     unfinished = "" if found.complete else "; not all questions are answered yet"
+    if unfinished:
+        advice = found.by_way(UNFINISHED, "unfinished")
+    elif status == KEPT:
+        gate = quote(f"{finding.measure}:{case.condition}>={-getattr(finding, 'margin', 0.0):g}")
+        again = found.ways.get("again", "llmfair rag")
+        advice = f"hold a build to it: {again} --require {gate} --require-interval"
+    elif status == INCONCLUSIVE:
+        advice = found.by_way("more queries narrow the interval; larger --alpha costs less", "alpha")
+    else:
+        advice = found.by_way(
+            "larger --alpha, which follow the scores more closely, cost less utility", "alpha"
+        )
     return RunVerdict(
         status=status,
         sentence=f"{what.format(case.condition)}: expected exposure disparity {_disparity(case):.3f}, where the one "
         f"list by score has 1; {change}{caution}{unfinished}",
-        next=_next(status, case),
+        next=advice,
         condition=case.condition,
-        measure=case.finding.measure,
+        measure=finding.measure,
         estimate=value,
         low=low,
         high=high,
         n=n,
     )
-
-
-def _next(status: str, case: Case) -> str:
-    found = case.found
-    if not found.complete:
-        return found.by_way(UNFINISHED, "unfinished")
-    if status == KEPT:
-        margin = getattr(case.finding, "margin", 0.0)
-        gate = quote(f"{case.finding.measure}:{case.condition}>={-margin:g}")
-        again = found.ways.get("again", "llmfair rag")
-        return f"hold a build to it: {again} --require {gate} --require-interval"
-    if status == INCONCLUSIVE:
-        return found.by_way("more queries narrow the interval; larger --alpha costs less", "alpha")
-    return found.by_way("larger --alpha, which follow the scores more closely, cost less utility", "alpha")
 
 
 # The figures of audits of generators: disparity by alpha, what fairer lists cost, and where credit goes. Kim & Diaz,
@@ -421,7 +358,7 @@ def _next(status: str, case: Case) -> str:
 
 Curves = Mapping[str, Sequence[Curve]]
 """By retriever, or by what else the lines of a figure are."""
-TOLD: Mapping[tuple[str, str], tuple[str, str, str]] = {
+FIGURES: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D", "EU"): (COST, "What fairer lists cost", "Utility of the answers"),
     ("EE-D", "EE-R"): ("useful-shown", "Useful items shown", "Exposure of useful items"),
     ("EE-R", "EU"): ("useful-utility", "What useful items bring", "Utility of the answers"),
@@ -430,7 +367,6 @@ TOLD: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D/k'", "EAE-D"): ("credited-disparity", "Credit beside exposure", "How unequally credit is spread"),
 }  # fmt: skip
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""
-AVERAGED = "of the observations (a query under an alpha) nearest to 0, 0.2 … 1"
 WITH_INTERVALS = "with intervals over queries"
 
 
@@ -441,27 +377,29 @@ def rag_plots(results: RagResults, folder: Path) -> Iterator[Plot]:
     yield from _slots(results)
 
 
-def curve_plots(found: Curves, says_of_means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
+def curve_plots(of_names: Curves, says_of_means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
     """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart.
 
     `by`: what the lines are, where titles have to say so.
     """
-    looks, by_pair = palette([*found]), dict[tuple[str, str], dict[str, Curve]]()
-    for name, of in found.items():
-        for curve in of:
-            if curve.points:
-                by_pair.setdefault((_name(curve.across), _name(curve.up)), {}).setdefault(name, curve)
-    for pair, (file, title, beginning) in TOLD.items():
-        lines = []
-        for name, curve in by_pair.get(pair, {}).items():
-            points = [(point.at, value) for point in curve.points if (value := value_of(point.mean))]
-            lines.append(Line(name, looks[name], points, curve.deterministic))
-        if lines:
-            first = next(iter(by_pair[pair].values()))
-            diagonal = pair[0] == OF_SLOTS
+    looks = palette([*of_names])
+    for pair, (file, title, beginning) in FIGURES.items():
+        drawn = [
+            (name, curve)
+            for name, of in of_names.items()
+            for curve in of
+            if curve.points and (_name(curve.across), _name(curve.up)) == pair
+        ]
+        if drawn:
+            first, diagonal = drawn[0][1], pair[0] == OF_SLOTS
+            lines = [
+                Line(name, looks[name], _points((point.at, point.mean) for point in curve.points), curve.deterministic)
+                for name, curve in drawn
+            ]  # fmt: skip
             marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
             sentence = (
-                f"{beginning} ({first.up}) by {first.across}: means {AVERAGED}, {says_of_means}.{marks}"
+                f"{beginning} ({first.up}) by {first.across}: means of the observations (a query under an alpha) "
+                f"nearest to 0, 0.2 … 1, {says_of_means}.{marks}"
             )
             axes = (first.across, first.up)
             yield curves(lines, axes, title + by, sentence, file + ending, ANCHORS, diagonal)
@@ -471,29 +409,31 @@ def _name(measure: str) -> str:
     return measure.partition("(")[0]
 
 
+def _points(figures: Iterable[tuple[float, Figure | None]]) -> list[tuple[float, Value]]:
+    return [(at, value) for at, figure in figures if (value := value_of(figure)) is not None]
+
+
 def _disparities(results: RagResults, folder: Path) -> Iterator[Plot]:
     """A point a query, as in Figure 3 of the paper."""
-    tables = list(results.intervals.values())
-    if not tables:
-        return
-    measure, factors = tables[0].disparity, results.design.factors or {}
+    tables, factors = list(results.intervals.values()), results.design.factors or {}
     values: dict[str, dict[str, list[float]]] = {}
-    for row in query_figures(folder):
-        of = factors.get(row.condition)
-        if row.measure != measure or of is None or of["alpha"] == DETERMINISTIC or row.condition == GOLD:
-            continue
-        if row.value is not None and not row.reason:
-            by = values.setdefault(of["retriever"], {})
-            by.setdefault(f"{of['alpha']:g}", []).append(row.value)
+    for row in query_figures(folder) if tables else ():
+        if row.measure == tables[0].disparity and row.value is not None and not row.reason:
+            of = factors.get(row.condition)
+            if of and of["alpha"] != DETERMINISTIC and row.condition != GOLD:
+                by_alpha = values.setdefault(of["retriever"], {})
+                by_alpha.setdefault(f"{of['alpha']:g}", []).append(row.value)
     if values:
-        retrievers = [one for one in results.tradeoff if one in values]
-        alphas = sorted({alpha for by in values.values() for alpha in by}, key=float)
-        ordered = {one: {alpha: values[one].get(alpha, []) for alpha in alphas} for one in retrievers}
+        measure = tables[0].disparity
+        alphas = sorted({alpha for by_alpha in values.values() for alpha in by_alpha}, key=float)
+        ordered = {
+            name: {alpha: values[name].get(alpha, []) for alpha in alphas}
+            for name in results.tradeoff
+            if name in values
+        }
         sentence = f"{measure} of every query by alpha: 0 where all its items are shown alike, 1 where always the same."
-        names = ("alpha", measure)
-        yield scattered(
-            ordered, palette([*results.tradeoff]), names, "Disparity by alpha", sentence, "disparity"
-        )
+        looks, axes = palette([*results.tradeoff]), ("alpha", measure)
+        yield scattered(ordered, looks, axes, "Disparity by alpha", sentence, "disparity")
 
 
 def _slots(results: RagResults) -> Iterator[Plot]:
@@ -501,7 +441,7 @@ def _slots(results: RagResults) -> Iterator[Plot]:
     rows = {
         (row.condition, row.group): row for row in results.of_all() if _name(row.measure) == "AttributionAt"
     }
-    looks, lines, alphas = palette([*results.tradeoff]), [], set()
+    looks, lines, alphas = palette([*results.tradeoff]), [], set[str]()
     slots = list(range(1, results.design.k + 1))
     for retriever in results.tradeoff:
         drawn = {
@@ -509,14 +449,11 @@ def _slots(results: RagResults) -> Iterator[Plot]:
             for condition, of in (results.design.factors or {}).items()
             if of["retriever"] == retriever and of["alpha"] != DETERMINISTIC
         }
-        if not drawn:
-            continue
-        least = min(drawn)
-        found = [(slot, value_of(rows.get((drawn[least], str(slot))))) for slot in slots]
-        points: list[tuple[float, Value]] = [(slot, value) for slot, value in found if value is not None]
-        if points:
-            lines.append(Line(retriever, looks[retriever], points))
-            alphas.add(f"{least:g}")
+        if drawn:
+            least = min(drawn)
+            if points := _points((slot, rows.get((drawn[least], str(slot)))) for slot in slots):
+                lines.append(Line(retriever, looks[retriever], points))
+                alphas.add(f"{least:g}")
     if lines:
         measure = plain_name(next(row.measure for row in rows.values()))
         sentence = (
@@ -533,7 +470,8 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
     """Every setting, the queries, utility by interval of disparity, slope and area; and the figures."""
     design = results.design
     rows: dict[Named, tuple[Intervals, Sequence[Curve]]] = {
-        (retriever,): (table, results.tradeoff[retriever]) for retriever, table in results.intervals.items()
+        (retriever,): (table, results.tradeoff.get(retriever, ()))
+        for retriever, table in results.intervals.items()
     }
     return Section(
         table=rag_table(results),
@@ -552,43 +490,46 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
 # Several audits of generators side by side: the paper's tables, a row a generator, and curves averaged as there.
 
 
-OWN_LABELS = (
-    "useful is what helps the generator of the row, so EE-R of two generators is not of the same items"
-)
-
-
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
     """A line a generator, and where there are several retrievers a line a retriever: means of the others' means."""
-    found = {name: of.tradeoff for name, of in _audits(group).items()}
-    retrievers = list(dict.fromkeys(retriever for of in found.values() for retriever in of))
-    by_generator = {name: averaged([*of.values()]) for name, of in found.items()}
+    of_runs = {name: of.tradeoff for name, of in _audits(group).items()}
+    retrievers = list(dict.fromkeys(retriever for of in of_runs.values() for retriever in of))
     several = len(retrievers) > 1
-    told = "averaged over retrievers" if several else WITH_INTERVALS
-    drawn = {name: of for name, of in by_generator.items() if name in group.drawn}
-    yield from curve_plots(drawn, told, " by generator" * several, f"-{number}")
+    means = "averaged over retrievers" if several else WITH_INTERVALS
+    drawn = {name: averaged([*of.values()]) for name, of in of_runs.items() if name in group.drawn}
+    yield from curve_plots(drawn, means, " by generator" * several, f"-{number}")
     if several:
-        by_retriever = {one: averaged([of[one] for of in found.values() if one in of]) for one in retrievers}
-        told = "averaged over generators" if len(found) > 1 else WITH_INTERVALS
-        yield from curve_plots(by_retriever, told, " by retriever", f"-{number}-retrievers")
+        by_retriever = {
+            one: averaged([of[one] for of in of_runs.values() if one in of]) for one in retrievers
+        }
+        means = "averaged over generators" if len(of_runs) > 1 else WITH_INTERVALS
+        yield from curve_plots(by_retriever, means, " by retriever", f"-{number}-retrievers")
 
 
 def group_tables(group: Group) -> Iterator[Table]:
     """Tables 2 and 1, a row a retriever and generator; p adjusted over all of them."""
     audits = _audits(group)
     retrievers = dict.fromkeys(retriever for of in audits.values() for retriever in of.intervals)
-    tables: dict[Named, Intervals] = {
-        (retriever, name): of.intervals[retriever]
+    pairs = [
+        (retriever, name)
         for retriever in retrievers
         for name, of in audits.items()
         if retriever in of.intervals
-    }
-    rows = {
-        name: (table, audits[name[1]].tradeoff[name[0]])
-        for name, table in zip(tables, _adjusted([*tables.values()]), strict=True)
-    }
-    for table in tradeoff_tables(rows, ("retriever", "generator")):
-        relevant = table.title.startswith("EE-R")
-        yield replace(table, notes=(*table.notes, *[OWN_LABELS] * relevant)) if len(audits) > 1 else table
+    ]
+    tables = [audits[name].intervals[retriever] for retriever, name in pairs]
+    adjusted = iter(holm([cell.paired.p if cell.paired else None for of in tables for cell in of.cells]))
+    rows: dict[Named, tuple[Intervals, Sequence[Curve]]] = {}
+    for (retriever, name), table in zip(pairs, tables, strict=True):
+        cells = [
+            structs.replace(cell, paired=cell.paired and structs.replace(cell.paired, p_adjusted=p))
+            for cell, p in zip(table.cells, adjusted, strict=False)
+        ]
+        curves_of = audits[name].tradeoff.get(retriever, ())
+        rows[retriever, name] = (structs.replace(table, cells=cells), curves_of)
+    own = "useful is what helps the generator of the row, so EE-R of two generators is not of the same items"
+    for shown in tradeoff_tables(rows, ("retriever", "generator")):
+        relevant = len(audits) > 1 and shown.title.startswith("EE-R")
+        yield replace(shown, notes=(*shown.notes, *[own] * relevant))
 
 
 def _audits(group: Group) -> dict[str, RagResults]:
@@ -601,49 +542,30 @@ def _audits(group: Group) -> dict[str, RagResults]:
     }
 
 
-def averaged(found: Sequence[Sequence[Curve]]) -> list[Curve]:
+def averaged(of_names: Sequence[Sequence[Curve]]) -> list[Curve]:
     """Curves of the same two measures as one, the points of one place averaged; one alone as it is."""
-    named: dict[tuple[str, str], list[Curve]] = {}
-    for one in (one for of in found for one in of):
-        named.setdefault((one.across, one.up), []).append(one)
-    return [of[0] if len(of) == 1 else _mean(of) for of in named.values()]
+    by_pair: dict[tuple[str, str], list[Curve]] = {}
+    for curve in (curve for of in of_names for curve in of):
+        by_pair.setdefault((curve.across, curve.up), []).append(curve)
+    return [of[0] if len(of) == 1 else _mean(of) for of in by_pair.values()]
 
 
-def _mean(found: Sequence[Curve]) -> Curve:
+def _mean(of: Sequence[Curve]) -> Curve:
     values: dict[float, list[float]] = {}
-    for point in (point for one in found for point in one.points):
+    for point in (point for curve in of for point in curve.points):
         if point.mean.value is not None:
             values.setdefault(point.at, []).append(point.mean.value)
-    means: Mapping[float, float] = {at: fsum(values[at]) / len(values[at]) for at in sorted(values)}
-    whole = [one.deterministic for one in found if one.deterministic is not None]
-    line, area = tradeoff.line([*means], [*means.values()]), tradeoff.area([*means], [*means.values()])
+    means = {at: fsum(values[at]) / len(values[at]) for at in sorted(values)}
+    ends = [curve.deterministic for curve in of if curve.deterministic is not None]
+    across, up = (fsum(end[axis] for end in ends) / max(len(ends), 1) for axis in (0, 1))
     return structs.replace(
-        found[0],
-        observations=sum(one.observations for one in found),
+        of[0],
+        observations=sum(curve.observations for curve in of),
         slope=None,
-        slope_of_points=None if line is None else line.slope,
-        area=None if area is None else area.whole,
-        area_observed=None if area is None else area.observed,
-        low=None if area is None else area.low,
-        high=None if area is None else area.high,
-        deterministic=(fsum(x for x, _ in whole) / len(whole), fsum(y for _, y in whole) / len(whole))
-        if whole
-        else None,
+        **of_points([*means], [*means.values()]),
+        deterministic=(across, up) if ends else None,
         points=[
             CurvePoint(at=at, observations=0, mean=Figure(mean, None, None, None, None, None, None, None))
             for at, mean in means.items()
         ],
     )
-
-
-def _adjusted(tables: Sequence[Intervals]) -> list[Intervals]:
-    """The tables with Holm's p over all their cells."""
-    adjusted = iter(
-        holm([cell.paired.p if cell.paired else None for table in tables for cell in table.cells])
-    )
-
-    def with_p(cell: IntervalCell) -> IntervalCell:
-        p = next(adjusted)
-        return structs.replace(cell, paired=cell.paired and structs.replace(cell.paired, p_adjusted=p))
-
-    return [structs.replace(table, cells=[*map(with_p, table.cells)]) for table in tables]

@@ -56,10 +56,6 @@ def test_scores_belong_to_items_by_their_ids(run: Path) -> None:
     assert values("again") == values("run")
 
 
-def swapped(lines: Lines) -> Lines:
-    return [*lines[:1], *lines[20:0:-1], *lines[21:]]
-
-
 def worth(utility: str) -> Callable[[Lines], Lines]:
     return lambda lines: [
         *lines[:-1],
@@ -71,9 +67,7 @@ def worth(utility: str) -> Callable[[Lines], Lines]:
     ("file", "change", "says"),
     [
         ("scores.csv", lambda lines: lines[:-5], "scores.csv: query 'recipes' lacks scores of a retriever or of some items"),
-        ("scores.csv", lambda lines: lines[:41], "scores.csv: query 'films' lacks scores of a retriever or of some items"),
         ("scores.csv", lambda lines: [one for one in lines if ",films," not in one], "of the run's 2 queries under bm25"),
-        ("scores.csv", swapped, "of the run's 2 queries under bm25"),
         ("qrels.txt", lambda lines: lines[1:], "qrels.txt: query 'films' has other items than in scores.csv"),
         ("outputs.csv", lambda lines: lines[:-2], "1 of the run's 2 queries under bm25"),
         ("outputs.csv", worth("7.5"), "utility 7.5 is not from 0 to 1"),
@@ -88,26 +82,20 @@ def test_lines_that_are_lost_or_contradict_others_are_named(
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "says"),
+    ("design", "says"),
     [
-        (("factors",), {}, "Condition 'bm25-deterministic' is missing in `design.factors`"),
-        (("factors", "bm25-1"), {}, "missing required field `retriever`"),
-        (("factors", "bm25-1", "alpha"), "x", "$.design.factors"),
-        (("samples",), 10**8, "Expected `int` <= 10000 - at `$.design.samples`"),
-        (("k",), 10**6, "Expected `int` <= 1000 - at `$.design.k`"),
-        (("seed",), 2**70, "$.design.seed"),
+        ({"factors": {}}, "Condition 'bm25-deterministic' is missing in `design.factors`"),
+        ({"factors": {"bm25-1": {"retriever": "bm25", "alpha": "x"}}}, "$.design.factors"),
+        ({"samples": 10**8}, "Expected `int` <= 10000 - at `$.design.samples`"),
     ],
 )
 def test_what_results_say_of_the_design_is_held_against_its_bounds(
-    run: Path, path: tuple[str, ...], value: Any, says: str
+    run: Path, design: dict[str, Any], says: str
 ) -> None:
     document = json.loads((run / "results.json").read_text())
-    holder = document["design"]
-    for name in path[:-1]:
-        holder = holder[name]
-    holder[path[-1]] = value
+    document["design"] |= design
     (run / "results.json").write_text(json.dumps(document))
-    refuses(f"results.json: {says}" if says.startswith(("`", "Cond", "Exp")) else says, "score", "run")
+    refuses(says, "score", "run")
 
 
 def test_of_lists_of_one_item_the_label_s_output_may_stand_there_too() -> None:
@@ -143,6 +131,6 @@ def test_the_best_of_a_query_is_the_best_of_its_lists() -> None:
     import numpy as np
 
     policies = Policies("q", ("a", "b", "c"), {"r": np.array([3.0, 2.0, 1.0])}, 2, 1, 0)
-    outputs = {of: ShownList(of, 1, "x", worth) for of, worth in ((("a", "b"), 0.5), (("a",), 1.0))}
+    outputs = {tuple(of): ShownList(tuple(of), 1, "x", worth) for of, worth in (("ab", 0.5), ("a", 1.0))}
     one = Condition("r-deterministic", {"retriever": "r", "alpha": DETERMINISTIC})
     assert observed(policies, [one], frozenset("ab"), outputs)[one.name].ceiling == 0.5
