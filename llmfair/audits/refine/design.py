@@ -19,6 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from msgspec import structs
+
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
@@ -73,21 +75,6 @@ class Baseline:
             return self.ranker.ordered(found)[0] if found.documents else found
 
 
-def named_specs(given: Sequence[str], reserved: Sequence[str]) -> dict[str, str]:
-    """Specs by the names that they have in tables, each once. Raises UsageError."""
-    found: dict[str, str] = {}
-    for text in chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given):
-        aliased = _ALIASED.fullmatch(text)
-        name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
-        if spec == name == BASELINE or (name in PAPER and found.get(name) == spec):
-            continue
-        check_known("--baseline", spec, ALL)
-        if name in reserved or name in found:
-            raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
-        found[name] = spec
-    return found
-
-
 def check_known(flag: str, spec: str, word: str) -> None:
     """Raises UsageError for a ranker that nobody knows; the flag takes this word, too."""
     known = [word, *registry.names("ranker")]
@@ -132,20 +119,30 @@ class FirstStage:
         return tuple(self.dataset.document(doc_id) for doc_id in found)
 
 
-def made_baselines(
-    specs: Iterator[tuple[str, str]], attribute: Attribute, first_stage: FirstStage
+def baselines_of(
+    given: Sequence[str], target: str, attribute: Attribute, first_stage: FirstStage
 ) -> tuple[list[Baseline], list[str]]:
     """The baselines, and what has to be said: of those that need what is not here, too. Raises UsageError."""
-    found, said = list[Baseline](), list[str]()
-    for name, spec in specs:
+    specs, baselines, warnings = dict.fromkeys(TARGET_KNOWN, ""), list[Baseline](), list[str]()
+    for text in chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given):
+        aliased = _ALIASED.fullmatch(text)
+        name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
+        if spec == name == BASELINE or (name in PAPER and specs.get(name) == spec):
+            continue
+        check_known("--baseline", spec, ALL)
+        if name in specs:
+            raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
+        specs[name] = spec
+        spec = with_target(spec, target)
         try:
             ranker = first_stage.ranker(spec, attribute)
         except BackendError as error:  # no package, or no checkpoint, of the models that it needs
-            said.append(f"--baseline {name} is left out: {error.message.removesuffix('.')}: {error.hint}")
-            continue
-        found.append(Baseline(name, spec, ranker))
-        said += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
-    return found, said
+            missing = f"{error.message.removesuffix('.')}: {error.hint}"
+            warnings.append(f"--baseline {name} is left out: {missing}")
+        else:
+            baselines.append(Baseline(name, spec, ranker))
+            warnings += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
+    return baselines, warnings
 
 
 # What simulated models may know of a collection: the words that distinguish a group's documents from the rest.
@@ -162,17 +159,14 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words of no content. Pronouns are left: they tell a gender."""
 
 
-def distinguishing(
-    groups: Mapping[str, Names[str]], terms: Mapping[str, Names[str]], group: str, query: str
-) -> list[str]:
+def distinguishing(inside: Sequence[Names[str]], outside: Sequence[Names[str]], query: str) -> list[str]:
     """The words, none of the query's, by which documents of a group are told from the others, the best first.
 
-    `groups` and `terms` of the documents that the query finds. By the log odds ratio of standing in a document of the
-    group and in another, each count with a half added; ties by the alphabet.
+    `inside` and `outside` are the terms of each document of the group, and of the others, that the query finds. By the
+    log odds ratio of standing in a document of the group and in another, each count with a half added; ties by the
+    alphabet.
     """
-    inside = [terms[doc_id] for doc_id, names in groups.items() if group in names]
-    outside = [terms[doc_id] for doc_id, names in groups.items() if group not in names]
-    within, without = (Counter(term for of in held for term in of) for held in (inside, outside))
+    within, without = (Counter(term for of in terms for term in of) for terms in (inside, outside))
     known = parts_of(query)
 
     def log_odds(term: str) -> float:
@@ -243,6 +237,8 @@ class RefineDesign(Design[Ended]):
     utility: Measure
     reranker: ScoringRanker | None = None
     baselines: Sequence[Baseline] = ()
+    first_stages: dict[str, Candidates] = field(default_factory=dict, init=False)
+    ranking: Lock = field(default_factory=Lock, init=False)
 
     two_groups = False
     why_not_assessable = "the others have no target"
@@ -259,20 +255,18 @@ class RefineDesign(Design[Ended]):
         return int(self.objective.cutoff or 0)
 
     @cached_property
-    def _target_text(self) -> str | None:
-        """What the target's file says, read once; None of a target that is a name."""
-        path = Path(self.aimed_at)
-        return files.text(path, files.MOST_BY_HAND) if path.is_file() else None
-
-    @cached_property
     def targets(self) -> Mapping[str, Mapping[str, float]]:
         """The share that each group of a page should have, of every topic that has a target.
 
         Raises UsageError for a file that is none.
         """
-        _ = self._target_text  # what names the run is what it aims at, should the file change meanwhile
-        found = {query.query_id: self._target(query) for query in self.queries}
-        return {query_id: of for query_id, of in found.items() if not isinstance(of, Undefined)}
+        arguments, names, targets = self.objective.arguments, self.spread.names, {}
+        for query in self.queries:
+            judged = self.pages.judged(query.query_id, ())
+            shares = target_shares(judged, self.spread, self.aimed_at, str(arguments["membership"]))
+            if not isinstance(shares, Undefined):
+                targets[query.query_id] = dict(zip(names, shares.tolist(), strict=True))
+        return targets
 
     @cached_property
     def topics(self) -> Sequence[Query]:
@@ -301,13 +295,6 @@ class RefineDesign(Design[Ended]):
     def plan(self, models: int) -> dict[str, Any]:
         return {**super().plan(models), "at_most": True}
 
-    @property
-    def remarks(self) -> Sequence[str]:
-        if not self.baselines:
-            return self.warnings
-        held_against = ", ".join([BASELINE, *(one.name for one in self.baselines)])
-        return [f"held against {held_against}, which ask nobody", *self.warnings]
-
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""
         asked = sum(len(query.text) for query in self.topics) + len(self.topics) * len(self.prompt.text)
@@ -329,15 +316,6 @@ class RefineDesign(Design[Ended]):
     def aimed_at(self) -> str:
         """Where the objective's target comes from: a name, or a file's path."""
         return str(self.objective.arguments["target"])
-
-    def _target(self, query: Query) -> Mapping[str, float] | Undefined:
-        arguments, judged = self.objective.arguments, self.pages.judged(query.query_id, ())
-        shares = target_shares(judged, self.spread, self.aimed_at, str(arguments["membership"]))
-        return (
-            shares
-            if isinstance(shares, Undefined)
-            else dict(zip(self.spread.names, shares.tolist(), strict=True))
-        )
 
     def stopping(self, target: Mapping[str, float]) -> Stopping:
         """When the topic's loop ends: at the best that a page can have, as far as that is known."""
@@ -370,46 +348,39 @@ class RefineDesign(Design[Ended]):
             scores = self.engine.scores(query.text, doc_ids)
         else:
             documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
-            with self._ranking:  # one topic at a time, since the ranker may hold a model
+            with self.ranking:  # one topic at a time, since the ranker may hold a model
                 found = self.reranker.scores(Candidates(query, documents, {}))
             scores = dict(zip(doc_ids, found, strict=True))
         return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
-
-    @cached_property
-    def _ranking(self) -> Lock:
-        return Lock()
 
     def watched_by(self, progress: Progress) -> None:
         self.patience.waits = progress.waits
 
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
-            yield Program(query.query_id, partial(self._steps, query), threaded=True, condition=FAIR_QR)
+            yield Program(
+                query.query_id,
+                lambda query=query: self.program.steps(self.topic(query)),
+                threaded=True,
+                condition=FAIR_QR,
+            )
         for one in self.baselines:
             for query in self.topics:
-                start = partial(self._ordered, one, query)
-                yield Program(ordering(query, one.name), start, threaded=True, condition=one.name)
-
-    def _steps(self, query: Query) -> Steps[Refined]:
-        return self.program.steps(self.topic(query))
-
-    def _ordered(self, baseline: Baseline, query: Query) -> Steps[Candidates]:
-        return baseline.steps(self.first_stage(query))
+                yield Program(
+                    ordering(query, one.name),
+                    lambda one=one, query=query: one.steps(self.first_stage(query)),
+                    threaded=True,
+                    condition=one.name,
+                )
 
     def first_stage(self, query: Query) -> Candidates:
         """What the original query finds, as deep as baselines look, with its scores."""
-        if query.query_id not in self._found:
+        if query.query_id not in self.first_stages:
             hits = self.engine.search(query.text, max(self.settings.depth, self.k))
             documents = tuple(self.dataset.document(hit.doc_id) for hit in hits)
-            judged = self.dataset.qrels.get(query.query_id, {})
-            self._found[query.query_id] = Candidates(
-                query, documents, judged, tuple(hit.score for hit in hits)
-            )
-        return self._found[query.query_id]
-
-    @cached_property
-    def _found(self) -> dict[str, Candidates]:
-        return {}
+            judged, scores = self.dataset.qrels.get(query.query_id, {}), tuple(hit.score for hit in hits)
+            self.first_stages[query.query_id] = Candidates(query, documents, judged, scores)
+        return self.first_stages[query.query_id]
 
     @cached_property
     def program(self) -> FairQr:
@@ -432,18 +403,13 @@ class RefineDesign(Design[Ended]):
     def hints(self, query: Query, group: str, added: Names[str]) -> Sequence[str]:
         """What simulated models are told: the words that distinguish a group among what the query finds."""
         found = self.engine.search(query.text, min(self.engine.count(), MOST_HINTED))
-        documents = [self.dataset.document(hit.doc_id) for hit in found]
-        return distinguishing(
-            {one.doc_id: self._cells_of(one) for one in documents},
-            {one.doc_id: parts_of(f"{one.title} {one.text}") - STOP_WORDS for one in documents},
-            group,
-            refined_text(query, [*added]),
-        )
-
-    def _cells_of(self, document: Document) -> list[str]:
-        """The groups of a document, or their combinations, as the target names them."""
-        known = (document.groups.get(one.name) or (UNKNOWN,) for one in self.spread.attributes)
-        return ["*".join(names) for names in product(*known)]
+        inside, outside = list[Names[str]](), list[Names[str]]()
+        for document in (self.dataset.document(hit.doc_id) for hit in found):
+            # its groups, or their combinations, as the target names them
+            groups = product(*(document.groups.get(of.name) or (UNKNOWN,) for of in self.spread.attributes))
+            side = inside if group in map("*".join, groups) else outside
+            side.append(parts_of(f"{document.title} {document.text}") - STOP_WORDS)
+        return distinguishing(inside, outside, refined_text(query, [*added]))
 
     def least(self, target: Mapping[str, float]) -> float:
         """The least divergence that a page of whole documents can have from the target."""
@@ -475,25 +441,20 @@ class RefineDesign(Design[Ended]):
         return {} if self.dataset.too_many else super().cells()
 
     def identity(self) -> dict[str, Any]:
-        target = self._target_text
+        target = Path(self.aimed_at)
         baselines = {one.name: one.ranker.identity for one in self.baselines}
         return {
             **super().identity(),
             "engine": self.engine.identity,
             **({"reranker": self.reranker.identity} if self.reranker else {}),
             **({"baselines": {"depth": self.settings.depth, **baselines}} if baselines else {}),
-            **({} if target is None else {"target": target}),
+            **({"target": files.text(target, files.MOST_BY_HAND)} if target.is_file() else {}),
         }
 
     def facts(self) -> RefineFacts:
         settings = self.settings
         return RefineFacts(
-            preset=settings.preset_name(),
-            queries=len(self.topics),
-            conditions=[condition.name for condition in self.conditions],
-            factors={one.name: one.factors for one in self.conditions},
-            calls=self.calls,
-            seed=settings.seed,
+            **structs.asdict(structs.replace(super().facts(), queries=len(self.topics))),
             documents=len(self.dataset.documents),
             k=self.k,
             objective=str(self.objective),
@@ -528,43 +489,37 @@ SUMS_TO_ONE = 1e-3
 
 def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> RefineDesign:
     """Loads what the settings name; the collection is indexed when it is first searched. Raises UsageError."""
-    for model in settings.model:
-        if registry.has("ranker", model.partition(":")[0]):
-            raise UsageError(
-                f"-m {model}: refine asks a model for keywords, and {model} writes none.",
-                f"--baseline {model.partition(':')[0]} holds refinement against it",
-            )
+    if model := next((spec for spec in settings.model if registry.has("ranker", spec.partition(":")[0])), ""):
+        raise UsageError(
+            f"-m {model}: refine asks a model for keywords, and {model} writes none.",
+            f"--baseline {model} holds refinement against it",
+        )
     settings = replace(settings, prompt=settings.prompt or "refine")
     dataset = Collection(load_dataset(settings.dataset, given_of(settings)))
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
-    wait, outage = seconds(settings.max_wait), seconds(settings.outage)
+    # of a search server as of a model's
     patience = Patience(
-        settings.timeout, settings.retries, wait, outage
-    )  # of a search server as of a model's
+        settings.timeout, settings.retries, seconds(settings.max_wait), seconds(settings.outage)
+    )
     fields = [field.strip() for field in (settings.engine_fields or "").split(",") if field.strip()]
     analyzer = ANALYZERS[settings.analyzer]
     engine = engine_of(dataset, analyzer, settings.engine, settings.engine_url, fields, patience)
     first_stage = FirstStage(engine, dataset, settings.query_text, settings.depth)
     check_target(settings.target)
-    objective = objective_of(settings)
-    check_target(str(objective.arguments["target"]))
-    k = int(objective.cutoff or 0)
-    named = named_specs(settings.baseline, [*TARGET_KNOWN])
-    specs = ((name, with_target(spec, str(objective.arguments["target"]))) for name, spec in named.items())
-    baselines, warnings = made_baselines(specs, attribute, first_stage)
+    objective, aim = objective_of(settings), partial(aimed_at, target=settings.target)
+    target, k = str(objective.arguments["target"]), int(objective.cutoff or 0)
+    check_target(target)
+    baselines, warnings = baselines_of(settings.baseline, target, attribute, first_stage)
     products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
     usual = f"{SHOWN.format(k=k)}{products},{objective}"
-    aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
     gates = tuple(
-        replace(gate, measure=str(aimed_at(parse_measure(gate.measure), settings.target)))
+        replace(gate, measure=str(aim(parse_measure(gate.measure))))
         for gate in read_gates(settings.require, [*TARGET_KNOWN, *(one.name for one in baselines)], Judged)
     )
-    shown = measures_of(settings.measures or usual, settings.target)
-    asked_for = measures_of(
-        ",".join((usual, *map(str, shown), *(gate.measure for gate in gates))), settings.target
-    )
-    reranker = reranker_of(settings, attribute, first_stage)
+    shown = tuple(dict.fromkeys(map(aim, parse_measures(settings.measures or usual, Judged))))
+    further = parse_measures(",".join((usual, *(gate.measure for gate in gates))), Judged)
+    reranker = reranker_of(settings.rerank, attribute, first_stage)
     warnings += [f"--rerank {settings.rerank}: {said}" for said in (reranker.warnings if reranker else ())]
     design = RefineDesign(
         settings=settings,
@@ -572,15 +527,15 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         dataset=dataset,
         attribute=attribute,
         queries=queries,
-        measures=tuple(dict.fromkeys((*shown, *asked_for))),
+        measures=tuple(dict.fromkeys((*shown, *map(aim, further)))),
         shown=shown,
         gates=gates,
         prompt=load_prompt(str(settings.prompt), "refine"),
         engine=engine,
         patience=patience,
         objective=objective,
-        aimed=aimed,
-        utility=utility,
+        aimed=aim(parse_measure(f"AWRF@{k}")),
+        utility=parse_measure(f"nDCG@{k}"),
         reranker=reranker,
         baselines=baselines,
         warnings=tuple(warnings),
@@ -594,11 +549,8 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     return design
 
 
-def reranker_of(
-    settings: RefineSettings, attribute: Attribute, first_stage: FirstStage
-) -> ScoringRanker | None:
+def reranker_of(spec: str, attribute: Attribute, first_stage: FirstStage) -> ScoringRanker | None:
     """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
-    spec = settings.rerank
     if spec in ("bm25", "none"):
         return None
     check_known("--rerank", spec, "none")
@@ -627,15 +579,10 @@ def check_target(target: str) -> None:
     """Raises UsageError for a file whose shares are not those of one page; names are checked where it is read."""
     if target in TARGETS:
         return
-    if not re.search(r"[./]", target):
+    if not re.fullmatch(r"[^,()]*[./][^,()]*", target):
         raise UsageError(
             f"--target {target} is unknown.{did_you_mean(target, TARGETS)}",
-            f"known: {', '.join(TARGETS)}, or a file as in ./shares.json",
-        )
-    if re.search(r"[,()]", target):
-        raise UsageError(
-            f"--target {target} has a comma or a bracket, which names of measures cannot hold.",
-            "another name of the file, such as ./shares.json",
+            f"known: {', '.join(TARGETS)}, or a file as in ./shares.json, without a comma or bracket in its name",
         )
     total = sum(read_shares(target).values())
     if abs(total - 1) > SUMS_TO_ONE:
@@ -647,12 +594,4 @@ def aimed_at(measure: Measure, target: str) -> Measure:
     named = dict(measure.params)
     if target == EMPIRICAL or "target" not in measure.definition.params or "target" in named:
         return measure
-    params = ",".join(f"{name}={value}" for name, value in sorted({**named, "target": target}.items()))
-    return parse_measure(
-        f"{measure.name}({params})" + ("" if measure.cutoff is None else f"@{measure.cutoff:g}")
-    )
-
-
-def measures_of(names: str, target: str) -> tuple[Measure, ...]:
-    """The measures of these names, each with the target where it names none."""
-    return tuple(dict.fromkeys(aimed_at(measure, target) for measure in parse_measures(names, Judged)))
+    return replace(measure, params=tuple(sorted({**named, "target": target}.items())))

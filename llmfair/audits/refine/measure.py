@@ -18,23 +18,15 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from llmfair.audits.aggregates import ALL, Inference, row_of, summarise
-from llmfair.audits.aggregates import value_of as mean_of
+from llmfair.audits.aggregates import ALL, Inference, row_of, summarise, value_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import RELEVANT, Outcome, read_relevant, relevant_lines
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
-from llmfair.audits.lists import ListsAsked, asked_of_lists
+from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import FAIR_QR, REFINED, TARGET_KNOWN, Ended, Pages, RefineDesign, ordering
-from llmfair.audits.refine.results import (
-    PaperTest,
-    RefineFacts,
-    RefineFinding,
-    RefineResults,
-    ReplyCounts,
-    RoundMeans,
-)
+from llmfair.audits.refine.results import PaperTest, RefineFinding, RefineResults, ReplyCounts, RoundMeans
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.run_files import SCORES, Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, facts_of, measures_of
@@ -47,10 +39,9 @@ from llmfair.io.trec import groups_lines, qrels_lines, read_run, run_lines, scor
 from llmfair.metrics.base import Column, Groups, Judged, Measure, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN
-from llmfair.nouns import Attribute, Candidates, Conclusion, Failure, Measurement, Ranking, of_each_kind
+from llmfair.nouns import Candidates, Conclusion, Failure, Measurement, Ranking, of_each_kind
 from llmfair.rankers.base import remarks
 from llmfair.rankers.fair_qr import Refined, Stop, refined_text
-from llmfair.report.tables import Table, cell, p_text
 from llmfair.results import Count, Family, ProbeCounts, Reach
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
@@ -151,12 +142,10 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
 def read_trail(folder: Path, query_id: str | None = None) -> list[TrailLine]:
     """The trail of a run folder, or of one of its queries. Raises UsageError."""
     path = folder / TRAIL
-    if not path.is_file():
-        raise UsageError(f"{folder} has no trail.", AGAIN)
-    found = [line for line in read_lines(path, TrailLine) if query_id in (None, line.query_id)]
-    if not found and query_id is not None:
+    lines = [line for line in read_lines(path, TrailLine) if query_id in (None, line.query_id)]
+    if not lines and query_id is not None:
         raise UsageError(f"{path} has no query '{query_id}'.", "without --query all are shown")
-    return found
+    return lines
 
 
 def trail_text(run: RunDir, query_id: str | None) -> Iterator[str]:
@@ -167,30 +156,24 @@ def trail_text(run: RunDir, query_id: str | None) -> Iterator[str]:
         first, last = rounds[0], rounds[-1]
         shares = "  ".join(f"{name} {share:.2f}" for name, share in first.target.items() if share > 0)
         yield f"query {query_id}  {first.attribute}, target: {shares}"
-        width = min(max(len(_asked(line)) for line in rounds), WIDEST)
-        for line in rounds:
-            yield f"  {line.iteration}  {_asked(line):{width}}  {_told(line, objective)}"
+        words = [first.query, *(f"… + {' '.join(line.new) or 'nothing'}" for line in rounds[1:])]
+        width = min(max(map(len, words)), WIDEST)
+        for line, searched in zip(rounds, words, strict=True):
+            yield f"  {line.iteration}  {searched:{width}}  {_became(line, objective)}"
         kept = next(line for line in reversed(rounds) if line.accepted)
         yield f"  stopped after round {last.iteration}: {last.stop}; kept: round {kept.iteration}"
         yield ""
 
 
-def _asked(line: TrailLine) -> str:
-    """The words that are searched: of a round, what it adds."""
-    if line.iteration == 0:
-        return line.query
-    return f"… + {' '.join(line.new)}" if line.new else "… + nothing"
-
-
-def _told(line: TrailLine, objective: str) -> str:
+def _became(line: TrailLine, objective: str) -> str:
     """For which group, how the page stands, and what became of the round."""
     parts = [f"for {line.subgroup}:"] * (line.subgroup is not None)
     if line.doc_ids:
-        groups = (
+        named = (
             [line.subgroup] if line.subgroup else [name for name, share in line.current.items() if share > 0]
         )
-        parts += [f"{name} {line.current[name]:.2f}" for name in groups]
         values = {objective: line.objective, **line.measures}
+        parts += [f"{name} {line.current[name]:.2f}" for name in named]
         parts += [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
     classes = ", ".join(reply.reply_class for reply in line.replies)
     if line.iteration:
@@ -198,9 +181,10 @@ def _told(line: TrailLine, objective: str) -> str:
     return "  ".join(parts)
 
 
-QRELS, GROUPS, TAG = "qrels.txt", "groups.tsv", "llmfair"
-HINT = "the command that began the run writes its files anew, without a call"
+# The pages as files.
 
+
+QRELS, GROUPS, TAG = "qrels.txt", "groups.tsv", "llmfair"
 Reranked = Mapping[str, Mapping[str, Candidates]]
 """What baselines make of what queries find, best first, by baseline and query."""
 
@@ -215,12 +199,12 @@ def rankings_of(refined: Refined) -> dict[str, tuple[str, ...]]:
 
 
 def files_of(
-    design: RefineDesign, found: Sequence[Refined], reranked: Reranked, trail: Sequence[TrailLine]
+    design: RefineDesign, topics: Sequence[Refined], reranked: Reranked, trail: Sequence[TrailLine]
 ) -> dict[str, str]:
     """Every file by name."""
-    first_stage = [_ranking(design.first_stage(refined.query)) for refined in found]
+    first_stage = [_ranking(design.first_stage(refined.query)) for refined in topics]
     pages = {
-        condition: [Ranking(one.query.query_id, rankings_of(one)[condition]) for one in found]
+        condition: [Ranking(one.query.query_id, rankings_of(one)[condition]) for one in topics]
         for condition in (REFINED, FAIR_QR)
     }
     tags = {one.name: f"{TAG}+{''.join(one.spec.split())}" for one in design.baselines}
@@ -229,18 +213,23 @@ def files_of(
         **{name: run_lines(of, TAG) for name, of in pages.items()},
         **{name: run_lines(map(_ranking, of.values()), tags[name]) for name, of in reranked.items()},
     }
-    reached = {refined.query.query_id for refined in found}
+    reached = {refined.query.query_id for refined in topics}
     qrels = {query_id: judged for query_id, judged in design.dataset.qrels.items() if query_id in reached}
     counts = {query_id: of for query_id, of in design.groups.relevant.items() if query_id in reached}
-    relevant = replace(design.groups, relevant=counts)
-    original = "".join(f"{one.query.query_id}\t{one.query.text}\n" for one in found)
-    last = (f"{one.query.query_id}\t{refined_text(one.query, one.kept.added)}\n" for one in found)
+    texts = {
+        "original": (one.query.text for one in topics),
+        "refined": (refined_text(one.query, one.kept.added) for one in topics),
+    }
     return {
         TRAIL: "".join(encode(asdict(line)).decode() + "\n" for line in trail),
-        "queries/original.tsv": original,
-        "queries/refined.tsv": "".join(last),
+        **{
+            f"queries/{name}.tsv": "".join(
+                f"{one.query.query_id}\t{text}\n" for one, text in zip(topics, of, strict=True)
+            )
+            for name, of in texts.items()
+        },
         **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
-        **({RELEVANT: "".join(relevant_lines(relevant))} if design.groups.relevant else {}),
+        **({RELEVANT: "".join(relevant_lines(replace(design.groups, relevant=counts)))} if counts else {}),
         GROUPS: "".join(groups_lines(_groups(design, [*first_stage, *pages[REFINED]], qrels))),
         SCORES: "".join(scores_lines(first_stage)),
         **{f"rankings/{name}.run": "".join(lines) for name, lines in runs.items()},
@@ -255,73 +244,50 @@ def _groups(
     design: RefineDesign, rankings: Sequence[Ranking], qrels: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """By document and attribute; a document of unknown group says so, or nobody would know that it is listed."""
-    documents = design.dataset.documents
+    documents, attribute = design.dataset.documents, design.attribute.name
     named = {doc_id for ranking in rankings for doc_id in ranking.doc_ids}
     if not design.groups.relevant:  # which else has what is known of relevant documents
-        named |= {
-            doc_id
-            for judged in qrels.values()
-            for doc_id, grade in judged.items()
-            if grade >= 1 and doc_id in documents
-        }
-    named |= {*_of_each_group(design)}
+        grades = (grade for judged in qrels.values() for grade in judged.items())
+        named |= {doc_id for doc_id, grade in grades if grade >= 1 and doc_id in documents}
+    groups = set[tuple[str, str]]()
+    for document in sorted(of_each_kind(documents), key=lambda document: document.doc_id):
+        further = {(name, group) for name, of in document.groups.items() for group in of} - groups
+        if further:  # the first document of a group
+            groups |= further
+            named.add(document.doc_id)
     return {
-        doc_id: {
-            **documents[doc_id].groups,
-            design.attribute.name: documents[doc_id].groups.get(design.attribute.name) or (UNKNOWN,),
-        }
+        doc_id: {**documents[doc_id].groups, attribute: documents[doc_id].groups.get(attribute) or (UNKNOWN,)}
         for doc_id in sorted(named)
     }
-
-
-def _of_each_group(design: RefineDesign) -> Iterator[str]:
-    """The first document of every group there is."""
-    seen = set[tuple[str, str]]()
-    for document in sorted(of_each_kind(design.dataset.documents), key=lambda document: document.doc_id):
-        groups = {(name, group) for name, of in document.groups.items() for group in of}
-        if not groups <= seen:
-            seen |= groups
-            yield document.doc_id
-
-
-# Read back
 
 
 def read_observations(run: RunDir) -> dict[str, list[Judged]]:
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
     results: RefineResults = results_of(run)
-    if not results.iterations:  # no query found a page
-        return {condition: [] for condition in results.design.conditions}
-    attribute = _attribute(asked_of_lists(run, run.read_manifest().settings), results.design)
+    design = results.design
+    pages: dict[str, list[Judged]] = {condition: [] for condition in design.conditions}
+    if not results.iterations:  # no query has a page
+        return pages
+    asked = asked_of_lists(run, run.read_manifest().settings)
+    backgrounds = (
+        shipped_backgrounds(asked.attribute.name) if design.backgrounds is None else tuple(design.backgrounds)
+    )
+    attribute = replace(asked.attribute, mixed=asked.mixed, backgrounds=backgrounds)
     known = {**read_attributes(shipped_attributes()), attribute.name: attribute}
     qrels = run.path / QRELS  # of a run without judgements there is none
     judgements = of_files(qrels if qrels.is_file() else None, run.path / GROUPS, known, undeclared=True)
     attributes = {one.name: one for one in judgements.attributes} | {attribute.name: attribute}
     stand_ins, relevant = read_relevant(run.path / RELEVANT)
     groups = Groups(attribute.name, attributes, {**judgements.documents, **stand_ins}, relevant)
-    pages = Pages(attribute, groups, judgements.qrels)
-    found: dict[str, list[Judged]] = {}
-    for condition in results.design.conditions:
-        if not results.chains[condition].ranked:
-            found[condition] = []
-            continue
-        file = read_run(run.path / "rankings" / f"{condition}.run", hint=HINT)
-        found[condition] = [
-            pages.judged(query_id, ranking.doc_ids[: results.design.k])
-            for query_id, ranking in file.rankings.items()
-        ]
-    return found
-
-
-def _attribute(asked: ListsAsked, design: RefineFacts) -> Attribute:
-    """The attribute as manifest and results have it."""
-    return replace(
-        asked.attribute,
-        mixed=asked.mixed,
-        backgrounds=shipped_backgrounds(asked.attribute.name)
-        if design.backgrounds is None
-        else tuple(design.backgrounds),
-    )
+    judging = Pages(attribute, groups, judgements.qrels)
+    for condition, of in pages.items():
+        if results.chains[condition].ranked:
+            file = read_run(run.path / "rankings" / f"{condition}.run", hint=AGAIN)
+            of += [
+                judging.judged(query_id, ranking.doc_ids[: design.k])
+                for query_id, ranking in file.rankings.items()
+            ]
+    return pages
 
 
 # What is concluded of refinement: whether pages come nearer their target, and whether that costs relevance. Paired by
@@ -332,14 +298,12 @@ def _attribute(asked: ListsAsked, design: RefineFacts) -> Attribute:
 
 SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
 """The signs of the paper's table, of the methods that it holds refinement against."""
-CONCLUDED = {
-    True: Conclusion.WITHIN,
-    False: Conclusion.OUTSIDE,
-    None: Conclusion.INCONCLUSIVE,
-}
+CONCLUDED = {True: Conclusion.WITHIN, False: Conclusion.OUTSIDE, None: Conclusion.INCONCLUSIVE}
 """By whether pages are nearer."""
 Goals = tuple[str, str, str]
 """The names of the objective, of what nearness is told by too, and of what refinement costs."""
+Values = Mapping[str, Mapping[str, float]]
+"""Queries' own values of a measure by method; those without one are absent."""
 
 
 def compared(method: str) -> str:
@@ -349,96 +313,85 @@ def compared(method: str) -> str:
 
 def held_against(conditions: Iterable[str]) -> list[str]:
     """The methods that fair-qr is held against: all but its own two pages."""
-    return [name for name in conditions if name not in (REFINED, FAIR_QR)]
+    return [name for name in dict.fromkeys(conditions) if name not in (REFINED, FAIR_QR)]
 
 
 def concluded(
     columns: Sequence[Column], rows: Sequence[Measurement], goals: Goals, inference: Inference
 ) -> tuple[list[Measurement], dict[str, RefineFinding], int]:
     """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
-    changes = _changes(columns, inference)
-    places: dict[str, dict[str, int]] = {}
-    for place, row in enumerate(changes):
-        if row.query_id == ALL:
-            places.setdefault(row.measure, {})[row.condition] = place
-    for of_measure in places.values():
-        adjusted = holm([changes[place].p for place in of_measure.values()])
-        for place, p in zip(of_measure.values(), adjusted, strict=True):
-            changes[place] = replace(changes[place], p_adjusted=p)
-    of_goals = [places.get(name, {}).get(compared(BASELINE)) for name in goals]
-    objective, aimed, utility = (None if place is None else changes[place] for place in of_goals)
-    finding = _finding(objective, aimed, utility, goals)
-    if of_goals[0] is not None:
-        changes[of_goals[0]] = replace(changes[of_goals[0]], conclusion=finding.conclusion)
-    family = sum(row.p is not None for row in changes if row.measure == goals[0])
-    return [*rows, *changes], {FAIR_QR: finding}, family
+    methods = held_against(column.condition for column in columns)
+    changes: list[Measurement] = []
+    of_all: dict[tuple[str, str], Measurement] = {}
+    for measure, values in _directed(columns).items():
+        totals = []
+        for method in methods if FAIR_QR in values else ():
+            if method in values:
+                pairs, named = _pairs(values, FAIR_QR, method), (str(measure), compared(method))
+                changes += [
+                    Measurement(query_id, named[0], after - before, named[1])
+                    for query_id, (before, after) in pairs.items()
+                ]
+                totals.append(_change(named, [*pairs.values()], inference))
+        for row, p in zip(totals, holm([row.p for row in totals]), strict=True):
+            of_all[row.measure, row.condition] = replace(row, p_adjusted=p)
+    headline = (goals[0], compared(BASELINE))
+    finding = _finding(*(of_all.get((name, compared(BASELINE))) for name in goals), goals)
+    if headline in of_all:
+        of_all[headline] = replace(of_all[headline], conclusion=finding.conclusion)
+    family = sum(row.p is not None for (name, _), row in of_all.items() if name == goals[0])
+    return [*rows, *changes, *of_all.values()], {FAIR_QR: finding}, family
 
 
-def _changes(columns: Sequence[Column], inference: Inference) -> list[Measurement]:
-    """A row a topic and one of all, for every measure with a direction and every method held against."""
-    by = {(column.measure, column.condition): column for column in columns if not column.group}
-    rows: list[Measurement] = []
-    for measure in _directed(by):
-        for method in held_against(dict.fromkeys(column.condition for column in columns)):
-            rows += _paired(measure, by.get((measure, FAIR_QR)), by.get((measure, method)), method, inference)
-    return rows
+def _directed(columns: Sequence[Column]) -> dict[Measure, dict[str, dict[str, float]]]:
+    """The values of the measures of single queries of which more or less is better."""
+    values: dict[Measure, dict[str, dict[str, float]]] = {}
+    for column in columns:
+        measure = column.measure
+        if not column.group and measure.definition.better in ("higher", "lower") and not measure.of_all:
+            values.setdefault(measure, {})[column.condition] = {
+                query_id: figure
+                for query_id, value in column.values.items()
+                if (figure := value_of(value)[0]) is not None
+            }
+    return values
 
 
-def _directed(columns: Mapping[tuple[Measure, str], Column]) -> Iterator[Measure]:
-    """The measures of single queries of which more or less is better."""
-    for measure in dict.fromkeys(measure for measure, _ in columns):
-        if measure.definition.better in ("higher", "lower") and not measure.of_all:
-            yield measure
-
-
-def _pairs(one: Column | None, other: Column | None) -> dict[str, tuple[float, float]]:
-    """The queries' values of the other and of the one, where both have any."""
-    if one is None or other is None:
-        return {}
+def _pairs(values: Values, method: str, against: str) -> dict[str, tuple[float, float]]:
+    """The queries' values of the second method and of the first, where both have any."""
+    before, after = values.get(against, {}), values.get(method, {})
     return {
-        query_id: (before, after)
-        for query_id in sorted(one.values.keys() & other.values.keys())
-        if (before := mean_of(other.values[query_id])[0]) is not None
-        and (after := mean_of(one.values[query_id])[0]) is not None
+        query_id: (before[query_id], after[query_id]) for query_id in sorted(before.keys() & after.keys())
     }
 
 
-def _paired(
-    measure: Measure, one: Column | None, other: Column | None, method: str, inference: Inference
-) -> list[Measurement]:
-    if one is None or other is None:
-        return []
-    name, condition = str(measure), compared(method)
-    pairs = _pairs(one, other)
+def _change(
+    named: tuple[str, str], pairs: Sequence[tuple[float, float]], inference: Inference
+) -> Measurement:
+    """The row of all queries of this measure and condition."""
     if not pairs:
-        return [Measurement(ALL, name, None, condition, n=0, reason="no_common_query")]
-    rows = [
-        Measurement(query_id, name, after - before, condition) for query_id, (before, after) in pairs.items()
-    ]
-    values = np.array([*pairs.values()])
-    rng = np.random.default_rng(inference.seed)
+        return Measurement(ALL, named[0], None, named[1], n=0, reason="no_common_query")
+    values, rng = np.array(pairs), np.random.default_rng(inference.seed)
     change = change_by_query(values[:, 0], values[:, 1], False, inference.level, rng)
-    return [*rows, replace(row_of(name, condition, change.estimate), p=change.p)]
+    return replace(row_of(*named, change.estimate), p=change.p)
 
 
 def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
     """Both pages of refinement against each method, in every measure with a direction [Chen & Fang 2025, Table 1]."""
-    by = {(column.measure, column.condition): column for column in columns if not column.group}
-    methods = held_against(dict.fromkeys(column.condition for column in columns))
+    methods = held_against(column.condition for column in columns)
     tests = []
-    for measure in _directed(by):
+    for measure, values in _directed(columns).items():
         better = 1 if measure.definition.better == "higher" else -1
         for method, against in product((REFINED, FAIR_QR), methods):
-            pairs = _pairs(by.get((measure, method)), by.get((measure, against)))
-            if not pairs:
+            changes = [after - before for before, after in _pairs(values, method, against).values()]
+            if not changes:
                 continue
-            changes = [after - before for before, after in pairs.values()]
             difference, tested = fsum(changes) / len(changes), paired_t(changes) if any(changes) else None
             p = None if tested is None else tested[1]
-            told = p is not None and p < STARRED and better * difference > 0
+            signed = p is not None and p < STARRED and better * difference > 0
             tests.append(
-                PaperTest(method=method, against=against, measure=str(measure), queries=len(pairs),
-                          difference=difference, p=p, symbol=SYMBOLS.get(against, "") if told else "")
+                PaperTest(method=method, against=against, measure=str(measure), queries=len(changes),
+                          difference=difference, p=p, symbol=SYMBOLS.get(against, "") if signed else "")
             )  # fmt: skip
     return tests
 
@@ -447,23 +400,21 @@ def _finding(
     objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None, goals: Goals
 ) -> RefineFinding:
     """Of the changes in the objective, in AWRF and in nDCG."""
-    nothing = RefineFinding(
+    finding = RefineFinding(
         measure=goals[0],
         aimed=goals[1],
         utility=goals[2],
         conclusion=Conclusion.NOT_ASSESSABLE,
-        reason="no_query_measured",
+        reason="no_query_measured" if objective is None else objective.reason,
         nearer=None,
         loss=None,
     )
-    if objective is None:
-        return nothing
-    if objective.low is None:
-        return structs.replace(nothing, reason=objective.reason)
-    said = [_better(row) for row in (objective, aimed) if row is not None]
-    nearer = True if all(said) else False if False in said else None
+    if objective is None or objective.low is None:
+        return finding
+    better = [_better(row) for row in (objective, aimed) if row is not None]
+    nearer = True if all(better) else False if False in better else None
     return structs.replace(
-        nothing,
+        finding,
         conclusion=CONCLUDED[nearer],
         reason=None,
         nearer=nearer,
@@ -489,28 +440,45 @@ def outcome_of(
     settings = design.settings
     loops = (results.get(query.query_id) for query in design.topics)
     ended = [loop for loop in loops if isinstance(loop, Refined)]
-    found = [refined for refined in ended if refined.stop is not Stop.NO_RESULT]
+    topics = [refined for refined in ended if refined.stop is not Stop.NO_RESULT]
     without = [refined.query.query_id for refined in ended if refined.stop is Stop.NO_RESULT]
-    reranked = _reranked(design, found, results)
-    observations = observed(design, found, reranked)
+    reranked: Reranked = {
+        one.name: {
+            refined.query.query_id: ordered
+            for refined in topics
+            if isinstance(ordered := results.get(ordering(refined.query, one.name)), Candidates)
+        }
+        for one in design.baselines
+    }
+    chains = {
+        condition.name: len(ended)
+        if condition.name in TARGET_KNOWN
+        else sum(ordering(query, condition.name) in results for query in design.topics)
+        for condition in design.conditions
+    }
+    observations = observed(design, topics, reranked)
     columns = measure_all(design.measures, observations)
     inference = Inference(level=settings.level, seed=settings.seed)
     goals = (str(design.objective), str(design.aimed), str(design.utility))
     rows, findings, family = concluded(columns, summarise(columns, inference), goals, inference)
     answers = {FAIR_QR: _counted(ended)}
     trail = [line for refined in ended for line in trail_of(design, refined)]
+    # what pages of whole documents can have
+    targets = [design.targets[refined.query.query_id] for refined in topics]
+    least = _mean([design.least(of) for of in targets] if design.objective.name == "KL" else [])
+    counts = {name: ProbeCounts(len(design.topics), n) for name, n in chains.items()}
     told = RefineResults(
-        **design.told(run, _chains(design, len(ended), results), failures, columns),
-        reach=_reach(design, found),
+        **design.told(run, counts, failures, columns),
+        reach={} if least is None else {str(design.objective): Reach(low=least)},
         left_out={**design.left_out, **({str(Stop.NO_RESULT): without} if without else {})},
         stops=dict(Counter(str(refined.stop) for refined in ended)),
-        iterations={str(n): of for n, of in sorted(Counter(one.kept.iteration for one in found).items())},
-        rounds=_rounds(trail, [refined.query.query_id for refined in found], str(design.aimed)),
+        iterations={str(n): of for n, of in sorted(Counter(one.kept.iteration for one in topics).items())},
+        rounds=_rounds(trail, [refined.query.query_id for refined in topics], str(design.aimed)),
         paper=paper_tests(columns),
         remarks=[
-            f"{one.name}: {said}"
+            f"{one.name}: {remark}"
             for one in design.baselines
-            for said in remarks(one.ranker, [*reranked[one.name].values()])
+            for remark in remarks(one.ranker, [*reranked[one.name].values()])
         ] or None,
         calls_made=answers[FAIR_QR].replies,
         answers=answers,
@@ -520,16 +488,11 @@ def outcome_of(
     if told.status == "complete":  # the plan counted the most there can be
         told = structs.replace(told, design=structs.replace(told.design, calls=told.calls_made))
     documents = {doc_id for line in trail for doc_id in line.doc_ids}
-    documents |= {
-        doc_id
-        for of in reranked.values()
-        for ordered in of.values()
-        for doc_id in ordered.doc_ids[: design.k]
-    }
+    documents |= {doc_id for pages in observations.values() for page in pages for doc_id in page.doc_ids}
     return design.laid_out(
         told,
         rows,
-        files_of(design, found, reranked, trail),
+        files_of(design, topics, reranked, trail),
         failures,
         queries=[refined.query for refined in ended],
         documents=[design.dataset.documents[doc_id] for doc_id in sorted(documents)],
@@ -537,83 +500,54 @@ def outcome_of(
     )
 
 
-def _chains(design: RefineDesign, ended: int, results: Mapping[str, Ended]) -> dict[str, ProbeCounts]:
-    """How many topics each condition was to have, and has."""
-    asked = len(design.topics)
-    of_loops = dict.fromkeys(TARGET_KNOWN, ProbeCounts(asked, ended))
-    of_baselines = {
-        one.name: ProbeCounts(asked, sum(ordering(query, one.name) in results for query in design.topics))
-        for one in design.baselines
-    }
-    return of_loops | of_baselines
-
-
-def _reranked(design: RefineDesign, found: Sequence[Refined], results: Mapping[str, Ended]) -> Reranked:
-    """Of the topics that are measured, by baseline and query."""
-    orders: dict[str, dict[str, Candidates]] = {one.name: {} for one in design.baselines}
-    for name, of_name in orders.items():
-        for refined in found:
-            ordered = results.get(ordering(refined.query, name))
-            if isinstance(ordered, Candidates):
-                of_name[refined.query.query_id] = ordered
-    return orders
-
-
-def observed(design: RefineDesign, found: Sequence[Refined], reranked: Reranked) -> dict[str, list[Judged]]:
+def observed(design: RefineDesign, topics: Sequence[Refined], reranked: Reranked) -> dict[str, list[Judged]]:
     """What measures read of every topic's page, by condition."""
-    pages: dict[str, list[Judged]] = {condition.name: [] for condition in design.conditions}
-    for refined in found:
-        for condition, doc_ids in rankings_of(refined).items():
-            pages[condition].append(design.pages.judged(refined.query.query_id, doc_ids))
+    orders: dict[str, dict[str, tuple[str, ...]]] = {
+        condition: {refined.query.query_id: rankings_of(refined)[condition] for refined in topics}
+        for condition in TARGET_KNOWN
+    }
     for condition, of_queries in reranked.items():
-        for query_id, ordered in of_queries.items():
-            pages[condition].append(design.pages.judged(query_id, ordered.doc_ids[: design.k]))
-    return pages
-
-
-def _reach(design: RefineDesign, found: Sequence[Refined]) -> dict[str, Reach]:
-    """The mean of the least divergence that pages of whole documents can have."""
-    targets = [design.topic(refined.query).target for refined in found]
-    if not targets or design.objective.name != "KL":
-        return {}
-    return {str(design.objective): Reach(low=fsum(map(design.least, targets)) / len(targets))}
+        orders[condition] = {query_id: of.doc_ids[: design.k] for query_id, of in of_queries.items()}
+    return {
+        condition: [design.pages.judged(query_id, doc_ids) for query_id, doc_ids in of.items()]
+        for condition, of in orders.items()
+    }
 
 
 def _counted(ended: Sequence[Refined]) -> ReplyCounts:
     rounds = [one for refined in ended for one in refined.rounds]
-    replies = [reply for one in rounds for reply in one.replies]
+    read = [reply.read for one in rounds for reply in one.replies]
     return ReplyCounts(
-        replies=len(replies),
-        unparseable=sum(not reply.read.readable for reply in replies),
-        classes=dict(sorted(Counter(str(reply.read.reply_class) for reply in replies).items())),
+        replies=len(read),
+        unparseable=sum(not reply.readable for reply in read),
+        classes=dict(sorted(Counter(str(reply.reply_class) for reply in read).items())),
         asked_again=sum(len(one.replies) > 1 for one in rounds),
     )
 
 
 def _rounds(trail: Sequence[TrailLine], queries: Sequence[str], aimed: str) -> list[RoundMeans]:
     """Means over topics after 0, 1, … rounds, each topic with the page that it then had."""
-    of_queries = {query_id: [line for line in trail if line.query_id == query_id] for query_id in queries}
-    most = max((line.iteration for line in trail), default=-1)
+    of_queries = [[line for line in trail if line.query_id == query_id] for query_id in queries]
     means = []
-    for iteration in range(most + 1):
-        kept = [
+    for iteration in range(max((line.iteration + 1 for line in trail), default=0)):
+        pages = [
             next(line for line in reversed(lines) if line.accepted and line.iteration <= iteration)
-            for lines in of_queries.values()
+            for lines in of_queries
         ]
         means.append(
             RoundMeans(
                 iteration=iteration,
-                asked=sum(line.iteration == iteration for lines in of_queries.values() for line in lines),
-                objective=_mean([line.objective for line in kept]),
-                aimed=_mean([line.measures[aimed] for line in kept]),
+                asked=sum(line.iteration == iteration for lines in of_queries for line in lines),
+                objective=_mean([line.objective for line in pages]),
+                aimed=_mean([line.measures[aimed] for line in pages]),
             )
         )
     return means
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    held = [value for value in values if value is not None]
-    return fsum(held) / len(held) if held else None
+    defined = [value for value in values if value is not None]
+    return fsum(defined) / len(defined) if defined else None
 
 
 def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
@@ -644,54 +578,3 @@ def refine_changes(
     for row in changes_by_query(base, other, chosen, REFINE.condition):
         if row.condition == FAIR_QR:
             yield structs.replace(row, headline=row.measure == base.results.design.objective)
-
-
-# fair-qr less every method that it is held against, in words and as a table.
-
-
-def changes_told(results: RefineResults) -> Iterator[str]:
-    """A sentence a method, of the measures that the table shows and those that are concluded of."""
-    methods, design = results.family.size, results.design
-    told_of = {*results.shown, design.objective, design.aimed, design.utility}
-    for method in held_against(design.conditions):
-        told = [
-            f"{row.measure} {row.value:+.3f}" + ("" if p is None else f" (p {p_text(p)})")
-            for row in results.of_all()
-            if row.condition == compared(method) and row.measure in told_of and row.value is not None
-            for p in [row.p_adjusted if methods > 1 else row.p]
-        ]
-        if told:
-            holm = f", p adjusted (Holm) over {methods} methods" * (methods > 1)
-            how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
-            yield f"{FAIR_QR} less {method}{how}: {', '.join(told)}"
-
-
-def contrasts_table(results: RefineResults, about: str = "") -> Table | None:
-    """Every method in every measure, with p before and after Holm, and the paper's; None where bm25 is the only one."""
-    methods = held_against(results.design.conditions)
-    if len(methods) < 2:
-        return None
-    changes = {(row.condition, row.measure): row for row in results.of_all()}
-    paired_t = {(one.against, one.measure): one.p for one in results.paper if one.method == FAIR_QR}
-    rows = tuple(
-        (
-            measure if method == methods[0] else "",
-            method,
-            cell(row),
-            *map(_p, (row.p, row.p_adjusted, paired_t.get((method, measure)))),
-        )
-        for measure in results.measures
-        for method in methods
-        if (row := changes.get((compared(method), measure))) is not None
-    )
-    title = f"{FAIR_QR} less each method, paired by query{about}"
-    header = ("measure", "method", f"change [{results.level * 100:g} %]", "p", "p (Holm)", "p (paired t)")
-    said = (
-        f"p by signs flipped; adjusted (Holm) over {results.family.size} methods, each measure for itself; paired t as "
-        "in the paper, not adjusted"
-    )
-    return Table(title, header, rows, (said,))
-
-
-def _p(p: float | None) -> str:
-    return "–" if p is None else p_text(p)

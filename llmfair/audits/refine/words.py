@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair.asking.journal import completion_of
 from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import FAIR_QR, REFINED
-from llmfair.audits.refine.measure import (
-    SYMBOLS,
-    TrailLine,
-    changes_told,
-    compared,
-    contrasts_table,
-    held_against,
-    read_trail,
-)
+from llmfair.audits.refine.measure import SYMBOLS, TrailLine, compared, held_against, read_trail
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.verdict import ADVICE, UNFINISHED, UNPARSEABLE, Conclusions, conclusions_of
@@ -49,10 +40,12 @@ from llmfair.report.section import Section
 from llmfair.report.tables import (
     FEW_QUERIES,
     Table,
+    cell,
     conclusion_text,
     conditions_table,
     count,
     in_words,
+    p_text,
     percent,
     plural,
 )
@@ -91,18 +84,31 @@ WORDS = (
 
 
 NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, NEARER = REFINE.statuses
+SAID = {
+    NEARER: "refined queries bring the page nearer its target",
+    AT_A_LOSS: "refined queries bring the page nearer its target, but lose relevance",
+    NO_NEARER: "refined queries bring the page no nearer its target",
+    INCONCLUSIVE: "it stays open whether refined queries bring the page nearer its target",
+}
+TO_CHANGE = {
+    **ADVICE,
+    UNPARSEABLE: "another model, or --form json; what was said: llmfair runs show {run} --invalid",
+    "no_query_measured": "queries that share words with documents; which found none: llmfair runs show {run} --trail",
+}
+"""What to change where nothing can be said, by the reason."""
+
+
+def status_of(finding: RefineFinding | None) -> str:
+    """Of the statuses of this kind."""
+    if finding is None or finding.conclusion == Conclusion.NOT_ASSESSABLE:
+        return NOT_ASSESSABLE
+    return {True: AT_A_LOSS if finding.loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[finding.nearer]
 
 
 def conclusion(finding: RefineFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """A conclusion in the table of measured runs."""
-    if finding.conclusion == Conclusion.NOT_ASSESSABLE:
-        return conclusion_text(finding)
-    return status_of(finding)
-
-
-def status_of(finding: RefineFinding) -> str:
-    """The status of what can be assessed."""
-    return {True: AT_A_LOSS if finding.loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[finding.nearer]
+    status = status_of(finding)
+    return conclusion_text(finding) if status == NOT_ASSESSABLE else status
 
 
 def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
@@ -113,44 +119,34 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 def refine_verdict(found: Conclusions) -> RunVerdict:
     """What becomes of the objective, of AWRF and of nDCG, paired by topic."""
-    finding = found.findings.get(FAIR_QR)
-    if finding is None or finding.conclusion == Conclusion.NOT_ASSESSABLE:
-        reason, measure = (None, "") if finding is None else (finding.reason, finding.measure)
-        why = "nothing was measured" if reason is None else in_words(reason, measure)
-        return RunVerdict(
-            status=NOT_ASSESSABLE,
-            sentence=f"nothing can be said of refinement: {why}",
-            next=found.advice(
-                {**ADVICE, **TO_CHANGE}.get(str(reason), "ask about at least 5 topics with judgements")
-            )
-            if found.complete
-            else UNFINISHED,
-        )
-    assert isinstance(finding, RefineFinding)
-    goals = (finding.measure, finding.aimed, finding.utility)
+    finding: Any = found.findings.get(FAIR_QR)
     status = status_of(finding)
-    changes = {
-        measure: figure
-        for (measure, condition), figure in found.figures.items()
-        if condition == compared(BASELINE) and figure.value is not None
-    }
-    figure = changes.get(finding.measure)
-    told = [_change(measure, changes[measure]) for measure in dict.fromkeys(goals) if measure in changes]
-    said = {
-        NEARER: "refined queries bring the page nearer its target",
-        AT_A_LOSS: "refined queries bring the page nearer its target, but lose relevance",
-        NO_NEARER: "refined queries bring the page no nearer its target",
-        INCONCLUSIVE: "it stays open whether refined queries bring the page nearer its target",
-    }[status]
-    figure = figure or absent_row(finding.measure, FAIR_QR)
+    if status == NOT_ASSESSABLE:
+        reason = finding and finding.reason
+        advice = TO_CHANGE.get(str(reason), "ask about at least 5 topics with judgements")
+        why = in_words(reason, finding.measure) if reason else "nothing was measured"
+        return RunVerdict(
+            status=status,
+            sentence=f"nothing can be said of refinement: {why}",
+            next=found.advice(advice) if found.complete else UNFINISHED,
+        )
+    goals = dict.fromkeys((finding.measure, finding.aimed, finding.utility))
+    changes = {name: found.figures.get((name, compared(BASELINE))) for name in goals}
+    told = [_change(name, row) for name, row in changes.items() if row is not None and row.value is not None]
+    figure = changes[finding.measure] or absent_row(finding.measure, FAIR_QR)
     n = figure.n
-    queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" if told else ""
-    few = "; few queries, so read the intervals with care" if n is not None and n < FEW_QUERIES else ""
+    queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" * bool(told)
+    few = "; few queries, so read the intervals with care" * (n is not None and n < FEW_QUERIES)
     unfinished = "" if found.complete else "; not all questions are answered yet"
+    advice = found.advice("the words of every round: llmfair runs show {run} --trail")
+    if status == INCONCLUSIVE:
+        advice = f"more topics narrow the intervals · {advice}"
+    elif status != NO_NEARER and not found.model.startswith("fake:name"):
+        advice += " · beside a model that knows nothing: llmfair refine -m fake:name"
     return RunVerdict(
         status=status,
-        sentence=f"{said}: {', '.join(told)}{queries}{few}{unfinished}",
-        next=_next(status, found),
+        sentence=f"{SAID[status]}: {', '.join(told)}{queries}{few}{unfinished}",
+        next=advice if found.complete else UNFINISHED,
         condition=FAIR_QR,
         measure=finding.measure,
         estimate=figure.value,
@@ -160,13 +156,6 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
     )
 
 
-TO_CHANGE = {
-    UNPARSEABLE: "another model, or --form json; what was said: llmfair runs show {run} --invalid",
-    "no_query_measured": "queries that share words with documents; which found none: llmfair runs show {run} --trail",
-}
-"""What to change where nothing can be said, by the reason."""
-
-
 def _change(measure: str, figure: Figure) -> str:
     value = figure.value or 0.0
     between = "" if figure.low is None or figure.high is None else f" [{figure.low:+.3f}, {figure.high:+.3f}]"
@@ -174,17 +163,6 @@ def _change(measure: str, figure: Figure) -> str:
         return f"{measure} stays"
     how = "stays" if value == 0 else f"{'rises' if value > 0 else 'falls'} by {abs(value):.3f}"
     return f"{measure} {how}{between}"
-
-
-def _next(status: str, found: Conclusions) -> str:
-    if not found.complete:
-        return UNFINISHED
-    trail = found.advice("the words of every round: llmfair runs show {run} --trail")
-    if status in (NEARER, AT_A_LOSS) and not found.model.startswith("fake:name"):
-        return f"{trail} · beside a model that knows nothing: llmfair refine -m fake:name"
-    if status == INCONCLUSIVE:
-        return f"more topics narrow the intervals · {trail}"
-    return trail
 
 
 # The layout of the paper's Table 1: relevance, then fairness and its products with relevance, attribute by attribute.
@@ -227,75 +205,63 @@ def of_means(utility: float, fairness: float) -> Method:
 def paper_table(blocks: Mapping[str, Block], title: str, k: int = 20) -> Table:
     """Methods down; across nDCG once, of every attribute where that differs, and what each attribute has."""
     methods = dict.fromkeys(name for block in blocks.values() for name in block)
-    columns = [*_columns(blocks, k)]
-    cells = {
-        (row, column): means
-        for row, name in enumerate(methods)
-        for column, (_, attributes, kind) in enumerate(columns, start=1)
-        if (means := _means([blocks[attribute].get(name, {}).get(kind) for attribute in attributes]))
-    }
+    several, utility = len(blocks) > 1, HEADINGS[UTILITY].format(k=k)
+    columns: list[tuple[str, Sequence[str], str]] = [(utility, [*blocks], UTILITY)]
+    columns += [
+        (f"{attribute}: " * several + heading.format(k=k), [attribute], kind)
+        for attribute, block in blocks.items()
+        for kind, heading in HEADINGS.items()
+        if kind != UTILITY and any(kind in means for means in block.values())
+    ]
+    cells: dict[tuple[int, int], list[Mean]] = {}
+    for row, name in enumerate(methods):
+        for column, (_, attributes, kind) in enumerate(columns, start=1):
+            means = [blocks[attribute].get(name, {}).get(kind) for attribute in attributes]
+            # one where all are shown alike, else each
+            if alike := {str(mean): mean for mean in means if mean is not None}:
+                cells[row, column] = [*alike.values()]
     values = {place: fsum(mean.value for mean in means) / len(means) for place, means in cells.items()}
     best = {column: max(value for (_, at), value in values.items() if at == column) for _, column in values}
-    rows = tuple(
-        (
-            name,
-            *(" / ".join(map(str, cells.get((row, column), ()))) for column in range(1, len(columns) + 1)),
-        )
-        for row, name in enumerate(methods)
-    )
     signs = "".join(mean.signs for means in cells.values() for mean in means)
-    several = any(len(means) > 1 for means in cells.values())
-    of_each = (
-        f"{HEADINGS[UTILITY].format(k=k)} of two figures: of {' / '.join(blocks)}; the best by their mean"
+    of_each = f"{utility} of two figures: of {' / '.join(blocks)}; the best by their mean"
+    notes = (
+        "bold: the best of a column",
+        of_each * any(len(means) > 1 for means in cells.values()),
+        signs_text(signs),
     )
-    notes = ("bold: the best of a column", of_each * several, signs_text(signs))
     return Table(
         title,
         ("method", *(heading for heading, _, _ in columns)),
-        rows,
+        tuple(
+            (name, *(" / ".join(map(str, cells.get((row, at), ()))) for at in range(1, len(columns) + 1)))
+            for row, name in enumerate(methods)
+        ),
         tuple(filter(None, notes)),
         strong=frozenset(place for place, value in values.items() if value == best[place[1]]),
     )
 
 
-def _columns(blocks: Mapping[str, Block], k: int) -> Iterator[tuple[str, Sequence[str], str]]:
-    """Heading, attributes and kind of every column: relevance is of all, whatever else of one."""
-    several = len(blocks) > 1
-    yield HEADINGS[UTILITY].format(k=k), [*blocks], UTILITY
-    for attribute, block in blocks.items():
-        for kind, heading in HEADINGS.items():
-            if kind != UTILITY and any(kind in means for means in block.values()):
-                yield f"{attribute}: " * several + heading.format(k=k), [attribute], kind
-
-
-def _means(means: Sequence[Mean | None]) -> Sequence[Mean]:
-    """One where all are shown alike, else each; those that there are."""
-    return [*{str(mean): mean for mean in means if mean is not None}.values()]
-
-
 def signs_text(signs: str) -> str:
     """What the signs say that stand in a table; nothing without any."""
-    told = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signs)
-    return (
-        f"better than {told} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
-        if told
-        else ""
-    )
+    methods = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signs)
+    said = f"better than {methods} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
+    return said * bool(methods)
 
 
 def block_of(results: RefineResults) -> Block:
     """The methods of a run."""
-    design, signs, found = results.design, signs_of(results), dict[str, dict[str, Mean]]()
+    design, signs = results.design, signs_of(results)
     kinds = {design.utility: UTILITY, design.aimed: FAIRNESS}
-    for measure in results.measures:
-        parsed = parse_measure(measure)
-        if parsed.name == "nDCGxAWRF" and parsed.cutoff == design.k:
-            kinds[measure] = PRODUCT if parsed.arguments["agg"] == "product-of-means" else MEAN_PRODUCT
+    for measure in map(parse_measure, results.measures):
+        if measure.name == "nDCGxAWRF" and measure.cutoff == design.k:
+            of_means = measure.arguments["agg"] == "product-of-means"
+            kinds[str(measure)] = PRODUCT if of_means else MEAN_PRODUCT
+    block: dict[str, dict[str, Mean]] = {name: {} for name in design.conditions}
     for row in results.of_all():
-        if row.measure in kinds and row.condition in design.conditions and row.value is not None:
+        if row.measure in kinds and row.condition in block and row.value is not None:
             mean = Mean(row.value, signs.get((row.condition, row.measure), ""))
-            found.setdefault(row.condition, {})[kinds[row.measure]] = mean
-    return {name: found[name] for name in design.conditions if name in found}
+            block[row.condition][kinds[row.measure]] = mean
+    return {name: means for name, means in block.items() if means}
 
 
 def signs_of(results: RefineResults) -> dict[tuple[str, str], str]:
@@ -315,19 +281,60 @@ def group_tables(group: Group) -> Iterator[Table]:
             for attribute, audited in runs.items()
             if isinstance(audited.results, RefineResults) and audited.results.design.preset == PRESET
         }
-        if not results:
-            continue
-        about, k = f"{group.dataset} · {name}", next(iter(results.values())).design.k
-        blocks = {attribute: block_of(of) for attribute, of in results.items()}
-        yield paper_table(blocks, f"Table 1 of the paper · {about}", k)
+        about = f"{group.dataset} · {name}"
+        if results:
+            k = next(iter(results.values())).design.k
+            blocks = {attribute: block_of(of) for attribute, of in results.items()}
+            yield paper_table(blocks, f"Table 1 of the paper · {about}", k)
         for attribute, of in results.items():
-            yield from filter(None, [contrasts_table(of, f" · {about}, {attribute}")])
+            yield from contrasts_tables(of, f" · {about}, {attribute}")
+
+
+# fair-qr less every method that it is held against, in words and as a table.
+
+
+def changes_text(results: RefineResults) -> Iterator[str]:
+    """A sentence a method, of the measures that the table shows and those that are concluded of."""
+    methods, design = results.family.size, results.design
+    shown = {*results.shown, design.objective, design.aimed, design.utility}
+    for method in held_against(design.conditions):
+        changes = []
+        for row in results.of_all():
+            if row.condition == compared(method) and row.measure in shown and row.value is not None:
+                p = row.p_adjusted if methods > 1 else row.p
+                changes.append(f"{row.measure} {row.value:+.3f}" + ("" if p is None else f" (p {p_text(p)})"))
+        if changes:
+            holm = f", p adjusted (Holm) over {methods} methods" * (methods > 1)
+            how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
+            yield f"{FAIR_QR} less {method}{how}: {', '.join(changes)}"
+
+
+def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]:
+    """Every method in every measure, with p before and after Holm, and the paper's; nothing where bm25 is alone."""
+    methods = held_against(results.design.conditions)
+    if len(methods) < 2:
+        return
+    changes = {(row.condition, row.measure): row for row in results.of_all()}
+    paired_t = {(one.against, one.measure): one.p for one in results.paper if one.method == FAIR_QR}
+    rows = []
+    for measure in results.measures:
+        for method in methods:
+            if (row := changes.get((compared(method), measure))) is not None:
+                tests = (row.p, row.p_adjusted, paired_t.get((method, measure)))
+                p_values = ("–" if p is None else p_text(p) for p in tests)
+                rows.append((measure if method == methods[0] else "", method, cell(row), *p_values))
+    header = ("measure", "method", f"change [{results.level * 100:g} %]", "p", "p (Holm)", "p (paired t)")
+    said = (
+        f"p by signs flipped; adjusted (Holm) over {results.family.size} methods, each measure for itself; paired t as "
+        "in the paper, not adjusted"
+    )
+    yield Table(f"{FAIR_QR} less each method, paired by query{about}", header, tuple(rows), (said,))
 
 
 # What an audit of query refinement found as a table: the original query, the refined one, and its page in order.
 
 
-KNOWN, FACTOR = "target known", "target_known"
+FACTOR = "target_known"
 OF_JUDGEMENTS = (
     ": a target from elsewhere (--target trec2022, or a file), -m fake:name, a model that knows nothing, and "
     "--baseline greedy, no model at all, show what that is worth"
@@ -343,93 +350,91 @@ STOPS = {
     "no_decrease": "a round came no nearer, and was dropped",
     "max_iterations": "all rounds were used",
 }
-LEFT_OUT = {
-    "no_target": "no relevant document whose groups could be aimed at",
-    "no_result": "the query finds nothing",
-}
+LEFT_OUT = {**STOPS, "no_target": "no relevant document whose groups could be aimed at"}
 
 
 def refine_table(results: RefineResults) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
     table = conditions_table(REFINE.title, results, REFINE.condition, {}, REFINE.unit, "replies")
-    factors = results.design.factors or {}
+    factors, signs = results.design.factors or {}, signs_of(results)
     status = refine_verdict(conclusions_of(results, ())).status
     said = dict.fromkeys(results.design.conditions, "")
     said[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
-    signs = signs_of(results)
+    measures = [name.partition(" [")[0] for name in table.header]
     rows = tuple(
         (
             *(
-                cell + signs.get((row[0], name.partition(" [")[0]), "")
-                for name, cell in zip(table.header[:-1], row[:-1], strict=True)
+                text + signs.get((row[0], measure), "")
+                for measure, text in zip(measures[:-1], row[:-1], strict=True)
             ),
             str(factors.get(row[0], {}).get(FACTOR, "")),
             said[row[0]],
         )
         for row in table.rows
     )
-    header = (*table.header[:-1], KNOWN, "conclusion")
-    strong = frozenset(_best(results, table.header)) if results.design.preset == PRESET else frozenset()
-    noted = (*notes(results), *table.notes)
-    return replace(table, header=header, rows=rows, said=said, notes=noted, strong=strong)
+    header = (*table.header[:-1], "target known", "conclusion")
+    strong = _best(results, measures) if results.design.preset == PRESET else ()
+    notes_of = (*notes(results), *table.notes)
+    return replace(table, header=header, rows=rows, said=said, notes=notes_of, strong=frozenset(strong))
 
 
-def _best(results: RefineResults, header: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _best(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The cells of the best methods in every measure that has a better direction, as in the paper."""
-    values = {(row.measure, row.condition): row.value for row in results.of_all() if not row.group}
-    for column, name in enumerate(header):
-        measure = name.partition(" [")[0]
-        if measure not in results.measures:
-            continue
-        sign = {"higher": 1, "lower": -1}.get(str(parse_measure(measure).definition.better), 0)
-        of = [values.get((measure, condition)) for condition in results.design.conditions]
-        known = [value * sign for value in of if value is not None and sign]
-        yield from ((row, column) for row, value in enumerate(of) if value is not None and known
-                    and value * sign == max(known))  # fmt: skip
+    figures = results.by_condition()
+    for column, measure in enumerate(measures):
+        better = parse_measure(measure).definition.better if measure in results.measures else None
+        if better in ("higher", "lower"):
+            rows = [figures.get((measure, condition)) for condition in results.design.conditions]
+            values = [None if row is None else row.value for row in rows]
+            best = (max if better == "higher" else min)((v for v in values if v is not None), default=None)
+            yield from (
+                (row, column) for row, value in enumerate(values) if value is not None and value == best
+            )
 
 
 def notes(results: RefineResults) -> Iterator[str]:
     """How the loops went, what the page changed, and what has to be known to read that."""
     design, stops = results.design, results.stops
+    topics = sum(stops.values())
     refined = sum(n for rounds, n in results.iterations.items() if rounds != "0")
-    ended = ", ".join(f"{name} {n} ({STOPS[name]})" for name, n in stops.items() if name in STOPS)
-    if not refined and stops:
-        yield f"nothing was refined: {_why_not(results)}"
-    elif stops:
+    if refined:
+        ended = ", ".join(f"{name} {n} ({STOPS[name]})" for name, n in stops.items())
         yield (
-            f"{refined} of {count(sum(stops.values()), 'query', 'queries')} {plural(refined, 'was', 'were')} refined, "
+            f"{refined} of {count(topics, 'query', 'queries')} {plural(refined, 'was', 'were')} refined, "
             f"in pages of {design.k} of {design.documents:,} documents; loops ended with {ended}"
         )
+    elif not design.max_iterations:
+        yield "nothing was refined: no round was allowed (--max-iterations 0)"
+    elif stops:
+        reason = max(stops, key=lambda name: stops[name])
+        yield f"nothing was refined: of {stops[reason]} of {topics} original queries {STOPS[reason]}"
     if design.query_text:
         yield f"queries are the topics' {searched_text(design.query_text)}"
-    yield _told(results) + OF_JUDGEMENTS * (design.target == "empirical")
+    yield _who_knows(results) + OF_JUDGEMENTS * (design.target == "empirical")
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
-        yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"
+        yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT[reason]}: {first}"
     yield from filter(None, [signs_text("".join(signs_of(results).values()))])
     counted = results.answers[FAIR_QR]
     classes = ", ".join(f"{name} {n}" for name, n in counted.classes.items() if name != "ok")
     if classes:
-        again = f"; {counted.asked_again} asked again" if counted.asked_again else ""
-        yield (
-            f"{percent(counted.replies - counted.classes.get('ok', 0), counted.replies)} of "
-            f"{counted.replies:,} replies are not in the form asked for: {classes}{again}"
-        )
-    yield from changes_told(results)
+        other = percent(counted.replies - counted.classes.get("ok", 0), counted.replies)
+        again = f"; {counted.asked_again} asked again" * bool(counted.asked_again)
+        yield f"{other} of {counted.replies:,} replies are not in the form asked for: {classes}{again}"
+    yield from changes_text(results)
     yield from results.remarks or ()
     for measure, reach in results.reach.items():
-        if reach.low is not None:
-            yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
-    if not design.query_text:
-        yield "queries are the topics' titles: none has keywords"
+        yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
 
 
-def _told(results: RefineResults) -> str:
+def _who_knows(results: RefineResults) -> str:
     """Which methods know what they are measured against."""
-    others = held_against(results.design.conditions)
-    known = {name: str((results.design.factors or {}).get(name, {}).get(FACTOR, "no")) for name in others}
-    told = ["the loop", *(name for name in others if known[name] == "yes")]
-    learnt = [f", {name} those of {known[name]}" for name in others if known[name] not in ("yes", "no")]
+    factors = results.design.factors or {}
+    known = {
+        name: str(factors.get(name, {}).get(FACTOR, "no")) for name in held_against(results.design.conditions)
+    }
+    told = ["the loop", *(name for name, of in known.items() if of == "yes")]
+    learnt = [f", {name} those of {of}" for name, of in known.items() if of not in ("yes", "no")]
     are, their = ("is", "its") if len(told) == 1 else ("are", "their")
     return (
         f"{' and '.join(told)} {are} told the target that {their} figures are measured against{''.join(learnt)}, "
@@ -445,15 +450,6 @@ def searched_text(query_text: Mapping[str, int]) -> str:
     )
 
 
-def _why_not(results: RefineResults) -> str:
-    """Why no query was refined, in one line."""
-    stops, total = results.stops, sum(results.stops.values())
-    if not results.design.max_iterations:
-        return "no round was allowed (--max-iterations 0)"
-    reason = max(stops, key=lambda name: stops[name])
-    return f"of {stops[reason]} of {total} original queries {STOPS[reason]}"
-
-
 # The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round. Chen
 # & Fang, "FAIR-QR", arXiv 2503.21092, Figure 2: each topic before refinement, after it, and in its last order.
 
@@ -467,8 +463,7 @@ Place = tuple[RefineResults, str]
 
 def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
     """Every figure of one run; that of the first screen first."""
-    if topics := topic_values(folder, results.design.aimed):
-        yield steps_plot(topics, results.design.aimed)
+    yield from steps_plot(folder, results.design.aimed)
     yield from beside_plots({name: (results, name) for name in results.design.conditions})
     yield from round_plots(results)
 
@@ -479,13 +474,11 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
     for name, runs in group.drawn.items():
         for attribute, audited in runs.items():
             results = audited.results
-            if not isinstance(results, RefineResults):
-                continue
-            if topics := topic_values(audited.folder, results.design.aimed):
+            if isinstance(results, RefineResults):
                 ending = f"-{number}-{audited.folder.resolve().name}"
-                yield steps_plot(topics, results.design.aimed, ending, f", {attribute}, {name}")
-            places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
-            places[name] = (results, FAIR_QR)
+                yield from steps_plot(audited.folder, results.design.aimed, ending, f", {attribute}, {name}")
+                places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
+                places[name] = (results, FAIR_QR)
     for attribute, places in by_attribute.items():
         searched = {_place(results, BASELINE) for results, _ in places.values()}
         if len(places) > 2 and len(searched) == 1:  # models alone differ
@@ -515,56 +508,53 @@ def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") ->
 
 def _place(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
     """A method's means of relevance and of fairness."""
-    rows = {row.measure: row for row in results.of_all() if row.condition == condition}
-    return value_of(rows.get(results.design.utility)), value_of(rows.get(results.design.aimed))
+    rows, design = results.by_condition(), results.design
+    return value_of(rows.get((design.utility, condition))), value_of(rows.get((design.aimed, condition)))
 
 
 def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], axes: Axes) -> None:
     looks = palette([*marks])
     for name, (across, up) in marks.items():
-        look, at = looks[name], (across.value, up.value)
+        look = looks[name]
         line: dict[str, Any] = {"color": look.color, "linewidth": 1.4, "alpha": 0.6, "zorder": 2}
-        if across.low is not None and across.high is not None:
-            axes.plot([across.low, across.high], [at[1], at[1]], **line)
-        if up.low is not None and up.high is not None:
-            axes.plot([at[0], at[0]], [up.low, up.high], **line)
-        axes.plot([at[0]], [at[1]], color=look.color, marker=look.mark, markersize=7, linestyle="none", zorder=3,
-                  clip_on=False, label=folded(name, LEGEND), gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
+        if across.interval:
+            axes.plot(across.interval, [up.value] * 2, **line)
+        if up.interval:
+            axes.plot([across.value] * 2, up.interval, **line)
+        axes.plot([across.value], [up.value], color=look.color, marker=look.mark, markersize=7, linestyle="none",
+                  zorder=3, clip_on=False, label=folded(name, LEGEND),
+                  gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
     axes.margins(0.08)
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
     below(axes, [*marks])
 
 
-def topic_values(folder: Path, measure: str) -> dict[str, dict[str, float]]:
-    """The measure's values by query and condition, of queries that have all."""
-    found: dict[str, dict[str, float]] = {}
-    for row in query_figures(folder):
-        if row.measure == measure and row.condition in STEPS and row.value is not None:
-            found.setdefault(row.query_id, {})[row.condition] = row.value
-    return {query: values for query, values in found.items() if len(values) == len(STEPS)}
-
-
-def steps_plot(
-    topics: Mapping[str, Mapping[str, float]], measure: str, ending: str = "", of: str = ""
-) -> Plot:
+def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> Iterator[Plot]:
     """A row a topic, sorted by the original query; a step that improves is solid, one that does not dashed.
 
-    `ending` of its name and `of` of its title tell it from others on a page.
+    Of topics whose measure has a value at every step. `ending` of its name and `of` of its title tell it from others.
     """
-    ordered = sorted(topics, key=lambda query: (topics[query][BASELINE], query))
-    better = sum(topics[query][FAIR_QR] > topics[query][BASELINE] for query in ordered)
+    values: dict[str, dict[str, float]] = {}
+    for row in query_figures(folder):
+        if row.measure == measure and row.condition in STEPS and row.value is not None:
+            values.setdefault(row.query_id, {})[row.condition] = row.value
+    topics = [(query, steps) for query, steps in values.items() if len(steps) == len(STEPS)]
+    topics.sort(key=lambda topic: (topic[1][BASELINE], topic[0]))
+    if not topics:
+        return
+    better = sum(steps[FAIR_QR] > steps[BASELINE] for _, steps in topics)
     sentence = (
         f"{measure} of every query's page: of the original query, after refinement, and in its last order. Solid and "
         f"filled where a step improves on the one before, dashed and hollow where it does not. {better} of "
-        f"{len(ordered)} queries end higher than they began."
+        f"{len(topics)} queries end higher than they began."
     )
     numbers = "; ".join(
-        f"{query}: " + ", ".join(f"{topics[query][step]:.3f}" for step in STEPS) for query in ordered
+        f"{query}: " + ", ".join(f"{steps[step]:.3f}" for step in STEPS) for query, steps in topics
     )
-    height = 70 + ROW * len(ordered) + legend_height([*STEPS.values()])
-    draw = partial(_steps, [(query, topics[query]) for query in ordered], measure)
-    return Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, f"{numbers}.", draw, height)
+    height = 70 + ROW * len(topics) + legend_height([*STEPS.values()])
+    draw = partial(_steps, topics, measure)
+    yield Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, f"{numbers}.", draw, height)
 
 
 def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes: Axes) -> None:
@@ -597,18 +587,21 @@ def round_plots(results: RefineResults) -> Iterator[Plot]:
         return
     look, ticks = palette(["mean"])["mean"], [means.iteration for means in rounds]
     asked = ", ".join(f"{means.asked} in round {means.iteration}" for means in rounds[1:])
-    for name, measure, title in (
-        ("objective", design.objective, "The objective, round by round"),
-        ("aimed", design.aimed, "AWRF, round by round"),
+    for measure, title, file, values in (
+        (design.objective, "The objective", "objective", [means.objective for means in rounds]),
+        (design.aimed, "AWRF", "awrf", [means.aimed for means in rounds]),
     ):
-        values = [(float(means.iteration), getattr(means, name)) for means in rounds]
-        points = [(at, Value(value)) for at, value in values if value is not None]
+        points = [
+            (float(at), Value(value)) for at, value in zip(ticks, values, strict=True) if value is not None
+        ]
         if points:
             sentence = (
                 f"Mean {measure} of all queries by rounds; a query whose loop ended keeps its page ({asked})."
             )
-            file = "rounds-objective" if measure == design.objective else "rounds-awrf"
-            yield curves([Line("mean", look, points)], ("rounds", measure), title, sentence, file, ticks)
+            axes, name = ("rounds", measure), f"rounds-{file}"
+            yield curves(
+                [Line("mean", look, points)], axes, f"{title}, round by round", sentence, name, ticks
+            )
 
 
 # What the report of an audit of query refinement has of its own.
@@ -621,25 +614,28 @@ SHOWN = 200
 def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> Section:
     """The methods, why loops ended, the trail, and the figures."""
     design, trail = results.design, read_trail(folder)
+    stops = tuple((name, str(n), STOPS[name]) for name, n in results.stops.items())
+    kept = ", ".join(f"{rounds}: {n}" for rounds, n in results.iterations.items())
+    said = f"queries by rounds kept: {kept}"
+    unknown = ", unknown asked for" * design.allow_unknown
     return Section(
         table=refine_table(results),
         more=[
-            *filter(None, [contrasts_table(results)]),
-            _stops(results),
+            *contrasts_tables(results),
+            Table("Why loops ended", ("stop", "queries", "what it means"), stops, (said,)),
             *([_trail(trail, design.objective)] if trail else []),
         ],
         plots=list(refine_plots(results, folder)),
         words=WORDS,
         facts=[
             ("collection", f"{design.documents:,} documents, {design.analyzer} terms"),
-            *([("query", searched_text(design.query_text))] if design.query_text else []),
+            ("query", searched_text(design.query_text or {"title": design.queries})),
             ("page", f"{design.k} documents"),
             ("objective", design.objective),
             ("target", design.target),
             (
                 "rounds",
-                f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}"
-                + ", unknown asked for" * design.allow_unknown,
+                f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}{unknown}",
             ),
             (
                 "last page",
@@ -649,49 +645,24 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
     )
 
 
-def _stops(results: RefineResults) -> Table:
-    """Why loops ended, and after how many rounds that were kept."""
-    rows = [(name, str(n), STOPS.get(name, "")) for name, n in results.stops.items()]
-    kept = ", ".join(f"{rounds}: {n}" for rounds, n in results.iterations.items())
-    return Table(
-        "Why loops ended",
-        ("stop", "queries", "what it means"),
-        tuple(rows),
-        (f"queries by rounds kept: {kept}",),
-    )
-
-
 def _trail(trail: Sequence[TrailLine], objective: str) -> Table:
     """Every round of every query; words that a round adds have a plus and weight."""
-    measures = [*trail[0].measures]
-    rows = [
-        row
-        for _, rounds in groupby(trail, key=lambda line: line.query_id)
-        for row in _rounds([*rounds], measures)
-    ]
-    header = ("query", "round", "for", "words", objective, *measures, "what became of it", "reply")
-    return Table("Round by round", header, tuple(rows), ("words behind a + are those that the round adds",))
-
-
-def _rounds(rounds: Sequence[TrailLine], measures: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for line in rounds:
+    measures, rows = [*trail[0].measures], []
+    for line in trail:
         became = "" if line.iteration == 0 else "kept" if line.accepted else "dropped"
         figures = (line.objective, *(line.measures[name] for name in measures))
-        yield (
+        replies = [(reply.reply_class, " ".join(reply.text.split())) for reply in line.replies]
+        rows.append((
             line.query_id if line.iteration == 0 else "",
             str(line.iteration),
             line.subgroup or "",
             _words(line),
             *("–" if value is None else f"{value:.3f}" for value in figures),
             became + (f" · {line.stop}" if line.stop else ""),
-            " · ".join(f"{reply.reply_class}: {_shortened(reply.text)}" for reply in line.replies),
-        )
-
-
-def _shortened(text: str) -> str:
-    """A reply on one line; the journal has it whole."""
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+            " · ".join(f"{name}: {text[:SHOWN]}{'…' * (len(text) > SHOWN)}" for name, text in replies),
+        ))  # fmt: skip
+    header = ("query", "round", "for", "words", objective, *measures, "what became of it", "reply")
+    return Table("Round by round", header, tuple(rows), ("words behind a + are those that the round adds",))
 
 
 def _words(line: TrailLine) -> Markup:
