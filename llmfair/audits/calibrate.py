@@ -112,19 +112,14 @@ def row_of(
         "odds": float(np.median(odds)) if odds else None,
         "log_odds": float(logs.mean()) if odds else None,
         "log_odds_error": float(logs.std(ddof=1) / sqrt(len(odds))) if len(odds) > 1 else None,
-        **share_of("covered", covered),
+        **dict(zip(("covered", "covered_error"), share(covered), strict=True)),
         "covered_n": len(covered),
-        **share_of("rejected", [one < 1 - level for one in p]),
+        **dict(zip(("rejected", "rejected_error"), share([one < 1 - level for one in p]), strict=True)),
         "rejected_n": len(p),
         **{str(end): ends[end] / len(findings) for end in Conclusion},
         "undefined": {reason: n for reason, n in sorted(undefined.items()) if n},
     }
     return {name: row[name] for name in (*columns, "undefined")}
-
-
-def share_of(name: str, holds: Sequence[bool]) -> Row:
-    """A share in a row."""
-    return dict(zip((name, f"{name}_error"), share(holds), strict=True))
 
 
 def share(holds: Sequence[bool]) -> tuple[float | None, float | None]:

@@ -213,7 +213,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
         )
     for condition, stopped in results.stopping.items():
-        yield settled_text(condition, stopped, results.band, results.level, "window")
+        yield settled_text(condition, stopped, results.band, "window")
     if design.constrained:
         yield held_note("the labels" if design.strategy else "well-formed orders", answers)
     rows = {name: cells.get(("RelevanceRatio", name)) for name in design.conditions}

@@ -7,7 +7,7 @@ stratum when its verdict is settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -155,14 +155,8 @@ class PairwiseDesign(Design[PairVerdict]):
             seed=settings.seed,
         )
 
-    def _asked(self, stratum: PairStratum) -> Iterable[Probe]:
-        """The probes of a stratum; under --sequential at most these, each pair once."""
-        if self.settings.sequential:
-            return self.in_rounds(stratum)
-        return chain.from_iterable(self.pairs[stratum].values())
-
     def _count(self, stratum: PairStratum) -> int:
-        """How many they are."""
+        """How many probes of a stratum there are; under --sequential at most."""
         planned = sum(map(len, self.pairs[stratum].values()))
         return min(planned, self.settings.max_pairs) if self.settings.sequential else planned
 
@@ -177,7 +171,8 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def _grades(self, stratum: PairStratum) -> PairGrades:
         by_query: dict[str, list[int]] = {}
-        for probe in self._asked(stratum):
+        probes = self.in_rounds(stratum) if self.settings.sequential else chain(*self.pairs[stratum].values())
+        for probe in probes:
             if not probe.draw:
                 relevance = probe.candidates.relevance
                 ours, theirs = (relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids)

@@ -120,14 +120,13 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "leave one of them out",
             )
         # a sequential audit asks every pair once, until all is said
-        beside = "with" if self.sequential else "without"
+        idle = ("pairs", "repeats", "noise_share") if self.sequential else ("max_pairs",)
         for item in fields(self):
-            idle = ("pairs", "repeats", "noise_share") if self.sequential else ("max_pairs",)
             if item.name in idle and getattr(self, item.name) not in (default_of(item), 0):
-                flag = item.name.replace("_", "-")
+                beside = "with" if self.sequential else "without"
                 raise UsageError(
-                    f"--{flag} does nothing {beside} --sequential.",
-                    "--max-pairs is its limit" if self.sequential else "add --sequential, or give --pairs",
+                    f"--{item.name.replace('_', '-')} does nothing {beside} --sequential.",
+                    "--max-pairs is the limit of --sequential, --pairs of other audits",
                 )
         if self.sequential:
             check_stopping(self, self.on_bad_answer)

@@ -236,17 +236,14 @@ def _position_note(stratum: str, results: PairwiseResults, rows: Rows) -> str | 
 
 def _stopping_note(stratum: str, results: PairwiseResults) -> str | None:
     """Where a sequential audit stopped, what it spared, and how sure its conclusion is."""
-    stopped, finding = results.stopping.get(stratum), results.findings.get(stratum)
-    if not stopped:
+    if (stopped := results.stopping.get(stratum)) is None:
         return None
     aside = ""
-    if finding is not None and finding.reason == "position_driven" and stopped.decision is None:
-        aside = ": pairs that flip say nothing of it, and nearly all do"
-    elif stopped.confidence:
+    if stopped.confidence:
         first, last = stopped.confidence
         level = f"{results.level * 100:g} %"
         aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
-    return settled_text(stratum, stopped, results.band, results.level, "pair", aside)
+    return settled_text(stratum, stopped, results.band, "pair", aside)
 
 
 def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
 from typing import Any, Generic, Literal, TypeVar
 
 from llmfair.nouns import Probe, Steps
@@ -34,29 +33,20 @@ class StoppingPoint(JsonObject, frozen=True, kw_only=True):
         return (self.pairs or 0) + (self.windows or 0)
 
 
-def settled_text(
-    condition: str, settled: StoppingPoint, band: Band, level: float, unit: str, aside: str = ""
-) -> str:
-    """Where a condition stopped, what that spared, and how sure it is; `aside` follows what was settled."""
-    (low, high), told = band, f"{level * 100:g} %"
-    found = {
+def settled_text(condition: str, settled: StoppingPoint, band: Band, unit: str, aside: str = "") -> str:
+    """Where a condition stopped, and what that spared; `aside` follows what was settled."""
+    low, high = band
+    decision = {
         "above": f"the odds are above {high:g}",
         "below": f"the odds are below {low:g}",
         "inside": f"the odds lie within {low:g}–{high:g}",
         None: "nothing is settled",
     }[settled.decision]
-    text = f"{condition}: after {count(settled.units, unit)} {found}{aside}"
+    text = f"{condition}: after {count(settled.units, unit)} {decision}{aside}"
     if settled.saved is not None:
         text += f"; {settled.saved * 100:.0f} % of the calls for {settled.cap:,} {unit}s saved"
     elif settled.gap:
         text += "; it broke off there"
-    if settled.decision is not None:
-        by_bets = settled.log_e.get(settled.decision, 0.0) >= log(2 / (1 - level))
-        text += (
-            "; settled by an e-value of these queries and, over queries, by the interval of the odds"
-            if by_bets
-            else f"; settled by the interval of the odds at a preset look, {told} over all looks"
-        )
     return f"{text}; the interval in the table is not adjusted for stopping"
 
 
