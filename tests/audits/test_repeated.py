@@ -15,8 +15,7 @@ import llmfair as api
 from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import perform
-from llmfair.audits.runs.session import inputs_of, session
+from llmfair.audits.runs.run import inputs_of, perform, session
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish
@@ -160,7 +159,7 @@ def test_other_data_are_another_run(name: str) -> None:
 @pytest.mark.whole
 def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*LISTS, "-o", "run")
-    monkeypatch.setattr("llmfair.audits.runs.session._newest", lambda package: 0)
+    monkeypatch.setattr("llmfair.audits.runs.run._newest", lambda package: 0)
     repeated(*LISTS, measured=True)
 
 
