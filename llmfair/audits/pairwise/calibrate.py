@@ -29,9 +29,8 @@ from llmfair.audits.calibrate import (
     simulated,
 )
 from llmfair.audits.documents import Calibration, InjectedPreference
-from llmfair.audits.pairwise.design import PairwiseDesign, make_pair_design
+from llmfair.audits.pairwise.design import PairwiseDesign, PairwisePlan, check_power, make_pair_design
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
-from llmfair.audits.pairwise.plan import PairwisePlan, check_power
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.errors import UsageError

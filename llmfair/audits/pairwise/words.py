@@ -10,8 +10,8 @@ from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from llmfair.audits.documents import ComparisonRun
+from llmfair.audits.pairwise.design import PairwiseFindable
 from llmfair.audits.pairwise.measure import read_verdicts
-from llmfair.audits.pairwise.plan import PairwiseFindable
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.verdict import Case, VerdictWords
