@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.command import copied, llmfair, ran, refuses
+from tests.cli.command import copied, refuses
 
 Lines = list[str]
 
@@ -30,13 +29,8 @@ def changed(path: Path, name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda lines: lines[: len(lines) // 2], "verdicts.csv has "),
         (lambda lines: lines[:-1], "verdicts on relevant pairs"),
         (lambda lines: [*lines, lines[-1]], "is not a verdict: it is there twice"),
-        (
-            lambda lines: [*lines[:-1], lines[-1].replace(",0,", ",0_0,")],
-            "is not a verdict: '0_0' is not an integer",
-        ),
     ],
 )
 def test_verdicts_that_are_lost_or_come_twice_are_said(
@@ -58,14 +52,6 @@ def test_results_that_say_otherwise_than_the_manifest_how_was_asked_are_refused(
     refuses(f"results.json: `design.{name}` is {value}, but manifest.json has ", "score", "run")
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("seed", [None, "x", [], 1e999, 2**70])
-def test_a_report_draws_its_evidence_by_the_seed_of_the_results(seed: Any) -> None:
-    changed(copied("listwise", "run") / "manifest.json", "settings.seed", seed)
-    found = llmfair("report", "run")
-    assert found.code in (0, 2) and "unexpected" not in found.err, found.err
-
-
 BROKEN = [
     {"x": 1},
     {"name": "gender", "protected": ["female"], "unprotected": ["male"], "other": [], "words": {}},
@@ -78,16 +64,6 @@ def test_an_attribute_of_a_manifest_that_is_none_is_named(attribute: dict[str, A
     changed(copied("listwise", "run") / "manifest.json", "settings.attribute", attribute)
     refuses("run/manifest.json: settings: ", "compare", whole, "run")
     refuses("run/manifest.json: settings: ", "score", "run")
-
-
-def test_of_refinement_too() -> None:
-    ran("refine", "-n", "1", "-o", "whole", "--no-report", "--no-cache")
-    for attribute in BROKEN:
-        shutil.rmtree("run", ignore_errors=True)
-        shutil.copytree("whole", "run")
-        changed(Path("run/manifest.json"), "settings.attribute", attribute)
-        refuses("run/manifest.json: settings: ", "compare", "whole", "run")
-        refuses("run/manifest.json: settings: ", "score", "run")
 
 
 def test_a_target_of_many_groups_is_read_in_no_time() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import llmfair as api
 from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
@@ -202,23 +201,6 @@ def test_documents_are_read_one_by_one_for_the_digest(data: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < docs.stat().st_size / 3
-
-
-@pytest.mark.whole
-def test_from_python_and_from_the_command_line() -> None:
-    settings: dict[str, Any] = {
-        "model": "fake:biased,malformed=0",
-        "window": 5,
-        "step": 5,
-        "orders": 1,
-        "permutations": 99,
-        "report": False,
-    }
-    first = api.audit_listwise("data", output="run", **settings)
-    before = files()
-    again = api.audit_listwise("data", output="run", **settings)
-    assert (again.results, again.verdict, files()) == (first.results, first.verdict, before)
-    repeated(*LISTS, "--no-report", measured=False)
 
 
 def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:

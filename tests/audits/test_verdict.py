@@ -162,11 +162,6 @@ def test_few_queries_and_half_a_run_are_said() -> None:
     assert half.next == "the command that began the run asks what is missing, and then says more"
 
 
-def test_what_is_not_at_parity_though_it_is_not_outside() -> None:
-    said = VerdictWords("prompt").verdict(conclusions({"a": (0.9, 0.85, 0.95)})).sentence
-    assert "all of it lies in the parity band 0.8–1.25, though not at 1" in said
-
-
 def test_the_next_step() -> None:
     training = "llmfair finetune-lora --dataset d --attribute gender -m org/name"
     lists, trained = SPOKEN["lists"], conclusions({"a": LESS}, training=training)
