@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, Results, RunVerdict, Undefined, Words
+    from llmfair.results import Band, Figure, RunVerdict, Undefined, Words
     from llmfair.rundir import RunDir
     from llmfair.results import Band, Figure, JsonDocument, Results, RunVerdict, Undefined, Words
     from llmfair.rundir import Manifest, RunDir
@@ -144,11 +144,8 @@ class Kind(ABC):
         """What tells the plans of several runs apart that one command asks for."""
         return {}
 
-    def plan_text(self, planned: Mapping[str, Any]) -> str:
-        """What a dry run says, and a plan without table."""
-        from llmfair.report.tables import plan_text
-
-        return plan_text(planned)
+    plan_text = called("report.tables:plan_text")
+    """What a dry run says of what is planned, and a plan without table."""
 
     numbered: str = "Which question."
     """What `--number` of `llmfair prompts render NAME` counts."""
@@ -163,24 +160,17 @@ class Kind(ABC):
     calibrated: type[CalibrationSettings] | None = None
     """The settings of `llmfair calibrate NAME`, where the kind can simulate its audits."""
 
-    def calibration(self, settings: Any) -> int:
-        """How many audits are simulated."""
-        raise NotImplementedError
-
-    def calibrate(self, settings: Any, advance: Callable[[], None]) -> dict[str, Any]:
-        """Injected against recovered effects; `advance` is called after every simulated audit."""
-        raise NotImplementedError
-
-    def calibration_table(self, found: Mapping[str, Any]) -> Table:
-        raise NotImplementedError
+    calibration: Callable[[Any], int]
+    """How many audits are simulated by these settings."""
+    calibrate: Callable[[Any, Callable[[], None]], dict[str, Any]]
+    """Injected against recovered effects by these settings; the callable is called after every simulated audit."""
+    calibration_table: Callable[[Mapping[str, Any]], Table]
+    """The table of what `calibrate` gives."""
 
     # What was found
 
-    def results(self) -> type[Results]:
-        """The class of its results.json."""
-        from llmfair.results import PlainResults
-
-        return PlainResults
+    results = named("results:PlainResults")
+    """The class of its results.json."""
 
     def documents(self) -> Mapping[str, Any]:
         """The types of what `plan` and `calibrate` print with --json, by these names."""

@@ -55,20 +55,9 @@ def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
 
     Raises UsageError, and as engines do, for one that cannot be filled now: before anything is downloaded.
     """
-    name, index = _named(spec)
+    name, _, index = spec.partition(":")
     kind: EngineKind = registry.lookup("engine", name)
     return kind.filler(index, url, ANALYZERS[analyzer])
-
-
-def _named(spec: str) -> tuple[str, str]:
-    """Name and index of a spec. Raises UsageError with the nearest name."""
-    name, _, index = spec.partition(":")
-    known = registry.names("engine")
-    if name not in known:
-        raise UsageError(
-            f"--engine {spec} is unknown.{did_you_mean(name, known)}", f"known: {', '.join(known)}"
-        )
-    return name, index
 
 
 def engine_of(
@@ -80,7 +69,7 @@ def engine_of(
     patience: Patience | None = None,
 ) -> Engine:
     """The engine of this spec, `NAME` or `NAME:INDEX`, over a collection. Raises UsageError, and as engines do."""
-    name, index = _named(spec)
+    name, _, index = spec.partition(":")
     made = collection.index
     if made is not None and not fields and analyzer.name != made.analyzer:
         raise RunConflict(

@@ -289,6 +289,7 @@ def score(
     facts = [run for run, *_ in measured]
     failing(settings, facts)
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
+    data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
     results = ScoreResults(
         schema=SCHEMA,
         status="complete",
@@ -299,7 +300,10 @@ def score(
         measures=[str(measure) for measure in measures],
         labels={str(m): m.label for m in measures if m.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
-        settings=_named_data(runs, settings),
+        settings={
+            "runs": [str(run) for run in runs],
+            **{name: str(value) for name, value in data.items() if value},
+        },
         versions=versions(),
         command=scoring_of(runs, settings),
         runs=facts,
@@ -313,12 +317,6 @@ def score(
     if settings.output is not None:
         _write(settings.output, scored)
     return scored
-
-
-def _named_data(runs: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]:
-    """Where rankings and judgements came from, as the user named them."""
-    data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
-    return {"runs": [str(run) for run in runs], **{name: str(value) for name, value in data.items() if value}}
 
 
 def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:

@@ -152,7 +152,7 @@ def test_an_index_needs_the_corpus(tmp_path: Path) -> None:
     flags = made(50).copies(tmp_path)[:4]
     said = "--titles replaces the corpus"
     refuses(said, "datasets", "fetch", NAME, *flags, "--titles", titles, "--index", "pool")
-    refuses("--engine tantivi is unknown", *QUICK[:1], "--engine", "tantivi")
+    refuses("no engine 'tantivi'. Did you mean 'tantivy'?", *QUICK[:1], "--engine", "tantivi")
     corpus = ("datasets", "fetch", NAME, "--yes", *made(50).copies(tmp_path), "--index", "pool")
     refuses("needs the address of its server", *corpus, "--engine", "opensearch:pages")
     refuses("are its own", *corpus, "--engine", "tantivy:pages")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from math import fsum
 from pathlib import Path
@@ -312,14 +313,6 @@ def of_replies(backend: Backend, spec: str, progress: Progress) -> Iterator[str]
         )
 
 
-def _ready_to_measure() -> None:
-    """Imports what intervals take, a quarter of a second that passes while a server thinks.
-
-    Not beside a model of this process: one that forks while another thread imports can leave its child hanging.
-    """
-    import scipy.special  # noqa: F401
-
-
 def ask(
     programs: Iterable[Program],
     backend: Backend,
@@ -332,8 +325,9 @@ def ask(
     answered, settings = ProbeResults(), design.settings
     limits, sampling, taken = limits_of(backend, settings), sampling_of(settings), dict[str, None]()
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
+    # what intervals take is imported while a server thinks: beside a model of this process, which may fork, it hangs
     if getattr(backend, "server", ""):
-        asking = partial(dispatch, meanwhile=_ready_to_measure)
+        asking = partial(dispatch, meanwhile=partial(import_module, "scipy.special"))
     asked: Any = backend
     if settings.batch and "batch" in backend.capabilities:  # a further stage may have a model without
         asking, asked = dispatch_batch, Batches(asked, limits.retries, limits.max_wait, progress.waits)

@@ -94,7 +94,9 @@ class Stopping(Generic[R]):
             if following is None:
                 return
             self.entered.append(following)
-            self.process = self.process.after([self.share(following)], self._look)
+            self.process = self.process.after(
+                [self.share(following)], lambda units: self.look(self.entered[:units])
+            )
 
     def counted(self) -> Sequence[Probe]:
         """The probes that the verdict rests on: all up to the stop."""
@@ -112,6 +114,3 @@ class Stopping(Generic[R]):
             confidence=process.confidence,
             log_e={str(side): value for side, value in process.log_e.items()},
         )
-
-    def _look(self, units: int) -> Decision | None:
-        return self.look(self.entered[:units])
