@@ -8,7 +8,6 @@ to 1 than the typical query's (`pairwise.md` 13).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, hypot, log
 from typing import Annotated, Any, Literal, get_args
@@ -76,14 +75,6 @@ class PairwiseCalibration(Calibration, frozen=True, kw_only=True):
 DOCUMENTS = {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPairs:
-    """What one audit found: the position-adjusted odds with their interval, and the finding."""
-
-    odds: Estimate
-    finding: PairFinding
-
-
 def calibrate_pairwise(
     settings: CalibratePairwiseSettings, advance: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
@@ -131,15 +122,18 @@ def calibrate_pairwise(
 
 def found_in_pairs(
     audit: Audit, stratum: PairStratum, measure: Measure, inference: Inference, band: tuple[float, float]
-) -> FoundPairs:
-    """What a real audit finds of these values."""
+) -> tuple[Estimate, PairFinding]:
+    """What a real audit finds of these values: the position-adjusted odds with their interval, and the finding."""
     odds = aggregate(measure.aggregate, audit.values(), inference)
     assert odds is not None
-    return FoundPairs(odds, finding_of(Column(measure, stratum, "", audit), (), HowAsked(inference, band)))
+    return odds, finding_of(Column(measure, stratum, "", audit), (), HowAsked(inference, band))
 
 
 def _row(
-    stratum: PairStratum, beta: float, found: Sequence[FoundPairs], settings: CalibratePairwiseSettings
+    stratum: PairStratum,
+    beta: float,
+    audits: Sequence[tuple[Estimate, PairFinding]],
+    settings: CalibratePairwiseSettings,
 ) -> Row:
     """What the audits of one stratum and injected preference found, held against the true odds.
 
@@ -147,10 +141,10 @@ def _row(
     queries, which intervals are to hold. `consistent_share` is the mean over audits.
     """
     truth = marginal_odds(beta, settings.position, hypot(settings.query_sd, settings.pair_sd))
-    bounds = [(one.odds.low, one.odds.high) for one in found]
+    bounds = [(odds.low, odds.high) for odds, _ in audits]
     covered = [low <= truth <= high for low, high in bounds if low is not None and high is not None]
-    odds = [one.odds.value for one in found if one.odds.value is not None]
-    findings = [one.finding for one in found]
+    recovered = [odds.value for odds, _ in audits if odds.value is not None]
+    findings = [finding for _, finding in audits]
     flips = [p for finding in findings if (p := finding.p) is not None]
     consistent = [s for finding in findings if (s := finding.consistent_share) is not None]
     own = {
@@ -158,7 +152,7 @@ def _row(
         "marginal_odds": truth,
         "consistent_share": float(np.mean(consistent)) if consistent else None,
     }
-    return row_of(COLUMNS, beta, odds, covered, flips, findings, settings.level, own)
+    return row_of(COLUMNS, beta, recovered, covered, flips, findings, settings.level, own)
 
 
 def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[str, Any]:

@@ -259,16 +259,15 @@ COLUMNS = (
 
 def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[str]:
     """The file's lines: both answers on every pair, by stratum, query, pair and draw."""
-    ordered = (
-        v for _, verdicts in sorted(by_stratum.items()) for _, of_it in by_query(verdicts) for v in of_it
-    )
     rows = (
         [
             v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
             v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
             v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
         ]
-        for v in ordered
+        for _, verdicts in sorted(by_stratum.items())
+        for _, of_query in by_query(verdicts)
+        for v in of_query
     )  # fmt: skip
     return csv_lines(COLUMNS, rows)
 
