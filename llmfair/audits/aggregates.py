@@ -1,6 +1,4 @@
-"""Columns of values become tidy rows: one per query, then the aggregate with its interval.
-
-Here are also the aggregates that measures name, and what they are made of."""
+"""Columns of values become tidy rows, one per query, then the aggregate with its interval."""
 
 from __future__ import annotations
 

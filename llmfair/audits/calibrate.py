@@ -1,7 +1,4 @@
-"""The audit procedure against a known truth: simulated audits of injected preferences, whatever the kind.
-
-A kind says how its audits are simulated, and what a real one finds in one of them. Here they are gone through, and
-what they recovered, covered and rejected is counted; shares have their Monte Carlo error."""
+"""The audit procedure against a known truth: simulated audits of injected preferences, whatever the kind."""
 
 from __future__ import annotations
 

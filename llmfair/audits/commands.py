@@ -161,10 +161,7 @@ def plan_of(task: str, settings: AuditSettings, label: str) -> str:
 
 
 def training_of(task: str, settings: AuditSettings, label: str) -> str:
-    """The command line that trains a model away from the preference of this audit; "" of one that is not trained here.
-
-    Words of one's own for lists are left out: a training asks about pairs.
-    """
+    """The command line that trains a model away from the preference of this audit; "" of one not trained here."""
     backend, _, name = label.partition(":")
     if backend not in TRAINABLE or " + " in name:
         return ""

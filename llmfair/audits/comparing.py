@@ -1,8 +1,4 @@
-"""Runs side by side: what two rankers made of the very same questions, and what that comes to.
-
-The first run is the base and every other is compared with it, measure by measure, over what both were asked. Runs that
-asked about other lists, or in another form, are refused; other settings in which they differ are told.
-"""
+"""Runs side by side: every other run compared with the first, measure by measure, over what both were asked."""
 
 from __future__ import annotations
 
@@ -174,10 +170,7 @@ def changes_by_query(
     called: str,
     hint: str = "",
 ) -> Iterator[ChangeRow]:
-    """From the queries' own values, paired: every measure with a direction, or those chosen.
-
-    Raises UsageError where there is no condition, `called` so, in common.
-    """
+    """From the queries' own values, paired: those with a direction, or chosen. Raises UsageError without any."""
     conditions = [condition for condition in base.conditions if condition in other.conditions]
     if not conditions:
         raise UsageError(f"{base.name} and {other.name} have no {called} in common.", hint)

@@ -129,10 +129,7 @@ def aside_of(kind: Kind, conditions: Iterable[str]) -> set[str]:
 def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) -> list[Requirement]:
     """Which gates hold: an entry for every gate, condition and, of measures that have them, group.
 
-    With `interval`, the whole interval has to be within the bounds.
-    `ExpRatio` is the one that the run's table shows: with what the initial orders explain taken out, if it is so there.
-    Without a condition a gate speaks of every condition that has the measure, not of those aside or of
-    what no question gave.
+    A gate without a condition speaks of all that have the measure, but those aside; `interval`: all of it has to hold.
     """
     entries = []
     for gate in gates:

@@ -258,10 +258,7 @@ class Kind(ABC):
     # Shown answer by answer
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        """How an answer of the journal ended: `ok`, or what was wrong with it, by the settings of the run.
-
-        By default what it says of itself: a text that breaks off or is a refusal is bad, any other is not.
-        """
+        """How an answer of the journal ended: `ok`, or what was wrong with it; by default what it says of itself."""
         return "ok" if row["finish"] == "stop" else str(row["finish"])
 
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
@@ -298,10 +295,7 @@ class Kind(ABC):
         raise UsageError(f"{run.path}: {self.name} keeps nothing that could be measured again.")
 
     def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
-        """A run folder measured again; `announce` is told of files before they are read. Raises UsageError.
-
-        By default its observations, of which nothing is concluded.
-        """
+        """A run folder measured again, `announce` told of files before they are read. Raises UsageError."""
         from llmfair.audits.scoring import measured_again
 
         return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
@@ -330,10 +324,7 @@ class Kind(ABC):
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
     ) -> Iterator[ChangeRow]:
-        """What changed from one run to another, in the chosen measures or those with a better direction.
-
-        Raises UsageError where they have nothing in common.
-        """
+        """What changed from run to run, in the chosen measures or those with a direction. Raises UsageError."""
         from llmfair.audits.comparing import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition)
@@ -397,10 +388,7 @@ def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
 
 
 def results_of(run: RunDir, manifest: Manifest | None = None) -> Any:
-    """What a run found, as the class of its task, with what its manifest tells beside.
-
-    Raises UsageError naming the file and the field that is wrong.
-    """
+    """What a run found, as the class of its task, with what its manifest tells beside. Raises UsageError."""
     results = found_of(run.read_results(), run.results)
     return results if manifest is None else replace(results, **manifest.told())
 

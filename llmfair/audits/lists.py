@@ -51,10 +51,7 @@ TANTIVY = "tantivy"
 
 
 def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
-    """What fills the index of an engine's spec with a collection that is fetched.
-
-    Raises UsageError, and as engines do, for one that cannot be filled now: before anything is downloaded.
-    """
+    """What fills the index of an engine's spec with a fetched collection. Raises UsageError where that cannot be."""
     name, _, index = spec.partition(":")
     kind: EngineKind = registry.lookup("engine", name)
     return kind.filler(index, url, ANALYZERS[analyzer])
@@ -123,10 +120,7 @@ def given_of(settings: ListSettings) -> Given:
 
 
 def with_prompt(settings: P, dataset: Dataset, task: str) -> tuple[P, Prompt]:
-    """The settings with the prompt named in which a task is asked: theirs, else the one that the dataset calls for.
-
-    A task of one wording has one prompt. Raises UsageError.
-    """
+    """The settings with the prompt named in which a task is asked: theirs, or the dataset's. Raises UsageError."""
     name = wording_of(settings.prompt or (dataset.prompt if wordings(task) else task), task)
     return replace(settings, prompt=name), load_prompt(name, task)
 

@@ -166,10 +166,7 @@ def measured_again(
     observations: Mapping[str, Sequence[Observation]],
     settings: ScoreSettings,
 ) -> RemeasuredRun:
-    """The measures of --measures, or else of the run, of what it observed by condition. Nothing is concluded.
-
-    Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
-    """
+    """What a run observed, measured by --measures or its own, without conclusions. Raises UsageError."""
     check_attribute(run, results, settings)
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
@@ -230,10 +227,7 @@ def check_settings(run: RunDir, results: Results, names: Sequence[str]) -> None:
 def measures_of(
     settings: ScoreSettings, results: Results, reads: type[Observation], concluded: Sequence[str] = ()
 ) -> tuple[Sequence[Any], list[str]]:
-    """What is measured of a run and, by name, what its table shows: its own measures or those asked for, and gates'.
-
-    What is `concluded` of is measured whatever is asked for.
-    """
+    """A run's measures or those asked for, with what is `concluded` of and gates'; and by name those of its table."""
     gated = [parse_gate(text, reads).measure for text in settings.require]
     measures, shown = (
         parse_measures(",".join((settings.measures or ",".join(names), *also, *gated)), reads)
@@ -356,8 +350,7 @@ def _scored(
 ) -> tuple[ScoredRun, list[Requirement], Sequence[Row], Mapping[str, str]]:
     """A RUN with its verdict, which gates it holds, its rows, and what no order of its lists passes.
 
-    A gate of a condition that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
-    of a run folder alone.
+    A gate of a condition that the RUN has not is asked of the others.
     """
     facts, kind = measured.facts, kind_of(measured.facts.task)
     rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)

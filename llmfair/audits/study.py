@@ -1,7 +1,4 @@
-"""A study is a value: several audits of one kind under named settings, and how what they find is told together.
-
-A kind lists its studies in `Kind.studies`; nothing else knows which there are. They are run by `sweep.py`.
-"""
+"""A study is a value: several audits of one kind under named settings, and how what they find is told together."""
 
 from __future__ import annotations
 

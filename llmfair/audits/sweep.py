@@ -1,7 +1,4 @@
-"""Runs a study: its audits one after another with one budget, and what they found told together.
-
-Every setting is the very run that the kind's own command makes, in the same folder, so answers serve both.
-"""
+"""Runs a study: its audits one after another with one budget, each in the folder that its own command makes."""
 
 from __future__ import annotations
 
@@ -45,11 +42,9 @@ class SettingRun:
 def sweep(
     kind: Kind, study: Study, settings: StudySettings, watch_of: Callable[[str], Watch]
 ) -> Iterator[SettingRun]:
-    """Runs or continues the settings one after another; one that fails stops no other.
+    """Runs or continues the settings one after another with one budget; one that fails stops no other.
 
-    `watch_of(setting)` shows each. The budget is the whole study's. Raises UsageError for wrong input:
-    what is wrong with the first setting's other flags is wrong with all; RunConflict when the output is the
-    folder of a run.
+    Raises UsageError for wrong input, RunConflict when the output is the folder of a run.
     """
     if settings.output is not None:
         _make_folder(settings.output)

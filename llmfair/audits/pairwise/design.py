@@ -1,9 +1,4 @@
-"""The pairwise audit made but not begun: which pairs of which queries are asked, how often, and in which order.
-
-The data's way: dataset -> pairs -> one program per pair, both orders at once -> dispatch -> verdicts ->
-measures -> intervals -> run folder. A sequential audit asks pairs in rounds over the queries and stops each
-stratum when its verdict is settled.
-"""
+"""The pairwise audit made but not begun: which pairs are asked, how often and in which order, at what cost."""
 
 from __future__ import annotations
 
@@ -309,10 +304,7 @@ def _pairs(probes: Iterable[PairProbes]) -> list[int]:
 def findable_of(
     design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
 ) -> PairwiseFindable:
-    """Power and smallest odds of one relevance stratum.
-
-    Raises UsageError for odds that no answers could show, and for a power that the test has without any odds.
-    """
+    """Power and smallest odds of one relevance stratum. Raises UsageError for odds and power that cannot be."""
     by_query, level, target = design.pairs[stratum], settings.level, settings.power
     counts, pairing = _pairs(by_query.values()), Pairing(settings.icc, settings.consistent)
     check_power(target, level)

@@ -600,10 +600,7 @@ Question = tuple[str, str, int, int, str, str]
 def pair_changes(
     base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
 ) -> Iterator[ChangeRow]:
-    """Of two pairwise runs, from the verdicts on the pairs that both were asked.
-
-    Raises UsageError where there are none.
-    """
+    """Of two pairwise runs, from the verdicts on the pairs that both were asked. Raises UsageError without any."""
     common = answered(base).keys() & answered(other).keys()
     if not common:
         raise UsageError(

@@ -78,10 +78,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) -> Iterator[Evidence]:
-    """The answers of a run's journals, each with what it was asked; those about one query, where it is given.
-
-    Lines that are damaged are left out and told of, and so are answers that lack what the kind of audit reads.
-    """
+    """The answers of a run's journals, or those about one query, with what was asked; lines that are none are told."""
     kind = kind_in(run.manifest, manifest.task)
     for journal in filter(Path.is_file, run.journals(manifest)):
         damaged: list[int] = []

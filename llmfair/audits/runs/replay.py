@@ -34,9 +34,7 @@ Look = Callable[[str], Completion | None]
 
 
 def check_run(run: RunDir) -> dict[str, Any]:
-    """Replays a run from its journals alone and compares every file; `problems` says what does not fit.
-
-    `notes`: what does but for the last digits of numbers, as on another machine.
+    """What a run's journals do not give again, as `problems`; `notes`: what they do but for the last digits of numbers.
 
     Raises UsageError without a manifest, Incomplete when the journals do not answer every chat.
     """

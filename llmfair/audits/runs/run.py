@@ -130,9 +130,8 @@ def begin(design: Design[Any]) -> Begun:
 def carry_out(begun: Begun, watch: Watch) -> None:
     """Runs or continues one model's audit; all of it ends in the run folder.
 
-    Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
-    when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
-    unparseable or a gate is not met (everything is written).
+    Raises RunConflict, BackendError when the model cannot be asked, Incomplete when probes have no answer, and
+    RequirementFailed when too many answers are unparseable or a gate is not met (in both what there is, is written).
     """
     design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
     progress, warnings = Progress(), facts["warnings"]
@@ -610,10 +609,7 @@ class Spending:
 
     @contextmanager
     def run(self, settings: S, subject: Subject, watch: Watch) -> Iterator[tuple[S, Watch]]:
-        """The settings of the next run with what is left of the budget, and its watch, which notes what it uses.
-
-        Raises Incomplete when nothing is left for the subject; an Incomplete of the run says how much was used before.
-        """
+        """The next run's settings with what is left of the budget, and its watch. Raises Incomplete without any."""
         begun: list[Progress] = []
 
         def noting(
