@@ -211,7 +211,7 @@ class Design(ABC, Generic[T]):
             before |= {one.probe_id: results[one.probe_id] for one in programs if one.probe_id in results}
 
     def once_each(self, programs: Iterable[Program], taken: dict[str, None]) -> Iterator[Program]:
-        """Programs as they come, their names in `taken`. Raises LlmfairError for a name twice, and another condition."""
+        """Programs as they come, their names in `taken`. Raises LlmfairError for a name twice, or no such condition."""
         conditions = {"", *(one.name for one in self.conditions)}
         for program in programs:
             if program.probe_id in taken:

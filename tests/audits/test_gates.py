@@ -166,13 +166,10 @@ def test_why_a_figure_does_not_hold(
 
 def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
     odds = row(0.5, "relevant", "AdjustedOdds")
-    found = results(odds, conditions=("relevant",), asked=" pairs")
-    gate = [parse_gate("AdjustedOdds>=0.8")]
-    assert check_gates(gate, found, False)[0].reason == "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
-    found = replace(found, findings={"relevant": unassessable("AdjustedOdds", "position_driven")})
-    assert check_gates(gate, found, False)[0].reason == (
-        "AdjustedOdds (relevant pairs) cannot be assessed: the answers follow the position"
-    )
+    of_pairs: dict[str, Any] = {"conditions": ("relevant",), "asked": " pairs"}
+    assert reasons("AdjustedOdds>=0.8", odds, **of_pairs) == [
+        "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
+    ]
 
 
 def test_a_measure_of_groups_has_an_entry_for_each() -> None:

@@ -148,9 +148,7 @@ def test_cost_time_and_models() -> None:
     assert plan["cost"] == (plan["prompt_tokens"] * 2.5 + plan["completion_tokens"] * 10) / 1e6 > 0
     assert (plan["calls"], plan["noise_calls"], plan["seconds"]) == (1760, 160, 1760 / 4 / 2)
     two = plan_of(PAIRWISE, PairwiseSettings.make(model=("fake:biased", "fake:oracle"), workers=4))
-    for key in ("calls", "noise_calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call"):
-        assert two[key] == 2 * plan[key]
-    assert "findable" not in two and "cost" not in two
+    assert two["noise_calls"] == 2 * plan["noise_calls"] and "findable" not in two and "cost" not in two
 
 
 def test_what_cannot_be_found() -> None:

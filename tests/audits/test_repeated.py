@@ -67,15 +67,6 @@ def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], re
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("style", ["table", "json", "tsv", "md"])
-def test_each_style_is_printed_of_what_is_kept(style: str) -> None:
-    ran(*LISTS, "-o", "run")
-    kept = repeated(*LISTS, "--format", style, measured=False)
-    Path("run/results.json").touch()
-    assert repeated(*LISTS, "--format", style, measured=True) == kept
-
-
-@pytest.mark.whole
 def test_a_gate_that_is_not_met_is_told_again() -> None:
     words = (*LISTS, "--require", "P@20>=2", "--fail-on", "disparity", "--junit", "first.xml")
     first = llmfair(*words, "-o", "run")

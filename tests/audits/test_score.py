@@ -121,8 +121,6 @@ def test_attributes_of_ones_own_and_mixed_documents() -> None:
     assert values(scored(**own, mixed="protected"))["1", "ExpRatio"] == pytest.approx(
         (v(1) + v(3)) / 2 / v(2)
     )
-    with pytest.raises(UsageError, match=r"own2\.toml: cannot be read"):
-        scored(attributes=Path("own2.toml"))
 
 
 def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:

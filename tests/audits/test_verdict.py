@@ -440,6 +440,8 @@ ASKED: dict[str, Any] = {
 def test_more_queries_are_planned_without_what_leaves_queries_out() -> None:
     planned = plan_of("listwise", ListwiseSettings(**ASKED), "openai:x")
     assert planned == "llmfair plan listwise --dataset 'my data' --attribute location --input text"
+    scores = ListwiseSettings.make(strategy="scores", conditions="neutral")
+    assert plan_of("listwise", scores, "rerank:m").startswith("llmfair plan listwise -m rerank:m ")
 
 
 @pytest.mark.parametrize(
@@ -495,12 +497,6 @@ MINE = ("http://127.0.0.1:8000/v1",)
 )
 def test_advice_names_what_whoever_is_asked_has_a_use_for(settings: Any, label: str, taken: set[str]) -> None:
     assert takes_of(settings, label) == taken
-
-
-def test_the_plan_of_a_ranker_that_scores_lists_names_it() -> None:
-    settings = ListwiseSettings.make(strategy="scores", conditions="neutral")
-    planned = plan_of("listwise", settings, "rerank:m")
-    assert planned.startswith("llmfair plan listwise -m rerank:m ")
 
 
 def test_a_verdict_s_bound_in_a_hundred_holds() -> None:
