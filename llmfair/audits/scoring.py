@@ -409,9 +409,8 @@ def named_in_reasons(
 
     Raises UsageError for a gate of a condition that none of them has.
     """
-    if runs:
-        conditions = dict.fromkeys(condition for facts in runs for condition in facts.conditions)
-        read_gates(settings.require, conditions, kind_of(runs[0].task).reads())
+    conditions = dict.fromkeys(condition for facts in runs for condition in facts.conditions)
+    read_gates(settings.require, conditions, kind_of(runs[0].task).reads())
     return [
         structs.replace(entry, reason=f"{entry.run}: {entry.reason}")
         if entry.reason and len(runs) > 1 and entry.run != entry.condition
@@ -453,16 +452,11 @@ def verdict_of(
     )
 
 
-def gravest(runs: Sequence[ScoredRun]) -> RunVerdict | None:
-    """The gravest verdict of all RUNs, the first of several.
-
-    Where there are several it has its RUN's name, and so has a next step that neither is that of all nor names it.
-    """
-    judged = {run.run: (run.verdict, kind_of(run.task).statuses) for run in runs if run.verdict is not None}
-    name, (verdict, _) = min(judged.items(), key=lambda one: one[1][1].index(one[1][0].status))
-    others = {verdict.next for verdict, _ in judged.values()} - {verdict.next}
-    named = ["sentence"] * (len(runs) > 1) + ["next"] * (bool(others) and name not in verdict.next)
-    return structs.replace(verdict, **{key: f"{name}: {getattr(verdict, key)}" for key in named})
+def gravest(runs: Sequence[ScoredRun]) -> RunVerdict:
+    """The gravest verdict of all RUNs, the first of several, with its RUN's name where there are several."""
+    judged = [(run.run, run.verdict, kind_of(run.task).statuses) for run in runs if run.verdict is not None]
+    name, verdict, _ = min(judged, key=lambda of_run: of_run[2].index(of_run[1].status))
+    return structs.replace(verdict, sentence=f"{name}: " * (len(runs) > 1) + verdict.sentence)
 
 
 def failing(settings: ScoreSettings, runs: Sequence[ScoredRun]) -> tuple[str, ...]:

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.scoring import DocumentCounts, ScoredRun, ScoreOutcome, gravest, score
+from llmfair.audits.scoring import DocumentCounts, ScoreOutcome, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
 from llmfair.io.files import plain
-from llmfair.results import Family, RunVerdict, Words
 from llmfair.settings import ScoreSettings
 from tests.cli.command import table
 from tests.finished import audit
@@ -223,26 +222,3 @@ def test_names_line_order_and_scale_mean_nothing(
     base = found(lines, 1.0, "")
     other = found(data.draw(st.permutations(lines)), scale, "page")
     assert base.results == other.results and base.per_query == other.per_query
-
-
-def test_the_next_step_of_several_runs_names_its_run_where_others_have_another() -> None:
-    def facts(run: str, following: str) -> ScoredRun:
-        verdict = RunVerdict(status="inconclusive", sentence="it is open", next=following)
-        return ScoredRun(
-            run=run, task="listwise", verdict=verdict, dataset="", attribute="", model="", words=Words("", ""), measures=[],
-            conditions={}, undefined={}, findings={}, family=Family(0, None),
-        )  # fmt: skip
-
-    for runs, said in (
-        (
-            [facts("a.run", "more queries"), facts("b.run", "other scores")],
-            ("a.run: it is open", "a.run: more queries"),
-        ),
-        (
-            [facts("a.run", "more queries"), facts("b.run", "more queries")],
-            ("a.run: it is open", "more queries"),
-        ),
-        ([facts("a.run", "more queries")], ("it is open", "more queries")),
-    ):
-        verdict = gravest(runs)
-        assert verdict is not None and (verdict.sentence, verdict.next) == said
