@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, RunVerdict, Undefined, Words
-    from llmfair.rundir import RunDir
-    from llmfair.results import Band, Figure, JsonDocument, Results, RunVerdict, Undefined, Words
     from llmfair.rundir import Manifest, RunDir
     from llmfair.settings import ScoreSettings
 

@@ -30,21 +30,8 @@ from llmfair.nouns import Attribute, Candidates, Fill, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
-from llmfair.retrieval.engine import ANALYZERS
-from llmfair.retrieval.engine import ENGLISH
-from llmfair.retrieval.engine import Analyzer
-from llmfair.retrieval.engine import Engine, EngineKind, EngineOptions, Patience
+from llmfair.retrieval.engine import ANALYZERS, ENGLISH, Analyzer, Engine, EngineKind, EngineOptions, Patience
 from llmfair.rundir import RUNS_HINT, RunDir
-from llmfair.retrieval.engine import (
-    ANALYZERS,
-    ENGLISH,
-    Analyzer,
-    Engine,
-    EngineKind,
-    EngineOptions,
-    Patience,
-)
-from llmfair.rundir import RunDir
 from llmfair.settings import ListSettings, PromptSettings
 
 TANTIVY = "tantivy"

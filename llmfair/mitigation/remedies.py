@@ -24,7 +24,6 @@ from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.io import secrets
-from llmfair.rundir import Manifest
 from llmfair.metrics.base import Judged
 from llmfair.nouns import Attribute, Candidates, Ranking, Side
 from llmfair.prompts import wordings
@@ -33,7 +32,7 @@ from llmfair.rankers.deltr import folds
 from llmfair.rankers.parameters import read_parameters
 from llmfair.rankers.reranking import consensus
 from llmfair.registry import register
-from llmfair.rundir import ONE_OF_SEVERAL, RunDir
+from llmfair.rundir import ONE_OF_SEVERAL, Manifest, RunDir
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.stats.power import bradley_terry, offset_to_parity
 

@@ -17,10 +17,7 @@ from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import json_text, read_lines, write_whole
 from llmfair.io.files import json_text, plain, read_lines, write_whole
-from llmfair.rundir import RunSettings
-from llmfair.rundir import read_named
 from llmfair.results import (
     Band,
     Count,

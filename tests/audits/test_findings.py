@@ -31,7 +31,6 @@ from llmfair.audits.listwise.results import (
     WindowAnswers,
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.listwise.words import conclusion as conclusion_text
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
@@ -40,9 +39,8 @@ from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.stats.intervals import Estimate
-from tests.cli.command import Snapshot, kept, llmfair, table, transcript
-from tests.finished import audit
 from tests.cli.command import Snapshot, kept, llmfair, transcript
+from tests.finished import audit
 from tests.folders import balanced, write_folder
 from tests.metrics import judged
 

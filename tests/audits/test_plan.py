@@ -212,8 +212,6 @@ def test_exposure_ratios_are_expected_on_request() -> None:
     assert to_be_found["agnostic"] < below["agnostic"] < 1 < above["agnostic"]
 
 
-
-
 @pytest.mark.parametrize(
     ("kind", "plan", "settings", "first", "more"),
     [
