@@ -238,7 +238,7 @@ def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
     base = made(PAIRWISE, f"{BIASED},pairwise=-0.6", "base")
     other = made(PAIRWISE, f"{BIASED},pairwise=0,position=50,query_sd=0", "other")
     for one, two, told in ((base, other, (False, True)), (other, base, (True, False))):
-        compared = compare([one, two])
+        compared: Any = compare([one, two])
         for name in ("AdjustedOdds", "BalancedRatio", "WinRatio"):
             row = rows(compared)[name, "relevant"]
             assert (row.low, row.p, row.p_adjusted) == (None, None, None)
@@ -265,7 +265,7 @@ def test_a_run_at_parity_whose_slots_decide_is_compared() -> None:
         made(LISTWISE, f"{BIASED},listwise=-2", "biased"),
     )
     for runs, status in (((oracle, biased), "farther from parity"), ((biased, oracle), "closer to parity")):
-        compared = compare(runs)
+        compared: Any = compare(runs)
         odds = rows(compared)["PreferenceOdds", "neutral"]
         assert (compared.verdict.status, odds.n, odds.reason) == (status, QUERIES, None)
         assert {odds.base_conclusion, odds.other_conclusion} == {"within", "outside"}
