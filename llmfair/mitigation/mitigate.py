@@ -6,32 +6,37 @@ folder of its own -> figures -> changes, paired by query -> the front and the ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from itertools import chain
+from math import log
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+import numpy as np
+from msgspec import structs
 
 from llmfair import registry
 from llmfair.asking.limits import Progress
-from llmfair.audits.comparing import ComparedRun
+from llmfair.audits.aggregates import ALL, Inference, summarise
+from llmfair.audits.comparing import ComparedRun, changed, with_figures
+from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
+from llmfair.audits.listwise.measure import paired
 from llmfair.audits.listwise.score import of_folder
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import Spending, Watch, perform
-from llmfair.errors import LlmfairError, UsageError, warn
+from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError, warn
 from llmfair.io import secrets
-from llmfair.io.files import SCHEMA
-from llmfair.metrics.base import Judged
-from llmfair.mitigation.outcome import (
-    NOT_HERE,
-    Tried,
-    answers_of,
-    document_of,
-    measured,
-    outcome_of,
-    write,
-)
+from llmfair.io.files import SCHEMA, json_text, make_inside, read, write_whole
+from llmfair.io.trec import run_lines
+from llmfair.metrics.agreement import consistent
+from llmfair.metrics.base import Column, Judged, Undefined, measure_all
+from llmfair.metrics.names import parse_measure
 from llmfair.mitigation.remedies import (
     SECRET,
     Asking,
@@ -43,15 +48,28 @@ from llmfair.mitigation.remedies import (
     unmitigated,
 )
 from llmfair.mitigation.results import (
+    ANSWERS,
+    CONSISTENCY,
+    MEASURED,
+    NONE,
+    ODDS,
+    PAGE,
+    UTILITY,
     MitigationPlan,
     MitigationResults,
     RemedyPlanned,
+    RemedyRow,
 )
-from llmfair.results import ErrorDocument
-from llmfair.rundir import MITIGATION, RunDir
+from llmfair.mitigation.words import verdict_of
+from llmfair.nouns import Measurement, Ranking
+from llmfair.results import ErrorDocument, Figure, Row, lines_of
+from llmfair.results import rows_of as as_rows
+from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
 from llmfair.settings.declaration import WRITTEN
+from llmfair.stats.paired import change_by_query
+from llmfair.stats.significance import holm
 
 FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
 """The order in which remedies are told; others follow by name."""
@@ -242,3 +260,300 @@ def _planned(base: Unmitigated, spec: str, remedy: Remedy) -> RemedyPlanned:
     except NOT_HERE as absent:
         counts, error = dict.fromkeys(counts), document_of(absent)
     return RemedyPlanned(remedy=spec, title=remedy.title, **counts, error=error)
+
+
+# Figures of a remedy's rankings, and their changes beside the unmitigated ones, paired by query.
+
+
+OF_A_PAGE = (UTILITY, PAGE)
+"""What compares of rankings of other documents too."""
+UNTOUCHED, OTHER_LISTS = "answers_untouched", "other_lists"
+"""Why there is no figure: the remedy orders anew what was answered; it ranks other documents than the run's lists."""
+
+
+Answers = tuple[Figure, Mapping[str, float]]
+"""The preference odds of answers, and what each query contributes to them."""
+Figures = Mapping[str, Mapping[str, Figure]]
+"""Figures of all queries by remedy and measure."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A remedy's columns by measure, and the odds of the answers behind it, or why it is `without`."""
+
+    condition: str
+    columns: Mapping[str, Column]
+    answers: Answers | None = None
+    without: str = UNTOUCHED
+
+    def rows(self, inference: Inference) -> list[Measurement]:
+        """Its queries, then all of them together; the odds of answers, or the reason they lack."""
+        odds = Measurement(ALL, ANSWERS, None, self.condition, n=0, reason=self.without)
+        if self.answers is not None:
+            figure, _ = self.answers
+            named = {key: getattr(figure, key) for key in ("low", "high", "n", "reason")}
+            odds = Measurement(ALL, ANSWERS, figure.value, self.condition, **named)
+        return [*summarise([*self.columns.values()], inference), odds]
+
+
+def measured(
+    name: str,
+    judged: Sequence[Judged],
+    halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]] | None = None,
+    own_lists: bool = False,
+    answers: Answers | None = None,
+) -> Measured:
+    """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
+
+    def of_halves(of: Judged) -> float | Undefined:
+        pairs = (halves or {}).get(of.query_id, ())
+        orders = replace(of, rankings=tuple(chain(*pairs))).orders
+        value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(of.doc_ids))
+        assert isinstance(value, float | Undefined)
+        return value
+
+    measures = [parse_measure(measure) for measure in MEASURED]
+    every = {str(of.measure): of for of in measure_all(measures, {name: judged}) if of.group == ""}
+    columns = dict[str, Column]()
+    for of, measure in zip(MEASURED, measures, strict=True):
+        columns[of] = column = every.get(of, Column(measure, name, "", {}))
+        if own_lists and of not in OF_A_PAGE:
+            columns[of] = replace(column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged})
+        elif halves is not None and of == CONSISTENCY:
+            columns[of] = replace(column, values={one.query_id: of_halves(one) for one in judged})
+    return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
+
+
+def answers_of(run: ComparedRun, condition: str) -> Answers:
+    """The preference odds of a listwise run's answers, and what each query contributes to them."""
+    return run.figure(ANSWERS, condition), run.values.get((ANSWERS, condition), {})
+
+
+def changes_of(
+    base: Measured, other: Measured, figures: Figures, inference: Inference
+) -> dict[str, ChangeRow]:
+    """Each measure's change, paired over the queries that both have; `figures` are both's own, by name."""
+    name = other.condition
+    changes = dict[str, ChangeRow]()
+    for measure in map(parse_measure, (*other.columns, ANSWERS)):
+        of, declared = str(measure), measure.definition
+        figure = figures[name][of]
+        row = ChangeRow(name, name, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None)
+        row = with_figures(row, figures[NONE][of], figure)
+        if of == ANSWERS:
+            changes[of] = _answers_changed(row, base, other, inference)
+            continue
+        column, before = other.columns[of], base.columns[of]
+        queries = {*before.values} & {*column.values}
+        pairs = paired(measure, column, before, queries, inference)
+        change = next(row for row in pairs if row.query_id == ALL)
+        reason = (figure.reason if change.value is None else None) or change.reason
+        changes[of] = structs.replace(
+            row,
+            change=change.value,
+            low=change.low,
+            high=change.high,
+            n=change.n or 0,
+            p=change.p,
+            reason=reason,
+        )
+    return changes
+
+
+def _answers_changed(row: ChangeRow, base: Measured, other: Measured, inference: Inference) -> ChangeRow:
+    """The change of the odds of answers, of those who have some."""
+    if other.answers is None or base.answers is None:
+        return structs.replace(row, reason=other.without)
+    queries = sorted(base.answers[1].keys() & other.answers[1].keys())
+    if not queries:
+        return structs.replace(row, reason="no_finite_odds")
+    before, after = ([of[query] for query in queries] for _, of in (base.answers, other.answers))
+    rng = np.random.default_rng(inference.seed)
+    return changed(row, change_by_query(before, after, True, inference.level, rng))
+
+
+# Which remedies are not dominated: none other is nearer to parity at no less utility.
+
+
+ROUNDING = 1e-9
+
+
+def distance(odds: float | None) -> float | None:
+    """|ln odds|: 0 at parity, the same for odds and their inverse; None where it has no size."""
+    return None if odds is None or odds <= 0 else abs(log(odds))
+
+
+def front(points: Mapping[str, tuple[float, float]]) -> set[str]:
+    """The names of the points, a distance from parity and a utility, that no other dominates: of equal ones all."""
+    return {
+        name
+        for name, (far, useful) in points.items()
+        if not any(
+            other_far <= far + ROUNDING
+            and other_useful >= useful - ROUNDING
+            and (other_far < far - ROUNDING or other_useful > useful + ROUNDING)
+            for other_far, other_useful in points.values()
+        )
+    }
+
+
+# The folder of `llmfair mitigate`: results.json, metrics.csv, per_query.csv, and the remedies' rankings as runs.
+
+
+def stem(spec: str) -> str:
+    """What the files of a remedy are called."""
+    return re.sub(r"[^A-Za-z0-9.=,_-]+", "_", spec)
+
+
+def files_of(spec: str, orders: Orders) -> dict[str, str]:
+    """A run file for each ranking of a list: the first by the remedy's name, further ones as run folders name them."""
+    files = {}
+    for number in range(max(map(len, orders.values()), default=0)):
+        name = stem(spec) + (f".o{number}.r0" if number else "")
+        rankings = [of_query[number] for of_query in orders.values() if number < len(of_query)]
+        files[f"rankings/{name}.run"] = "".join(run_lines(rankings, tag=f"llmfair+{stem(spec)}"))
+    return files
+
+
+def write(
+    folder: Path, results: MitigationResults, rows: Sequence[Row], orders: Mapping[str, Orders]
+) -> MitigationResults:
+    """Writes the folder, and returns the results with the digests of its files. Raises UsageError.
+
+    Rankings of an earlier command that are none of these are removed, as its results name them: nobody else's.
+    """
+    texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
+    for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
+        texts[name] = csv_text(COLUMNS, lines_of(row for row in rows if (row.query_id != ALL) is of_queries))
+    digests = {
+        name: sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for name, text in texts.items()
+    }
+    results = structs.replace(results, files=digests)
+    earlier = set[str]()
+    with suppress(UsageError):
+        before = read(folder / "results.json", MitigationResults)
+        earlier = {name for remedy in before.remedies for name in remedy.rankings}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        make_inside(folder / "rankings")
+        RunDir(folder).drop_report()
+        for name in earlier - texts.keys():
+            if Path(name).parent == Path("rankings"):
+                (folder / name).unlink(missing_ok=True)
+        for name, text in {**texts, "results.json": json_text(results)}.items():
+            write_whole(folder / name, [text])
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename or folder}: {error.strerror}.", "choose another --output"
+        ) from None
+    return results
+
+
+NOT_HERE = (UsageError, MissingExtra, MissingKey)
+"""What says that a remedy cannot be had here, which is no fault of the command."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A remedy that was tried: what it came to, or why it came to nothing."""
+
+    spec: str
+    remedy: Remedy
+    found: Measured | None = None
+    orders: Orders | None = None
+    calls: int | None = None
+    cost: float | None = None
+    run: Path | None = None
+    remarks: Sequence[str] = ()
+    error: LlmfairError | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None and not isinstance(self.error, NOT_HERE)
+
+
+def document_of(error: LlmfairError) -> ErrorDocument:
+    return ErrorDocument(kind=type(error).__name__, message=error.message, hint=error.hint)
+
+
+def outcome_of(
+    base: Unmitigated, tried: Sequence[Tried], answers: Answers, folder: Path
+) -> tuple[MitigationResults, Sequence[Row]]:
+    """All that results.json has, and the rows of single queries too; `answers` are the run's own."""
+    run = base.results
+    inference = Inference(
+        run.level, base.settings.ci, base.settings.seed,
+        median(len(rankings[0].doc_ids) for rankings in base.orders.values()),
+    )  # fmt: skip
+    before = measured(NONE, base.all_judged(base.orders), answers=answers)
+    every = [before, *(of.found for of in tried if of.found is not None)]
+    named = {
+        "run": base.run.path.name,
+        **{key: getattr(run, key) for key in ("dataset", "attribute", "model")},
+    }
+    rows = as_rows([row for of in every for row in of.rows(inference)], named, run.words)
+    of_all = [row for row in rows if row.query_id == ALL]
+    figures: dict[str, dict[str, Figure]] = {}
+    for row in of_all:
+        values = {name: getattr(row, name) for name in Figure.__struct_fields__}
+        figures.setdefault(row.condition, {})[row.measure] = Figure(**values)
+    changes = {of.condition: changes_of(before, of, figures, inference) for of in every[1:]}
+    for measure in (ODDS, UTILITY):  # p adjusted over the remedies, each measure by itself
+        adjusted = holm([of[measure].p for of in changes.values()])
+        for of, p in zip(changes.values(), adjusted, strict=True):
+            of[measure] = structs.replace(of[measure], p_adjusted=p)
+    far = {name: distance(of[ODDS].value) for name, of in figures.items()}
+    points = {name: (at, of[UTILITY].value) for name, of in figures.items() if (at := far[name]) is not None}
+    best = front({name: (at, useful) for name, (at, useful) in points.items() if useful is not None})
+
+    def measured_as(name: str) -> dict[str, Any]:
+        return {"figures": figures[name], "distance": far[name], "front": name in best}
+
+    remedies = [
+        RemedyRow(
+            name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0,
+            **measured_as(NONE),
+        )
+    ]  # fmt: skip
+    for attempt in tried:
+        spec, error = attempt.spec, attempt.error
+        _, _, parameters = spec.partition(":")
+        remedy = RemedyRow(
+            name=stem(spec), remedy=spec, title=attempt.remedy.title + f" ({parameters})" * bool(parameters),
+            does=attempt.remedy.does, available=attempt.found is not None,
+            error=None if error is None else document_of(error),
+            run=None if attempt.run is None else str(attempt.run),
+        )  # fmt: skip
+        if attempt.found is not None:
+            remedy = structs.replace(
+                remedy, calls=attempt.calls, cost=attempt.cost, rankings=[*files_of(spec, attempt.orders or {})],
+                changes=changes[spec], remarks=[*attempt.remarks], **measured_as(spec),
+            )  # fmt: skip
+        remedies.append(remedy)
+    measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
+    results = MitigationResults(
+        schema=SCHEMA,
+        task="mitigate",
+        status="incomplete" if any(of.failed for of in tried) else "complete",
+        run=str(base.run.path),
+        dataset=run.dataset,
+        attribute=run.attribute,
+        model=run.named_model,
+        words=run.words,
+        condition=base.condition,
+        conclusion=None if (finding := run.findings.get(base.condition)) is None else finding.conclusion,
+        level=run.level,
+        band=run.band,
+        margin=base.chosen.margin,
+        seed=base.settings.seed,
+        queries=len(base.orders),
+        orders=max(map(len, base.orders.values())),
+        prompted=base.prompted,
+        measures=[str(measure) for measure in measures],
+        labels={str(measure): measure.label for measure in measures if measure.definition.worded},
+        measure_notes={str(measure): measure.note for measure in measures if measure.note},
+        family=len(changes),
+        remedies=remedies,
+        rows=of_all,
+    )
+    return structs.replace(results, verdict=verdict_of(results, folder)), rows

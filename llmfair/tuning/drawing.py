@@ -76,10 +76,9 @@ def stratum_pairs(
     if stratum != "mixed":
         probes = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
         return [
-            TrainingPair(
-                f"{query.query_id}/{stratum}/{probe.order}", query, stratum, *probe.candidates.documents
-            )
+            TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, protected, unprotected)
             for probe in probes
+            for protected, unprotected in [probe.candidates.documents]
         ]
     documents = {document.doc_id: document for document in candidates.documents}
     relevant, irrelevant = (
@@ -550,19 +549,18 @@ def render(
 def _example(
     pair: TrainingPair, ranker: PairwiseRanker, template: ChatTemplate, context: int | None
 ) -> Example:
-    chats = chats_of(pair, ranker)
-    prompts, answers = list[Ids](), list[tuple[int, int]]()
-    for chat in chats:
+    def prompt(chat: Chat) -> tuple[Ids, tuple[int, int]]:
         ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
         if context is not None and len(ids) > context:
             raise ContextTooLong(
                 f"a prompt of pair {pair.pair_id} has {len(ids):,} tokens, and the model has room for {context:,}.",
                 "choose fewer words with --words, or a model with more context",
             )
-        first, second = labels.values()
-        prompts.append(np.array(ids, dtype=np.int32))
-        answers.append((first, second))
-    return Example(*prompts, _the_same(answers), pair.stratum, 0.5, pair.weight)
+        one, other = labels.values()
+        return np.array(ids, dtype=np.int32), (one, other)
+
+    (first, ours), (second, theirs) = map(prompt, chats_of(pair, ranker))
+    return Example(first, second, _the_same((ours, theirs)), pair.stratum, 0.5, pair.weight)
 
 
 def chats_of(pair: TrainingPair, ranker: PairwiseRanker) -> tuple[Chat, Chat]:

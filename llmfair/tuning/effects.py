@@ -268,7 +268,8 @@ def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
         values = (figures.value(measure, stratum) for stratum in PAIR_STRATA)
         return [value for value in values if value is not None]
 
-    def at_least(before: float | None, value: float | None, lost: float) -> Safeguard:
+    def at_least(values: Sequence[float | None], lost: float) -> Safeguard:
+        before, value = values
         if before is None:
             return Safeguard(value, None, True)
         return Safeguard(value, before - lost, value is not None and value >= before - lost - 1e-12)
@@ -280,8 +281,8 @@ def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
     slot_before, slot = (max(of, default=None) for of in slots)
     limit = max(slot_before or 0.0, SLOT_ALLOWED)
     return {
-        "consistency": at_least(*consistency, CONSISTENCY_LOST),
-        "relevance": at_least(*relevance, RELEVANCE_LOST),
+        "consistency": at_least(consistency, CONSISTENCY_LOST),
+        "relevance": at_least(relevance, RELEVANCE_LOST),
         "first_slot": Safeguard(slot, limit, slot is not None and slot <= limit + 1e-12),
     }
 

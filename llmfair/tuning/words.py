@@ -42,7 +42,7 @@ from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHE
 from llmfair.tuning.results import AnswersOnPairs, FinetunePlan, FinetuneResults, MergeResults
 
 if TYPE_CHECKING:
-    from llmfair.tuning.design import TuningDesign
+    from llmfair.tuning.finetune import TuningDesign
 
 MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"

@@ -142,9 +142,9 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     from llmfair.audits.aggregates import Inference
     from llmfair.backends.local import load_model
     from llmfair.settings import FinetuneSettings
-    from llmfair.tuning.design import make_tuning_design
     from llmfair.tuning.drawing import render
     from llmfair.tuning.effects import AnsweredPairs, measure
+    from llmfair.tuning.finetune import make_tuning_design
 
     results = kept("results", adapter)
     settings = FinetuneSettings.make(

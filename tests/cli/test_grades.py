@@ -88,7 +88,7 @@ def test_pairs_of_other_grades_are_neither_mixed_nor_compared() -> None:
 def test_an_adapter_is_trained_and_measured_on_pairs_of_one_grade(tmp_path: Path) -> None:
     """What the dry run says of them, without any model's weights."""
     from llmfair.settings import FinetuneSettings
-    from llmfair.tuning.design import make_tuning_design
+    from llmfair.tuning.finetune import make_tuning_design
     from tests import models
 
     models.needs_local()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmfair.audits.documents import ChangeRow
-from llmfair.mitigation.outcome import distance, front
+from llmfair.mitigation.mitigate import distance, front
 from llmfair.mitigation.remedies import halves
 from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
 from llmfair.mitigation.words import STATUSES, verdict_of

@@ -18,7 +18,6 @@ from llmfair.stats.intervals import conclude
 from llmfair.tuning.drawing import group_sign, stratum_pairs
 from llmfair.tuning.effects import (
     ADAPTER,
-    REJECTED,
     AnsweredPairs,
     changes,
     figure_4,
@@ -27,7 +26,7 @@ from llmfair.tuning.effects import (
     safeguards_of,
     validate,
 )
-from llmfair.tuning.results import FinetuneResults, Safeguard
+from llmfair.tuning.results import REJECTED, FinetuneResults, Safeguard
 from llmfair.tuning.words import headed_table, judged, model_card
 from tests.tuning.answered import (
     AUDIT,
