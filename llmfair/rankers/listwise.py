@@ -18,7 +18,6 @@ from llmfair.nouns import (
     Completion,
     Document,
     Probe,
-    Side,
     Steps,
 )
 from llmfair.prompts import Prompt
@@ -106,7 +105,7 @@ class _Asking:
 
     def __init__(self, ranker: ListwiseRanker, probe: Probe) -> None:
         query = probe.candidates.query
-        side = _side_named_by(probe.variant, ranker.attribute)
+        side = ranker.attribute.variants[probe.variant]
         self.ranker, self.relevance = ranker, probe.candidates.relevance
         self.question, self.round = ranker.strategy.question, 0
         self.items: dict[str, _Item] = {}
@@ -132,11 +131,13 @@ class _Asking:
 
     def answers(self) -> tuple[WindowAnswer, ...]:
         """What was answered, with each window's place in its pass."""
-        found: list[WindowAnswer] = []
+        answers: list[WindowAnswer] = []
         for _, one_pass in groupby(self.windows, key=lambda window: window.pass_number):
             windows = [*one_pass]
-            found += (replace(w, place=_place(k, len(windows))) for k, w in enumerate(windows))
-        return tuple(found)
+            before: list[Place] = ["tail", *["middle"] * (len(windows) - 2)][: len(windows) - 1]
+            places = zip(windows, [*before, "head"], strict=True)
+            answers += (replace(window, place=place) for window, place in places)
+        return tuple(answers)
 
     def together(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
@@ -170,9 +171,14 @@ class _Asking:
             answers = yield again
             for place, chat, answer in zip(bad, again, answers, strict=True):
                 asked[place] = self._read(chat, answer, asked[place])
-        if self.ranker.on_bad_answer == "fail":
-            for one in asked:
-                _fail_on_bad(one)
+        bad_answer = next((one for one in asked if _is_bad(one.reading)), None)
+        if self.ranker.on_bad_answer == "fail" and bad_answer is not None:
+            about = bad_answer.chat.about
+            start, end = about["window"]
+            raise UnparseableAnswer(
+                f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
+                f"a bad answer ({bad_answer.reading.answer_class})."
+            )
         self.windows += (_window_answer(one, self.question, self.round) for one in asked)
         self.round += 1
         return asked
@@ -224,16 +230,6 @@ class _Asked:
     replaced: tuple[AnswerClass, ...] = ()
 
 
-def _fail_on_bad(asked: _Asked) -> None:
-    if _is_bad(asked.reading):
-        about = asked.chat.about
-        start, end = about["window"]
-        raise UnparseableAnswer(
-            f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
-            f"a bad answer ({asked.reading.answer_class})."
-        )
-
-
 def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnswer:
     """What an answer did; where the window lies in its pass is known at the end."""
     reading, about = asked.reading, asked.chat.about
@@ -261,23 +257,6 @@ def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnsw
     )
 
 
-def _place(number: int, count: int) -> Place:
-    if number == count - 1:
-        return "head"
-    return "tail" if number == 0 else "middle"
-
-
 def _is_bad(reading: Reading) -> bool:
     # The rankgpt reader can fail on an answer that the strict one finds ok (superscript digits).
     return reading.answer_class is not AnswerClass.OK or reading.permutation is None
-
-
-def _side_named_by(variant: str, attribute: Attribute) -> Side | None:
-    """The side a prompt variant names, None for neutral. Raises UsageError for an unknown variant."""
-    if variant not in attribute.variants:
-        raise UsageError(
-            f"attribute '{attribute.name}' has no prompt '{variant}'."
-            f"{did_you_mean(variant, attribute.variants)}",
-            f"known: {', '.join(attribute.variants)}",
-        )
-    return attribute.variants[variant]

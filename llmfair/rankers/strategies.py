@@ -7,7 +7,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, groupby, pairwise
 from math import ceil
 from operator import attrgetter
@@ -277,6 +277,25 @@ def spelled_strategy(spec: str, strategy: Strategy) -> str:
     return spec.partition(":")[0] + (f":{spelled}" if spelled else "")
 
 
+def _ranking(candidates: Candidates, head: Sequence[Document]) -> Ranking:
+    """These of the candidates, best first, then the others as they were."""
+    order = (*head, *candidates.documents[len(head) :])
+    return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+
+
+def _by_scores(candidates: Candidates, scores: Sequence[float | None]) -> Ranking:
+    """The first candidates by falling score, None last, equal ones as they were; then the others.
+
+    Scored where all of the list are.
+    """
+    values = [-math.inf if score is None else score for score in scores]
+    best_first = sorted(range(len(scores)), key=lambda place: -values[place])
+    ranking = _ranking(candidates, [candidates.documents[place] for place in best_first])
+    if None in scores or len(scores) < len(candidates.documents):
+        return ranking
+    return replace(ranking, scores=tuple(values[place] for place in best_first))
+
+
 # Heapsort by whatever says which of a few items is best: the top of a list, without sorting all of it. Every parent
 # has so many children; an item sinks while one of its children is better. As setwise and pairwise ranking use it
 # (Zhuang et al. 2024; Qin et al. 2024).
@@ -362,9 +381,7 @@ class Setwise(Strategy):
             first, *_ = yield from ask(shown, rank_of[shown[0].doc_id])
             return shown.index(first)
 
-        top = yield from top_of(documents[: self.depth], self.k, self.c - 1, best)
-        order = [*top, *documents[len(top) :]]
-        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+        return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, self.c - 1, best)))
 
     def plan(self, n: int) -> Plan:
         asked = len(most_asked(min(n, self.depth or n), self.k, self.c - 1))
@@ -446,7 +463,7 @@ class Tournament(Strategy):
                 [document for group in through[start : start + each] for document in group]
                 for start in range(0, len(through), each)
             ]
-        return _by_points(candidates, head, points)
+        return _by_scores(candidates, [points[document.doc_id] for document in head])
 
     def _stages(self, n: int) -> Sequence[Sequence[int]]:
         """The sizes of the groups of every stage."""
@@ -465,15 +482,6 @@ class Tournament(Strategy):
     @property
     def parameters(self) -> Mapping[str, Any]:
         return {"group": self.question.group, "best": self.question.of_group, "rounds": self.rounds}
-
-
-def _by_points(candidates: Candidates, head: Sequence[Document], points: Mapping[str, float]) -> Ranking:
-    """The head by falling points, which score it where it is the whole list; then the tail as it was."""
-    order = sorted(head, key=lambda document: -points[document.doc_id])
-    scores = tuple(points[document.doc_id] for document in order)
-    order += candidates.documents[len(head) :]
-    ids = tuple(document.doc_id for document in order)
-    return Ranking(candidates.query.query_id, ids, scores if len(scores) == len(ids) else None)
 
 
 def _cut(
@@ -533,9 +541,7 @@ class Heapsort(Strategy):
                 child = yield from better(child, one)
             return shown.index((yield from better(parent, child)))
 
-        top = yield from top_of(documents[: self.depth], self.k, 2, best)
-        order = [*top, *documents[len(top) :]]
-        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+        return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, 2, best)))
 
     def plan(self, n: int) -> Plan:
         rounds = sum(size - 1 for size in most_asked(min(n, self.depth or n), self.k, 2))
@@ -568,7 +574,7 @@ class AllPairs(Strategy):
         points: dict[str, float] = defaultdict(float)
         for first, _ in answered:
             points[first.doc_id] += 0.5
-        return _by_points(candidates, head, points)
+        return _by_scores(candidates, [points[document.doc_id] for document in head])
 
     def plan(self, n: int) -> Plan:
         asked = min(n, self.depth or n)
@@ -630,28 +636,17 @@ class YesNo(Question):
         )
 
 
-SINGLE_QUESTION = YesNo()
-
-
 @dataclass(frozen=True)
 class Pointwise(Strategy):
     """By falling score; equal scores keep their order, what cannot be read comes last. `depth`: the first N only."""
 
     depth: int | None = None
-    question: Question = SINGLE_QUESTION
+    question: Question = YesNo()
     orderless: bool = True
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        documents = candidates.documents
-        found = yield from ask.scores(documents[: self.depth])
-        scores = [-math.inf if score is None else score for score in found]
-        best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
-        ids = [documents[place].doc_id for place in best_first] + [
-            one.doc_id for one in documents[len(scores) :]
-        ]
-        known = None not in found and len(scores) == len(documents)
-        told = tuple(scores[place] for place in best_first) if known else None
-        return Ranking(candidates.query.query_id, tuple(ids), told)
+        found = yield from ask.scores(candidates.documents[: self.depth])
+        return _by_scores(candidates, found)
 
     def plan(self, n: int) -> Plan:
         asked = min(n, self.depth or n)
@@ -669,60 +664,31 @@ def pointwise(options: StrategyOptions) -> Pointwise:
 # 3.2.1). A plan is one pass, in the order of the questions.
 
 
-WindowPlan = Callable[[int, int, int, int, int | None], list[Window]]
+def covering(n: int, window: int, step: int, depth: int | None = None) -> list[Window]:
+    """Windows that hold every one of the first `depth` ranks; the last begins at 0 and may be shorter.
 
-
-def check_window(window: int, step: int, rank_start: int = 0) -> None:
-    """Raises UsageError for settings under which windows rank nothing, leave gaps or never end."""
-    if window < 2:
-        raise UsageError(
-            f"--window {window} shows nothing to compare.", "a window holds 2 or more items: --window 20"
-        )
-    if step < 1:
-        raise UsageError(f"--step {step} never reaches the head of the list.", "use --step 1 or more")
-    if step > window:
-        raise UsageError(
-            f"--step {step} is larger than --window {window}: items between two windows would be skipped.",
-            f"use --step {max(1, window // 2)}",
-        )
-    if rank_start < 0:
-        raise UsageError(f"rank_start {rank_start} lies before the list.", "use 0 or more")
-
-
-def covering(
-    n: int, window: int, step: int, rank_start: int = 0, rank_end: int | None = None
-) -> list[Window]:
-    """Windows that hold every rank in range; the last begins at `rank_start` and may be shorter.
-
-    With m = min(rank_end, n) − rank_start these are 0 windows for m < 2, 1 for m ≤ window, else
-    1 + ⌈(m − window) / step⌉. Raises UsageError where check_window does.
+    With m = min(depth, n) these are 0 windows for m < 2, 1 for m ≤ window, else 1 + ⌈(m − window) / step⌉.
     """
-    check_window(window, step, rank_start)
-    end = n if rank_end is None else min(rank_end, n)
-    if end - rank_start < 2:
-        return []
-    plan = []
-    while True:
-        start = max(end - window, rank_start)
-        plan.append((start, end))
-        if start == rank_start:
-            return plan
-        end = max(end - step, rank_start + 2)
+    end, plan = n if depth is None else min(depth, n), list[Window]()
+    while end >= 2 and (not plan or plan[-1][0] > 0):
+        plan.append((max(end - window, 0), end))
+        end = max(end - step, 2)
+    return plan
 
 
-def rankgpt(n: int, window: int, step: int, rank_start: int = 0, rank_end: int | None = None) -> list[Window]:
+def rankgpt(n: int, window: int, step: int, rank_end: int | None = None, rank_start: int = 0) -> list[Window]:
     """The original arithmetic of RankGPT (Sun et al. 2023): whole windows only, so a head may stay unranked.
 
     `rank_end` is not cut to n, so windows may lie past the list; any window and step ≥ 1 are accepted.
-    Raises ValueError for step < 1, on which the original never ends.
     """
-    if step < 1:
-        raise ValueError(f"step {step}: the windows never end")
     end = n if rank_end is None else rank_end
     return [(start, start + window) for start in range(end - window, rank_start - 1, -step)]
 
 
-PLANS: Mapping[str, WindowPlan] = {"covering": covering, "rankgpt": rankgpt}
+PLANS: Mapping[str, Callable[[int, int, int, int | None], list[Window]]] = {
+    "covering": covering,
+    "rankgpt": rankgpt,
+}
 
 
 def sent(windows: Iterable[Window], n: int) -> list[Window]:
@@ -758,11 +724,11 @@ class Windows(Strategy):
         for pass_number in range(1, self.passes + 1):
             for start, end in plan:
                 order[start:end] = yield from ask(order[start:end], start, pass_number)
-        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+        return _ranking(candidates, order)
 
     def one_pass(self, n: int) -> list[Window]:
         """The windows of one pass over n candidates that are sent to the model."""
-        return sent(PLANS[self.windows](n, self.window, self.step, 0, self.depth), n)
+        return sent(PLANS[self.windows](n, self.window, self.step, self.depth), n)
 
     def facts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in WINDOW_FACTS}
@@ -802,14 +768,11 @@ class Letters(Question):
         return Reading(AnswerClass.MISSING if behind else AnswerClass.OK, (*order, *behind), len(order))
 
 
-FIRST_QUESTION = Letters()
-
-
 @dataclass(frozen=True)
 class First(Windows):
     """Windows of one token each."""
 
-    question: Question = FIRST_QUESTION
+    question: Question = Letters()
 
 
 @register("strategy", "first")

@@ -7,7 +7,7 @@ from llmfair.stats.power import Plan
 
 
 def covering(window: int, step: int) -> Plan:
-    return lambda n: PLANS["covering"](n, window, step, 0, None)
+    return lambda n: PLANS["covering"](n, window, step, None)
 
 
 def whole(n: int) -> list[tuple[int, int]]:

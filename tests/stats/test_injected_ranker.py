@@ -68,7 +68,7 @@ def test_sliding_windows_of_the_reference() -> None:
     queries = 4000
     for case in vectors("injected_bias")["listwise_sliding_window_mc"]:
         plan = PLANS["rankgpt" if case["last_partial_window"] == "dropped" else "covering"]
-        windows = plan(case["N"], case["window"], case["step"], 0, None)
+        windows = plan(case["N"], case["window"], case["step"], None)
         initial = initial_lists(case, queries, rng)
         final = rank_injected(
             initial, log_weights(case), windows, case["passes"], rng=rng, kept=case["malformed"]
