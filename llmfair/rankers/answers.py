@@ -97,8 +97,12 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
     strict = (None, 0) if 0 in order and n not in order else _repaired(order, n)
     original = _repaired(_digits(text), n)  # RankGPT's: every number ranks, wherever it stands
-    if order:
-        answer_class = _class_of(order, n)
+    if order and not all(1 <= number <= n for number in order):
+        answer_class = AnswerClass.OUT_OF_RANGE
+    elif len(set(order)) < len(order):
+        answer_class = AnswerClass.DUPLICATE
+    elif order:
+        answer_class = AnswerClass.MISSING if len(order) < n else AnswerClass.OK
     elif not answer:
         answer_class = AnswerClass.EMPTY
     else:
@@ -230,13 +234,16 @@ def best_first(labels: Sequence[T], signs: Collection[str], text: str, start: in
 
     None of a chain of both, or of signs that the words around it contradict: nobody can tell which is the best.
     """
-    lead, behind = _lead(text, start), _BEHIND.match(text, end, end + _NEAR)
-    around = f"{lead}\n{behind[0] if behind else ''}"
-    best = bool(_BEST_FIRST.search(around))
-    worst = _WORST_FIRST.search(around) or (_LED_BY_WORST.search(lead) and not best)
     rising = "<" in signs
-    if (rising and ">" in signs) or (best if rising else worst):
+    if rising and ">" in signs:
         return ()
+    if text:
+        lead, behind = _lead(text, start), _BEHIND.match(text, end, end + _NEAR)
+        around = f"{lead}\n{behind[0] if behind else ''}"
+        best = _BEST_FIRST.search(around)
+        worst = _WORST_FIRST.search(around) or (_LED_BY_WORST.search(lead) and not best)
+        if best if rising else worst:
+            return ()
     return labels[::-1] if rising else labels
 
 
@@ -387,15 +394,6 @@ def _digits(text: str) -> list[int]:
     if no_decimal or any(len(token) > _MOST_DIGITS_OF_ORIGINAL for token in tokens):
         return []
     return [int(token) for token in tokens]
-
-
-def _class_of(numbers: Sequence[int], n: int) -> AnswerClass:
-    if not all(1 <= number <= n for number in numbers):
-        return AnswerClass.OUT_OF_RANGE
-    distinct = len(set(numbers))
-    if distinct < len(numbers):
-        return AnswerClass.DUPLICATE
-    return AnswerClass.MISSING if distinct < n else AnswerClass.OK
 
 
 def _repaired(numbers: Iterable[int], n: int) -> tuple[tuple[int, ...] | None, int]:

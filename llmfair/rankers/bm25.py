@@ -38,15 +38,13 @@ class Bm25(ScoringRanker):
 
     def scores(self, candidates: Candidates) -> list[float]:
         """The BM25 score of each candidate, 0 without a common word. Raises UsageError (`Bm25Index`)."""
-        index = self._index or self._in_memory(candidates.documents)
+        index, documents = self._index, candidates.documents
+        if index is None:  # queries of one corpus that follow each other share it
+            if self._last is None or self._last[0] is not documents:
+                self._last = documents, Bm25Index(None, documents)
+            index = self._last[1]
         found = index.scores(candidates.query.text, candidates.doc_ids)
         return [found[doc_id] for doc_id in candidates.doc_ids]
-
-    def _in_memory(self, documents: tuple[Document, ...]) -> Bm25Index:
-        """The index of a list; queries of one corpus that follow each other share it."""
-        if self._last is None or self._last[0] is not documents:
-            self._last = documents, Bm25Index(None, documents)
-        return self._last[1]
 
 
 # BM25 as Fair-RAG and LaMP rank with it: words as white space parts them, counted among a list's items alone.
@@ -80,19 +78,13 @@ class Okapi(ScoringRanker):
         found = np.zeros(len(counts))
         if not lengths.any():
             return found.tolist()
-        idf = _idf(counts)
+        holding, n = Counter(word for count in counts for word in count), len(counts)
+        idf = {word: math.log(n - held + 0.5) - math.log(held + 0.5) for word, held in holding.items()}
+        least = EPSILON * sum(idf.values()) / len(idf)
+        idf = {word: value if value >= 0 else least for word, value in idf.items()}
         norm = K1 * (1 - B + B * lengths / lengths.mean())
         for word in candidates.query.text.split():
             if word in idf:
                 often = np.array([count[word] for count in counts])
                 found += idf[word] * (often * (K1 + 1) / (often + norm))
         return found.tolist()
-
-
-def _idf(counts: list[Counter[str]]) -> dict[str, float]:
-    """The idf of every word."""
-    holding = Counter(word for count in counts for word in count)
-    n = len(counts)
-    idf = {word: math.log(n - held + 0.5) - math.log(held + 0.5) for word, held in holding.items()}
-    least = EPSILON * sum(idf.values()) / len(idf)
-    return {word: value if value >= 0 else least for word, value in idf.items()}

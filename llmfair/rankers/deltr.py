@@ -27,7 +27,7 @@ from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.nouns import Attribute, Candidates, Document, Side
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.rankers.bm25 import Bm25, bm25
-from llmfair.rankers.encoders import SBERT, Encoder, Vectors, named_encoder
+from llmfair.rankers.neural import SBERT, Encoder, Vectors, named_encoder
 from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.rankers.reranking import EPS, MEMBERSHIP, min_max
 from llmfair.registry import register

@@ -1,20 +1,29 @@
-"""MonoT5 and MonoBERT: cross-encoders that read query and page together and say how relevant it is.
-
-`monot5` and `monobert` take the checkpoints of their authors, `monot5:NAME` any compatible one, a folder or a
-repository. They see 512 tokens: the query is cut first, at 64, then the page to what is left, never the words
-that close the input (Nogueira et al. 2020; Nogueira and Cho 2019).
-"""
+"""Models of this machine as rankers: cross-encoders, which read query and page together, and encoders."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from llmfair.checkpoints import Checkpoint, arguments_of, device_of, dtype_of, find_checkpoint, require_local
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.checkpoints import (
+    Checkpoint,
+    arguments_of,
+    device_of,
+    dtype_of,
+    files_sha256,
+    find_checkpoint,
+    require_local,
+)
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
 from llmfair.io import files
@@ -26,22 +35,35 @@ from llmfair.registry import register
 if TYPE_CHECKING:
     import torch
 
+
+@contextmanager
+def _loading(checkpoint: Checkpoint, name: str) -> Iterator[None]:
+    """Raises BackendError for files that are missing or broken."""
+    try:
+        with files.usual():
+            yield
+    except Exception as error:  # each library has its own for them
+        raise BackendError(
+            f"{checkpoint.name} cannot be loaded as {name}: {line_of(error)}.",
+            f"name another checkpoint: {name}:NAME",
+        ) from error
+
+
+def _plain(text: str, tokenizer: Any) -> str:
+    """What the tokenizer can encode, and reads as nothing but text; half a surrogate pair becomes `?`."""
+    encodable = text.encode("utf-8", "replace").decode("utf-8")
+    return without_control_tokens(encodable, tuple(tokenizer.all_special_tokens))
+
+
+# MonoT5 and MonoBERT: cross-encoders that say how relevant a page is. `monot5` and `monobert` take the checkpoints of
+# their authors, `monot5:NAME` any compatible one, a folder or a repository. They see 512 tokens: the query is cut
+# first, at 64, then the page to what is left, never the words that close the input (Nogueira et al. 2020; Nogueira and
+# Cho 2019).
+
 QUERY_TOKENS = 64
 TOKENS = 512
 ARGUMENTS: Mapping[str, Any] = {"device": "auto", "dtype": "auto", "batch_tokens": 16_384}
 """What `--backend-arg` takes, with the defaults."""
-
-
-@register("ranker", "monot5")
-def monot5(options: RankerOptions) -> MonoT5:
-    """MonoT5 over titles and texts. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return MonoT5(options, "castorini/monot5-base-msmarco")
-
-
-@register("ranker", "monobert")
-def monobert(options: RankerOptions) -> MonoBert:
-    """MonoBERT over titles and texts. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
-    return MonoBert(options, "castorini/monobert-large-msmarco")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +77,21 @@ class Input:
 class CrossEncoder(ScoringRanker):
     """Candidates by falling score of title and text; of a long page the first passage counts, or the best one.
 
-    Passages are scored in batches of like lengths, padded on the right, which changes no score.
+    Passages are scored in batches of like lengths, padded on the right, which changes no score. `default`: the authors'
+    checkpoint; `auto`: the class of transformers that reads one. Raises MissingExtra, UsageError, and BackendError for
+    no checkpoint.
     """
 
-    name: str
+    name: ClassVar[str]
+    default: ClassVar[str]
+    auto: ClassVar[str]
     worded = True
     made_for_texts = True
     costly = True
 
-    def __init__(self, options: RankerOptions, default: str) -> None:
+    def __init__(self, options: RankerOptions) -> None:
         require_local()
-        self.checkpoint: Checkpoint = find_checkpoint(options.checkpoint or default)
+        self.checkpoint: Checkpoint = find_checkpoint(options.checkpoint or self.default)
         self.passages = options.passages
         self.arguments = arguments_of(self.name, options.backend_args, ARGUMENTS)
         self.dtype = dtype_of(self.checkpoint, self.arguments["dtype"])[0]
@@ -101,7 +127,8 @@ class CrossEncoder(ScoringRanker):
 
     def inputs(self, query: str, document: Document) -> list[Input]:
         """What is read for one candidate: its start, or under `max` windows that overlap by half."""
-        found = self._inputs(self._plain(query), self._plain(f"{document.title}\n{document.text}".strip()))
+        page = f"{document.title}\n{document.text}".strip()
+        found = self._inputs(_plain(query, self._tokenizer), _plain(page, self._tokenizer))
         return found if self.passages == "max" else found[:1]
 
     @abstractmethod
@@ -112,16 +139,21 @@ class CrossEncoder(ScoringRanker):
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
         """Scores of a batch, (rows,)."""
 
-    @abstractmethod
     def _load(self, **settings: Any) -> Any:
         """The model, with whatever of it has to be checked."""
+        import transformers
+
+        return self._from_checkpoint(getattr(transformers, self.auto), **settings)
 
     def _score(self, inputs: Sequence[Input]) -> list[float]:
         """The inputs' scores, in their order. Raises BackendError for a batch that does not fit the memory."""
         import torch
 
         found = [0.0] * len(inputs)
-        for batch in self._batches(inputs):
+        by_length = sorted(range(len(inputs)), key=lambda place: -len(inputs[place].ids))
+        while by_length:  # inputs of like lengths, rows × longest within the limit
+            fit = max(1, self.arguments["batch_tokens"] // len(inputs[by_length[0]].ids))
+            batch, by_length = by_length[:fit], by_length[fit:]
             rows = [inputs[place] for place in batch]
             ids, mask = _rectangle([row.ids for row in rows], self._pad)
             segments = None
@@ -138,14 +170,6 @@ class CrossEncoder(ScoringRanker):
             for place, score in zip(batch, scores.tolist(), strict=True):
                 found[place] = score
         return found
-
-    def _batches(self, inputs: Sequence[Input]) -> Iterator[list[int]]:
-        """Places of inputs of like lengths, rows × longest within the limit."""
-        by_length = sorted(range(len(inputs)), key=lambda place: -len(inputs[place].ids))
-        while by_length:
-            rows = max(1, self.arguments["batch_tokens"] // len(inputs[by_length[0]].ids))
-            batch, by_length = by_length[:rows], by_length[rows:]
-            yield batch
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -173,25 +197,10 @@ class CrossEncoder(ScoringRanker):
                 f"{self.checkpoint.name} does not fit the memory.", "--backend-arg device=cpu"
             ) from None
 
-    @files.usual()
     def _from_checkpoint(self, kind: Any, **settings: Any) -> Any:
-        """Raises BackendError for files that are missing or broken."""
         where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
-        try:
+        with _loading(self.checkpoint, self.name):
             return kind.from_pretrained(self.checkpoint.source, **where, **settings)
-        except Exception as error:  # each library has its own for files that are missing or broken
-            raise BackendError(
-                f"{self.checkpoint.name} cannot be loaded as {self.name}: {line_of(error)}.",
-                f"name another checkpoint with -m {self.name}:NAME",
-            ) from error
-
-    def _plain(self, text: str) -> str:
-        """What the tokenizer can encode, and reads as nothing but text.
-
-        Half a surrogate pair has no UTF-8, which tokenizers ask for; it becomes `?`.
-        """
-        encodable = text.encode("utf-8", "replace").decode("utf-8")
-        return without_control_tokens(encodable, tuple(self._tokenizer.all_special_tokens))
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
@@ -203,27 +212,19 @@ class CrossEncoder(ScoringRanker):
             yield list(tokens[start : start + room])
 
 
+@register("ranker", "monot5")
 class MonoT5(CrossEncoder):
     """log P(true) against false, as the first word a T5 answers to `Query: … Document: … Relevant:`."""
 
-    name = "monot5"
+    name, default, auto = "monot5", "castorini/monot5-base-msmarco", "AutoModelForSeq2SeqLM"
 
     def _inputs(self, query: str, page: str) -> list[Input]:
         # Words are tokenized apart from each other, so that pieces may be put together from lists of ids.
         head = [*self._ids("Query:"), *self._ids(query)[:QUERY_TOKENS], *self._ids("Document:")]
-        tail = [*self._ids("Relevant:"), *self._end]
+        end = self._tokenizer.eos_token_id
+        tail = [*self._ids("Relevant:"), *([] if end is None else [end])]
         room = self.tokens - len(head) - len(tail)
         return [Input([*head, *window, *tail]) for window in self._windows(self._ids(page), room)]
-
-    @property
-    def _end(self) -> list[int]:
-        end = self._tokenizer.eos_token_id
-        return [] if end is None else [end]
-
-    def _load(self, **settings: Any) -> Any:
-        from transformers import AutoModelForSeq2SeqLM
-
-        return self._from_checkpoint(AutoModelForSeq2SeqLM, **settings)
 
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
         import torch
@@ -249,10 +250,12 @@ class MonoT5(CrossEncoder):
         return found
 
 
+@register("ranker", "monobert")
 class MonoBert(CrossEncoder):
     """A BERT that classifies the pair of query and page: log P(relevant), or the one logit it has."""
 
-    name = "monobert"
+    name, default = "monobert", "castorini/monobert-large-msmarco"
+    auto = "AutoModelForSequenceClassification"
 
     def _inputs(self, query: str, page: str) -> list[Input]:
         query = self._cut(query)
@@ -276,9 +279,7 @@ class MonoBert(CrossEncoder):
         return query[: ends[QUERY_TOKENS - 1][1]] if len(ends) > QUERY_TOKENS else query
 
     def _load(self, **settings: Any) -> Any:
-        from transformers import AutoModelForSequenceClassification
-
-        model = self._from_checkpoint(AutoModelForSequenceClassification, **settings)
+        model = super()._load(**settings)
         if model.config.num_labels not in (1, 2):
             raise UsageError(
                 f"{self.checkpoint.name} tells {model.config.num_labels} classes apart, MonoBERT one or two.",
@@ -314,3 +315,169 @@ def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, t
         ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
         mask[number, : len(row)] = 1
     return ids, mask
+
+
+# Encoders of sentence-transformers: query and item become vectors, dense or sparse; their likeness scores. How texts
+# are pooled, padded, prompted and compared is what each checkpoint declares, but for three that declare less than their
+# authors do: `contriever` is compared by dot product [Izacard et al. 2022], of `splade` 256 terms count [official code
+# of Fair-RAG], and `sbert` is a name for all-mpnet-base-v2 [Reimers and Gurevych 2019].
+
+
+ENCODER_ARGUMENTS: Mapping[str, Any] = {"device": "auto", "batch_size": 32}
+"""What `--backend-arg` takes, with the defaults."""
+AT_ONCE = 256
+"""Items whose vectors are held at once: a sparse one has a place for every word that there is."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A class of sentence-transformers, and what it is told beyond what a checkpoint declares."""
+
+    kind: str
+    checkpoint: str = ""
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+KINDS: Mapping[str, _Kind] = {
+    "dense": _Kind("SentenceTransformer"),
+    "sparse": _Kind("SparseEncoder"),
+    "contriever": _Kind("SentenceTransformer", "facebook/contriever", {"similarity_fn_name": "dot"}),
+    "sbert": _Kind("SentenceTransformer", "sentence-transformers/all-mpnet-base-v2"),
+    "splade": _Kind("SparseEncoder", "naver/splade_v2_max", {"max_active_dims": 256}),
+}
+
+
+SBERT = "sbert"
+
+
+def named_encoder(name: str, options: RankerOptions) -> Encoder:
+    """What a parameter names: `sbert`, or a checkpoint. Raises MissingExtra, UsageError, and BackendError for none."""
+    kind, checkpoint = (SBERT, "") if name == SBERT else ("dense", name)
+    return Encoder(kind, replace(options, checkpoint=checkpoint))
+
+
+class Encoder(ScoringRanker):
+    """Candidates by falling likeness of query and title with text. The model is loaded for the first list."""
+
+    made_for_texts = True
+    costly: ClassVar[bool] = True
+    scored_together = AT_ONCE
+
+    def __init__(self, name: str, options: RankerOptions) -> None:
+        self.name, self.kind = name, KINDS[name]
+        if self.kind.checkpoint and options.checkpoint:
+            raise UsageError(
+                f"{name} is {self.kind.checkpoint}, so it cannot be '{options.checkpoint}'.",
+                f"dense:{options.checkpoint} or sparse:{options.checkpoint}",
+            )
+        if not (checkpoint := options.checkpoint or self.kind.checkpoint):
+            raise UsageError(f"{name} names no checkpoint.", f"for example {name}:ORG/NAME, or a folder")
+        require_local("sentence_transformers")
+        self.arguments = arguments_of(name, options.backend_args, ENCODER_ARGUMENTS)
+        self.checkpoint = find_checkpoint(checkpoint)
+        told = "".join(f" {key}={value}" for key, value in self.kind.told.items())
+        self._last: tuple[tuple[Document, ...], list[Any]] | None = None
+        self.identity = f"{name} {self.checkpoint.identity}{self._parts()}{told}"
+
+    def _parts(self) -> str:
+        """Which further parts a folder has, such as how it pools; a repository's version says it."""
+        if self.checkpoint.revision:
+            return ""
+        files = [path for path in Path(self.checkpoint.source).glob("*/*") if path.is_file()]
+        return f" parts={files_sha256(files)[:12]}" if files else ""
+
+    def scores(self, candidates: Candidates) -> list[float]:
+        """The likeness of each candidate, as the checkpoint declares it: cosine or dot product."""
+        import torch
+
+        with torch.inference_mode():
+            query = self._encoded("query", [self._plain(candidates.query.text)])
+            found = [self._model.similarity(query, of)[0] for of in self._vectors(candidates.documents)]
+            scores: list[float] = torch.cat(found).double().tolist() if found else []
+        return scores
+
+    def vectors(self, what: Literal["query", "document"], texts: Iterable[str]) -> NDArray[np.float32]:
+        """Dense vectors of texts, (texts, places), as queries or documents are encoded."""
+        import torch
+
+        with torch.inference_mode():
+            found: NDArray[np.float32] = self._encoded(what, [*map(self._plain, texts)]).float().cpu().numpy()
+        return found
+
+    def _vectors(self, documents: tuple[Document, ...]) -> Iterable[Any]:
+        """Those of the items, some at a time; queries of one corpus that follow each other share dense ones."""
+        if self.kind.kind == "SparseEncoder":
+            return self._chunks(documents)
+        if self._last is None or self._last[0] is not documents:
+            self._last = documents, [*self._chunks(documents)]
+        return self._last[1]
+
+    def _chunks(self, documents: Sequence[Document]) -> Iterator[Any]:
+        for start in range(0, len(documents), AT_ONCE):
+            items = documents[start : start + AT_ONCE]
+            yield self._encoded("document", [self._plain(f"{item.title} {item.text}") for item in items])
+
+    def _plain(self, text: str) -> str:
+        return _plain(text.strip(), self._model.tokenizer)
+
+    def _encoded(self, what: str, texts: Sequence[str]) -> Any:
+        """Vectors, (texts, places). Raises BackendError for a batch that does not fit the memory."""
+        import torch
+
+        more = {"convert_to_sparse_tensor": False} if self.kind.kind == "SparseEncoder" else {}
+        encode = getattr(self._model, f"encode_{what}")
+        try:
+            return encode(
+                [*texts],
+                batch_size=self.arguments["batch_size"],
+                convert_to_tensor=True,
+                show_progress_bar=False,
+                **more,
+            )
+        except torch.OutOfMemoryError:
+            raise BackendError(
+                f"{self.name} does not fit the memory with {self.arguments['batch_size']} texts at once.",
+                "--backend-arg batch_size=4 where it ranks, or a smaller checkpoint",
+            ) from None
+
+    @cached_property
+    def _model(self) -> Any:
+        import sentence_transformers
+        from transformers.utils import logging as progress
+
+        progress.disable_progress_bar()
+        # mean pooling by default is no news
+        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+        where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
+        device = device_of(self.arguments["device"])[0]
+        made = getattr(sentence_transformers, self.kind.kind)
+        with _loading(self.checkpoint, self.name):
+            return made(self.checkpoint.source, device=device, **self.kind.told, **where).eval()
+
+
+for _name in KINDS:
+    register("ranker", _name)(partial(Encoder, _name))
+
+
+class Vectors:
+    """Vectors of documents, each encoded once, and how like the query each is: (candidates, places + 1)."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
+        new = [one for one in candidates.documents if one.doc_id not in self._known]
+        texts = [f"{one.title} {one.text}" for one in new]
+        found = self._encoder.vectors("document", texts) if new else ()
+        self._known |= {one.doc_id: vector for one, vector in zip(new, found, strict=True)}
+        (query,) = unit(self._encoder.vectors("query", [candidates.query.text]))
+        vectors = unit(np.array([self._known[doc_id] for doc_id in candidates.doc_ids]))
+        return np.column_stack([vectors, vectors @ query])
+
+
+def unit(vectors: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Vectors of length 1, zeros as they are; shape (n, places)."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    found: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
+    return found

@@ -308,18 +308,13 @@ class Fitting:
 
     def _numbered(self, doc_id: str, k: int, budget: int) -> str:
         place = k if "{k}" in self._line else 0  # else its number is all that an item's place changes
+        if (doc_id, place) not in self._pieces:
+            line = self._line.format_map({**self._shown(self._items[doc_id]), "k": place})
+            self._pieces[doc_id, place] = line, self._ruler.pieces(line)
         key = (doc_id, place, budget)
         if key not in self._cut:
-            self._cut[key] = self._ruler.head(*self._line_of(doc_id, place), budget)
+            self._cut[key] = self._ruler.head(*self._pieces[doc_id, place], budget)
         return self._head.format(k=k) + self._cut[key]
-
-    def _line_of(self, doc_id: str, k: int) -> tuple[str, Sequence[str]]:
-        """An item's line without its number, and the pieces that it is made of."""
-        if (doc_id, k) not in self._pieces:
-            values = self._shown(self._items[doc_id])
-            line = self._line.format_map({**values, "k": k})
-            self._pieces[doc_id, k] = line, self._ruler.pieces(line)
-        return self._pieces[doc_id, k]
 
     def _shown(self, item: Document) -> dict[str, str]:
         (label,) = item.groups.get(LABEL, ("",))

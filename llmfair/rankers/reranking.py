@@ -18,12 +18,13 @@ from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, tar
 from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
-from llmfair.rankers.encoders import KINDS, Encoder, unit
+from llmfair.rankers.neural import KINDS, Encoder, unit
 from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.registry import register
 from llmfair.retrieval.engine import ENGLISH, plain
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 # FA*IR: a ranking of which no beginning has fewer protected documents than chance would leave (Zehlike et al. 2017).
 # The table m says how many protected documents the first i must hold at least: the fewest that i independent draws
@@ -126,8 +127,8 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, trade: float = 0.5, k: int 
 def cosines(vectors: ArrayLike) -> Floats:
     """Of vectors with each other; shapes (n, d) to (n, n)."""
     units = unit(np.asarray(vectors, dtype=float))
-    found: Floats = units @ units.T
-    return found
+    alike: Floats = units @ units.T
+    return alike
 
 
 def tf_idf(texts: Sequence[str]) -> Floats:
@@ -262,39 +263,27 @@ class FairTable:
     level: float
 
 
-def binomial(k: int, p: float) -> Floats:
-    """The chance that document i + 1 is protected after j protected ones, whatever came before; shape (k, k + 1)."""
-    return np.full((k, k + 1), p)
-
-
-def hypergeometric(k: int, n: int, protected: int) -> Floats:
-    """The same of draws without replacement from n documents, k at most; shape (k, k + 1)."""
-    left = np.maximum(protected - np.arange(k + 1), 0)
-    return np.minimum(left / (n - np.arange(k)[:, None]), 1)
-
-
-def fair_table(k: int, p: float, alpha: float, adjust: str = "closest") -> FairTable:
-    """The table of independent draws for k documents.
+@lru_cache(256)
+def fair_table(k: int, share: float | tuple[int, int], alpha: float, adjust: str = "closest") -> FairTable:
+    """The table for k documents: of independent draws with this share, or, (n, protected), from n without replacement.
 
     `adjust`: `closest` takes the table whose chance of failing is nearest to alpha, the lower of two as near;
     `conservative` the largest that does not pass it; `none` tests every prefix at alpha itself.
     """
-    return table_of(binomial(k, p), alpha, adjust)
-
-
-def finite_table(k: int, n: int, protected: int, alpha: float, adjust: str = "closest") -> FairTable:
-    """The table of draws from n documents with so many protected ones; of min(k, n) documents."""
-    return table_of(hypergeometric(min(k, n), n, protected), alpha, adjust)
-
-
-def table_of(chances: Floats, alpha: float, adjust: str = "closest") -> FairTable:
-    """The table under any null: `chances` of shape (k, k + 1) as `binomial` gives them."""
+    if isinstance(share, tuple):
+        n, protected = share
+        k = min(k, n)
+        left = np.maximum(protected - np.arange(k + 1), 0)
+        chances = np.minimum(left / (n - np.arange(k)[:, None]), 1)
+    else:
+        chances = np.full((k, k + 1), share)
     cdf = np.cumsum(_counts(chances), axis=1)
     cdf[:, -1] = 1  # which rounding may miss
 
     def at(level: float) -> FairTable:
         minimum = (cdf >= level * (1 - ROUNDING)).argmax(axis=1)
-        return FairTable(tuple(minimum.tolist()), fail_probability(chances, minimum), level)
+        passing = _counts(chances, minimum)[-1].sum() if k else 1.0
+        return FairTable(tuple(minimum.tolist()), max(0.0, 1 - float(passing)), level)
 
     if adjust == "none":
         return at(alpha)
@@ -311,13 +300,11 @@ def table_of(chances: Floats, alpha: float, adjust: str = "closest") -> FairTabl
     return other if other.fail - alpha < alpha - kept.fail else kept
 
 
-def fail_probability(chances: Floats, minimum: Sequence[int] | NDArray[np.intp]) -> float:
-    """The chance that some prefix has fewer protected documents than the table asks; 0 where none can."""
-    return max(0.0, 1 - float(_counts(chances, minimum)[-1].sum())) if len(chances) else 0.0
+def _counts(chances: Floats, minimum: Places | None = None) -> Floats:
+    """The chance of j protected among the first i, of rankings that met the table so far; shape (k, k + 1).
 
-
-def _counts(chances: Floats, minimum: Sequence[int] | NDArray[np.intp] | None = None) -> Floats:
-    """The chance of j protected among the first i, of rankings that met the table so far; shape (k, k + 1)."""
+    `chances` that document i + 1 is protected after j protected ones, whatever came before; of the same shape.
+    """
     counts = np.zeros_like(chances)
     held = np.zeros(chances.shape[1])
     held[0] = 1
@@ -352,9 +339,6 @@ def meets(protected: Sequence[bool], minimum: Sequence[int]) -> bool:
     """Whether every prefix of a ranking has as many protected documents as the table asks."""
     n = min(len(protected), len(minimum))
     return bool((np.cumsum(protected[:n]) >= np.array(minimum[:n])).all())
-
-
-_fair_table, _finite_table = lru_cache(64)(fair_table), lru_cache(256)(finite_table)
 
 
 @register("ranker", "fair-star")
@@ -393,10 +377,8 @@ class FairStar(Reranker):
         return [attribute.side(document) is Side.PROTECTED for document in candidates.documents]
 
     def _table(self, protected: Sequence[bool]) -> FairTable:
-        k, alpha, adjust = (self.parameters[name] for name in ("k", "alpha", "adjust"))
-        if self.parameters["null"] == "binomial":
-            return _fair_table(k, self.parameters["p"], alpha, adjust)
-        return _finite_table(k, len(protected), sum(protected), alpha, adjust)
+        k, p, alpha, adjust, null = self.parameters.values()
+        return fair_table(k, p if null == "binomial" else (len(protected), sum(protected)), alpha, adjust)
 
 
 # The central ranking of several orders of one list: the one with the least sum of Kendall distances to them.
@@ -405,9 +387,6 @@ class FairStar(Reranker):
 # least sum is NP-hard from four orders on, so Borda's order (by mean rank) and each of the orders are improved by
 # moving single items until no move helps, and the best of these is taken: of lists of up to seven items it is the
 # very least.
-
-
-Places = NDArray[np.intp]
 
 
 def consensus(rankings: Sequence[Ranking]) -> Ranking:

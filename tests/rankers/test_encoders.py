@@ -15,7 +15,7 @@ from llmfair.audits.rag.design import names_of
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import RankerOptions
-from llmfair.rankers.encoders import KINDS, Encoder
+from llmfair.rankers.neural import KINDS, Encoder
 from llmfair.rankers.reranking import cosines, mmr
 from tests import models
 from tests.cli.command import ran, refuses

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from llmfair.audits.refine.measure import SYMBOLS
-from llmfair.rankers.encoders import ARGUMENTS
+from llmfair.rankers.neural import ENCODER_ARGUMENTS
 from tests import models
 from tests.audits.refine.test_refine import collection
 from tests.cli.command import ran
@@ -80,7 +80,7 @@ def test_queries_that_find_nothing_are_ordered_by_nobody() -> None:
 def test_one_text_at_a_time_orders_as_batches_do(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is padded to its longest text, which no vector may feel."""
     monkeypatch.chdir(encoded)
-    monkeypatch.setitem(cast(Any, ARGUMENTS), "batch_size", 1)
+    monkeypatch.setitem(cast(Any, ENCODER_ARGUMENTS), "batch_size", 1)
     ran("rerank", "run/rankings/bm25.run", "--with", "dense:dense", "-d", "refine-sample", "-o", "one.run")
     assert Path("one.run").read_bytes() == Path("run/rankings/sbert.run").read_bytes()
 
