@@ -21,12 +21,12 @@ from pathlib import Path
 from threading import Lock, Semaphore
 from typing import TYPE_CHECKING, Any, cast
 
-from llmfair.errors import RunConflict, UsageError, line_of
+from llmfair.errors import UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import LEFTOVER, TABLE, write_whole
 from llmfair.nouns import Document, Fill, MadeIndex
 from llmfair.registry import register
-from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, plain
+from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, plain, refuse_other
 
 if TYPE_CHECKING:
     import tantivy
@@ -163,7 +163,8 @@ def stored(
             if (replaces and manifest != plan) or not _is_whole(path):
                 _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
             else:
-                _refuse_other(path, manifest, plan, "")
+                facts = ((name, manifest.get(name), wanted) for name, wanted in plan.items())
+                refuse_other(path, facts, "another folder, or remove it")
             return _engine(path, source, analyzer)
     except (OSError, ValueError) as error:
         why = line_of(error)
@@ -184,7 +185,9 @@ def opened(made: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
     path, command = made.path, made.command
     if not (path / MANIFEST).is_file():
         raise UsageError(f"the index {path} is gone.", f"{command}    makes it")
-    _refuse_other(path, _manifest(path), _plan(made.source, analyzer), command)
+    manifest, plan = _manifest(path), _plan(made.source, analyzer)
+    facts = ((name, manifest.get(name), wanted) for name, wanted in plan.items())
+    refuse_other(path, facts, f"remove it, then {command}")
     try:
         if _is_whole(path):
             return _engine(path, made.source, analyzer)
@@ -208,20 +211,6 @@ def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
         "tokenizer": analyzer.tokenizer,
         "tantivy": version("tantivy"),
     }
-
-
-def _refuse_other(path: Path, manifest: Mapping[str, Any], plan: Mapping[str, Any], command: str) -> None:
-    """Raises RunConflict for an index that was made of something else, or by another version of tantivy."""
-    differences = ", ".join(
-        f"{name} is {str(manifest.get(name))[:12]}, not {str(wanted)[:12]}"
-        for name, wanted in plan.items()
-        if manifest.get(name) != wanted
-    )
-    if differences:
-        raise RunConflict(
-            f"the index {path} is another one: {differences}.",
-            f"remove it, then {command}" if command else "another folder, or remove it",
-        )
 
 
 def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: int, writer_bytes: int) -> None:

@@ -4,12 +4,12 @@ and how text becomes terms."""
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from llmfair.errors import warn
+from llmfair.errors import RunConflict, warn
 from llmfair.nouns import Document, Fill, MadeIndex
 
 if TYPE_CHECKING:
@@ -101,6 +101,17 @@ class Engine(Protocol):
     def count(self) -> int:
         """How many documents the collection has."""
         ...
+
+
+def refuse_other(index: object, facts: Iterable[tuple[str, object, object]], hint: str) -> None:
+    """Raises RunConflict for an index that was made of something else: a fact by name, as it is and as it should be."""
+    said = [
+        f"{name} is {str(there)[:12]}, not {str(wanted)[:12]}"
+        for name, there, wanted in facts
+        if there != wanted
+    ]
+    if said:
+        raise RunConflict(f"the index {index} is another one: {', '.join(said)}.", hint)
 
 
 def _say(cause: str, seconds: float) -> None:

@@ -22,14 +22,14 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 import llmfair
-from llmfair.errors import LlmfairError, MissingKey, Rejected, RunConflict, UsageError
+from llmfair.errors import LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import decode, encode, field_of
 from llmfair.io.net import Client, RateLimited, ReplyTooLong, Retries, Transient, retry_after, server_of, wait
 from llmfair.nouns import Document, Fill
 from llmfair.registry import register
 from llmfair.retrieval.bm25 import K1, SPARE, B, content
-from llmfair.retrieval.engine import Analyzer, Engine, EngineOptions, Hit, Patience
+from llmfair.retrieval.engine import Analyzer, Engine, EngineOptions, Hit, Patience, refuse_other
 
 # One server over HTTP, asked by the thread that waits for the answer. Its key stands in the environment alone
 # (`LLMFAIR_SEARCH_API_KEY`, or `LLMFAIR_SEARCH_USER` with `LLMFAIR_SEARCH_PASSWORD`) and in no message. What may pass
@@ -332,7 +332,11 @@ class SearchEngines:
         identity = f"{self.name}={version} index={index} uuid={shape.uuid or ''} documents={documents}"
         fields, analyzer = options.fields, None
         if fields:
-            _check_fields(where, fields, described.mappings.types())
+            there = described.mappings.types()
+            # a field that is not there finds nothing, and the server says nothing of it
+            if missing := next((field for field in fields if field not in there), None):
+                named = ", ".join([*there][:MOST_SHOWN]) or "none"
+                raise UsageError(f"{where} has no field '{missing}'.", f"its fields: {named}")
             identity += f" fields={','.join(fields)}"
         else:
             made_of = described.mappings.meta.llmfair
@@ -509,17 +513,11 @@ def _created(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_other(where: str, there: MadeOf, source: str | None, analyzer: Analyzer) -> None:
     """Raises RunConflict for an index of other documents, or of another analyzer."""
-    made_of = {
-        "source": (there.source, source or there.source),
-        "tokenizer": (there.tokenizer, analyzer.tokenizer),
-    }
-    said = [
-        f"{name} is {found[:12]}, not {wanted[:12]}"
-        for name, (found, wanted) in made_of.items()
-        if found != wanted
-    ]
-    if said:
-        raise RunConflict(f"the index {where} is another one: {', '.join(said)}.", "the name of a new index")
+    facts = (
+        ("source", there.source, source or there.source),
+        ("tokenizer", there.tokenizer, analyzer.tokenizer),
+    )
+    refuse_other(where, facts, "the name of a new index")
 
 
 def _described(server: SearchServer, index: str) -> Described | None:
@@ -575,12 +573,3 @@ def _taken(server: SearchServer, where: str, answer: Any) -> None:
                 f"{where} does not take document '{found.doc_id[:LONGEST_ID]}'{server.quote(found.error)}.",
                 "check the index and what the key may do; the same command continues",
             )
-
-
-def _check_fields(where: str, fields: Sequence[str], there: Mapping[str, str]) -> None:
-    """A field that is not there finds nothing, and the server says nothing of it. Raises UsageError."""
-    for field in fields:
-        if field not in there:
-            named = ", ".join([*there][:MOST_SHOWN]) or "none"
-            more = f" and {len(there) - MOST_SHOWN:,} more" if len(there) > MOST_SHOWN else ""
-            raise UsageError(f"{where} has no field '{field}'.", f"its fields: {named}{more}")
