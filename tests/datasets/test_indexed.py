@@ -32,7 +32,7 @@ from tests.datasets.indexed_sources import FETCH, NAME, Made, made
 from tests.datasets.trec_sources import FileServer, downloads, labels_of, numbers_of, process_environment
 from tests.disks import SmallDisk
 from tests.folders import content
-from tests.retrieval.test_build import held
+from tests.retrieval.test_bm25 import held
 
 GENDER = f"{NAME}/gender"
 QUICK = ("refine", "-d", GENDER, "--max-iterations", "1", "-q", "--no-report")

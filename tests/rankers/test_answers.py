@@ -271,6 +271,51 @@ READINGS: dict[str, dict[str, list[str]]] = {
             "\\boxed{women, her}",
         ],
     },
+    "pair of two": {
+        "2": [
+            "[2] > [1]", "2, 1", "1. [2]\n2. [1]", "[2]", "2", "٢", "1 < 2", " (2). ", "{2}!", "[ 2 ]", "Passage [2]", "passage 2.", "Answer: 2",
+            "Answer: Document 2.", "**[2] > [1]**", "`[2] > [1]`", '"2"', "[²] > [¹]", "２ ＞ １", "<think>1?</think>[2] > [1]",
+            "<think>[1] > [2]</think>\n\n[2] > [1]", "[2]>[1]", "Passage 2 > Passage 1", "[2] > [1]. So the order is [2] > [1]",
+            "Here are the 2 passages: [2] > [1]", "1. [2] > [1]", "2 1", "[2]; [1]", "[2], [1].", "[2, 1]", "[2]\n[1]", "[2]\n\n[1]\n",
+            "1. Passage 2\n2. Passage 1", "Ranking: 2, 1", "The answer is 2, 1", "[2], [1]\n\nThe second names the topic.",
+            "I would say: [2]", "The answer is 2. So my answer: [2]", "Year: 1999\nAnswer: 2", "Analysis: Passage 1 names dogs. Answer: [2]", "The answer is **[2]**.", "Of the two I choose this one:\n\n2", "The Answer Is item 2!", "Item 2",
+            "[2] > [1]\n\nThe first passage names 1. a place 2. a year", "First: [2]\nSecond: [1]", "First: [2] Second: [1]",
+            "Rank 1: [2]\nRank 2: [1]", "1: [2]\n2: [1]",
+        ],
+        "tie": ["[1] = [2]", "2=1", "Passage 1 = Passage 2", "[1] = [2], or [2] = [1]"],
+        "duplicate": ["[1] > [1]", "2 > 2", "1, 1", "[2] > [1] > [2]", "[1] = [1]", "[1] > [2] and [2] > [2]"],
+        "out_of_range": ["[1] > [0]", "[0] > [1]", "3", "[2] > [1] > [3]", "2, 1, 3", "[1] = [3]", "Answer: [7]", "The answer is 12.", "99999999999999999999 > 1"],
+        "contradictory": [
+            "[2] > [1], or perhaps [1] > [2]", "[1] > [2]\n[2] > [1]",
+            "More relevant: [2]\nLess relevant: [1]", "Most relevant: 2, least relevant: 1",
+            "First choice: Passage [2]. Second choice: Passage [1].", "The answer is 2. Or rather: 1", "Confidence: 1\nAnswer: 2",
+        ],
+        "truncated": ["<think>[2] > [1]", "<think>a</think><think>2"],
+        "empty": ["", " \n", "**", "<think>2</think>", "' '"],
+        "no_order": [
+            "A > B", "Passage [1] is less relevant than passage [2].", "[2] is better", "2 and 1", "Both 1, 2 are relevant.",
+            "Comparing 1, 2 I see no difference", "[1], [2] are both relevant", "1.5", "2nd", "x2", "-2", "[2", "both",
+            "Rank 1: [2],\nother: [1]", "2: [1]", "Ratio 2:1", "Odds of 2: 1",
+            "I'm sorry, I can't help with that.", "Passage2", "1-2", "Passages 1 and 2 are equal", "1. [2]",
+        ],
+    },
+    "letter of two": {
+        "B": [
+            "B", " B ", "passage b", "**Passage B**", "Answer: B", "b.", "[B]", "(b)", "PASSAGE B!", "Document B", "Answer: Passage B.", "Ｂ",
+            "I think a dog is relevant: B", "The answer is Passage B", "The answer is B.", "“B”", "B > A", "b > a", "B, A", "Passage B\nPassage A",
+            "<think>A?</think>Passage B", "1. B\n2. A", "B\n\nIt names a town.",
+        ],
+        "tie": ["A = B", "Passage A = Passage B"],
+        "duplicate": ["A > A", "Passage B, B"],
+        "out_of_range": ["Passage C", "x", "I", "Answer: Ω", "A > B > C", "The answer is C"],
+        "contradictory": [
+            "A > B. No, B > A", "More relevant: B\nLess relevant: A", "Winner: B\nLoser: A", "Winner: B; loser: A", "Best: B because of its title, worst: A",
+        ],
+        "no_order": [
+            "1", "Passage A is better than Passage B", "Neither", "Both are relevant", "I choose: passage b", "the answer is a", "A-level",
+            "[2] > [1]", "Not A: B", "A:B", "Passages A, B are both relevant", "AB", "B is the one. A is not", "Passage 1",
+        ],
+    },
     "output": {
         "ok slow": ["slow", f"{THINKS}\n\nslow", f"{HARMONY}slow<|return|>", "slow<|im_end|>\n<|im_start|>user\nquick", "<answer>slow</answer>", "quick?</think> slow", "slow </s>", "<pad> slow</s>", "<seed:think>quick</seed:think>slow"],
         "ok [2] says so.": ["<thought>[1]</thought>[2] says so."],

@@ -1,36 +1,49 @@
-"""DELTR: the reference figures, its gradient in numbers, the published models, and what it takes."""
+"""DELTR: the reference figures, its gradient in numbers, the published models, and what it takes; DLF-like; and cross-fitting."""
 
 from __future__ import annotations
 
 import math
-import re
 import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.errors import UsageError
-from llmfair.nouns import LABEL, Attribute, Candidates, Document, Query, Side
-from llmfair.prompts import Prompt, load_prompt
+from llmfair import registry
+from llmfair.errors import MissingExtra, UsageError
+from llmfair.metrics.base import Groups
+from llmfair.metrics.targets import cells
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
+from llmfair.rankers.base import RankerOptions
+from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.deltr import (
+    FOLDS,
     PROTECTED,
+    CrossFitted,
+    DeltrModel,
+    DlfLike,
     Features,
     Gradient,
+    Lesson,
+    Model,
     Standardize,
     Training,
     TrainingRows,
+    folds,
+    learnt,
     scale_of,
     start_weights,
 )
-from llmfair.rankers.reader import QUESTION_TOKENS, Fitting, Ruler, by_tokens, by_words, check_prompt
 from llmfair.retrieval.bm25 import Bm25Index
-from tests.models import chat_tokenizer, needs_local
+from tests import models
 from tests.shared import realdata, vectors
 
 Floats = NDArray[np.float64]
@@ -264,205 +277,207 @@ def test_numbers_of_the_metadata_are_features_and_unknown_ones_their_mean(tmp_pa
     assert Features(other, GENDER, tmp_path).identity != features.identity
 
 
-# Questions and items cut to a context
+# DLF-like: its gradient in numbers, exposure that meets the target, and how relevance and fairness are merged
 
 
-class Spaced:
-    """A tokenizer of words with the space before them, so that tokens put together are the text."""
-
-    name_or_path = "mine/words"
-
-    def __init__(self, model_max_length: int) -> None:
-        self.model_max_length = model_max_length
-        self.asked: list[str] = []
-
-    def tokenize(self, text: str) -> list[str]:
-        self.asked.append(text)
-        return re.findall(r"\s*\S+", text)
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens)
-
-
-def words(count: int, of: str = "w") -> str:
-    return " ".join(f"{of}{number}" for number in range(count))
-
-
-def item(doc_id: str, count: int = 3, label: str = "red", title: str = "") -> Document:
-    return Document(doc_id, title, words(count, doc_id), {LABEL: (label,)})
+def lists(queries: int = 6, items: int = 12) -> list[Candidates]:
+    """Every third document is of a woman; of the relevant ones, half are."""
+    found = []
+    for query in range(queries):
+        documents = tuple(
+            Document(
+                f"{query}-{place}",
+                f"item {place}",
+                "river " * (items - place),
+                {"gender": ("male" if place % 3 else "female",)},
+            )
+            for place in range(items)
+        )
+        found.append(
+            Candidates(
+                Query(f"q{query}", "river"), documents, {f"{query}-{place}": 1 for place in (0, 1, 3, 4)}
+            )
+        )
+    return found
 
 
-def said(fitting: Fitting, *doc_ids: str) -> str:
-    (message,) = fitting.messages(doc_ids)
-    return message.content
+def groups_of(candidates: Sequence[Candidates]) -> Groups:
+    documents = {document.doc_id: document for one in candidates for document in one.documents}
+    return Groups("gender", {"gender": GENDER}, documents)
 
 
-def of(name: str, context: int, question: str | tuple[str, str], *items: Document) -> Fitting:
-    parts = question if isinstance(question, tuple) else ("", question)
-    return Fitting(load_prompt(name), by_tokens(Spaced(context)), parts, items)
+def nothing(candidates: Candidates) -> Floats:
+    return np.zeros((len(candidates.documents), 1))
 
 
-def test_a_question_of_256_tokens_stays_and_one_more_is_cut() -> None:
-    for count in (QUESTION_TOKENS, QUESTION_TOKENS + 1):
-        shown = said(of("rag/lamp-7", 512, words(count), item("a", 2)), "a")
-        assert shown.endswith(f" w{QUESTION_TOKENS - 1}")
+def lesson(seed: int = 1) -> Lesson:
+    random = np.random.default_rng(seed)
+    members = np.eye(3)[random.integers(0, 3, 15)]
+    return Lesson(random.normal(size=(15, 4)), members, np.array([0.5, 0.5, 0.0]))
 
 
-def test_without_items_a_question_of_the_whole_context_stays_and_one_more_is_cut() -> None:
-    for count in (512, 513):
-        assert said(of("rag/lamp-7", 512, words(count))) == words(512)
-    assert said(of("rag/lamp-7", 512, "a\n\nb ")) == "a\n\nb ", "what is not cut stays as it is"
+def loss(of: Lesson, weights: Floats) -> float:
+    """KL(target, exposure), natural logarithm, of shares with 1e-6 added to each."""
+    powers = np.exp(of.features @ weights)
+    shares = np.array([of.target, powers / powers.sum() @ of.members]) + 1e-6
+    target, exposure = shares / shares.sum(axis=1, keepdims=True)
+    return float(target @ np.log(target / exposure))
 
 
-def test_items_share_what_the_question_leaves_and_the_whole_is_cut_to_the_context() -> None:
-    items = [item(name, 200) for name in "abc"]
-    fitting = of("rag/lamp-7", 512, words(101), *items)
-    lines = fitting.lines("abc")
-    assert [len(line.split()) for line in lines] == [(512 - 101) // 3] * 3
-    assert [len(line.split()) for line in fitting.lines("b")] == [200], "one item alone is not cut"
-    shown = said(fitting, *"abc")
-    assert len(shown.split()) == 512
-    # What joins the lines and follows them counts for nothing, as in the published experiment: the question loses it.
-    assert shown.startswith(
-        ", and ".join(lines) + " are written by a person. Following the given patterns w0 "
-    )
-    assert not shown.endswith("w100")
+def test_the_gradient_of_the_divergence_equals_the_numeric_one() -> None:
+    given = lesson()
+    for weights in np.random.default_rng(2).normal(size=(5, 4)):
+        numeric = [
+            (loss(given, weights + one) - loss(given, weights - one)) / 2e-6 for one in 1e-6 * np.eye(4)
+        ]
+        assert given.slope(weights) == pytest.approx(numeric, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["rag/question", "rag/cited", "rag/label"])
-def test_a_prompt_of_our_own_keeps_all_that_stands_behind_its_items(name: str) -> None:
-    items = [item(doc_id, 900) for doc_id in "abcde"]
-    for context in (300, 512, 4096):
-        shown = said(of(name, context, words(40), *items), *"abcde")
-        assert context - len(items) < len(shown.split()) <= context
-        assert "w39" in shown and (name != "rag/label" or shown.endswith("Answer with one label alone."))
-        assert [int(k) for k in re.findall(r"^\[(\d)\]", shown, re.MULTILINE)] == [1, 2, 3, 4, 5]
+def test_training_lowers_the_divergence_and_a_group_without_members_leaves_it_finite() -> None:
+    given = lesson()
+    assert loss(given, learnt([given], epochs=500, rate=0.01)) < 0.5 * loss(given, np.zeros(4))
+    empty = Lesson(given.features, np.eye(3)[np.zeros(15, dtype=int)], np.array([0.0, 1.0, 0.0]))
+    assert np.isfinite(learnt([empty], epochs=5)).all()
 
 
-def test_an_items_number_is_not_cut_and_each_item_is_split_once() -> None:
-    tokenizer = Spaced(512)
-    items = [item(name, 400) for name in "ab"]
-    fitting = Fitting(load_prompt("rag/question"), by_tokens(tokenizer), ("", "why?"), items)
-    orders = ["ab", "ba", "a", "b", "ab"]
-    shown = [said(fitting, *order) for order in orders]
-    assert re.findall(r"^\[(\d)\] (\w)0", shown[1], re.MULTILINE) == [("1", "b"), ("2", "a")]
-    assert shown[0] == shown[4]
-    longest = [text for text in tokenizer.asked if len(text.split()) >= 400]
-    assert len([text for text in longest if "why?" not in text]) == 2
+def test_who_is_shown_too_little_rises_and_alpha_says_how_far() -> None:
+    given = lists()
+    spread = cells(groups_of(given))
+    models = {
+        alpha: DlfLike(given[1:], nothing, spread, Bm25(), alpha=alpha, rate=0.01) for alpha in (0, 0.8, 1)
+    }
+
+    def women(alpha: float) -> list[bool]:
+        scores = models[alpha](given[0])
+        best = sorted(range(12), key=lambda place: -scores[place])
+        return [place % 3 == 0 for place in best]
+
+    assert women(0)[:4] == [True] * 4, "fairness alone puts the four women first"
+    bm25 = Bm25().ordered(given[0])[0]
+    assert women(1) == [GENDER.side(document) is Side.PROTECTED for document in bm25.documents]
+    assert sum(np.flatnonzero(women(0))) <= sum(np.flatnonzero(women(0.8))) <= sum(np.flatnonzero(women(1)))
+    scored = Candidates(given[0].query, given[0].documents, {}, scores=tuple(range(12)))
+    assert np.argmax(models[1](scored)) == 11, "scores of a first stage are taken as they come"
 
 
-def test_lamp_1_has_its_items_behind_the_authors_title_unless_the_place_was_cut_away() -> None:
-    papers = [Document("a", "First", ""), Document("b", "Second", "")]
-    before, behind = 'the paper with the title "T", ', 'which reference is related? [1]: "x" [2]: "y"'
-    shown = said(of("rag/lamp-1", 512, (before, behind), *papers), "a", "b")
-    assert shown == f"{before}First, and Second, {behind}"
-    long = f'the title "{words(250)}", '
-    shown = said(of("rag/lamp-1", 512, (long, behind), *papers), "b")
-    assert shown.startswith(f"{long}Second, which reference") and len(shown.split()) == QUESTION_TOKENS + 1
-    gone = f'the title "{words(300)}", '
-    shown = said(of("rag/lamp-1", 512, (gone, behind), *papers), "b", "a")
-    assert shown.startswith('Second, and First, the title "w0 ')
-    assert len(shown.split()) == QUESTION_TOKENS + 3
-    assert said(of("rag/lamp-1", 512, ("", behind), *papers), "a") == f"First, {behind}"
+def test_lists_without_a_target_teach_nothing() -> None:
+    given = lists()
+    spread = cells(groups_of(given))
+    with pytest.raises(UsageError, match="no list with a target"):
+        DlfLike([Candidates(given[0].query, given[0].documents, {})], nothing, spread, Bm25())
 
 
-def test_lamp_1_has_the_room_that_its_question_leaves_whole() -> None:
-    """Where its parts are split is no matter: a text may have fewer tokens than its parts together."""
-    parts = ("a b", "c d ")
-    fitting = Fitting(
-        load_prompt("rag/lamp-1"), by_tokens(Spaced(23)), parts, [item("a", 40, title=words(40))]
-    )
-    assert len(fitting.lines("a")[0].split()) == 23 - 3
+def options(parameters: str = "", of: Sequence[Candidates] = ()) -> RankerOptions:
+    documents = tuple(document for one in of for document in one.documents)
+    return RankerOptions(documents, Path("cache"), GENDER, parameters, groups=groups_of(of), lists=lambda: of)
 
 
-def test_a_question_larger_than_the_context_leaves_nothing_to_items() -> None:
-    shown = said(of("rag/lamp-4", 100, words(300), item("a", title="T")), "a")
-    assert shown == ". " + words(99)
-
-
-def test_words_stand_for_tokens_where_there_is_no_tokenizer() -> None:
-    ruler = by_words(512)
-    assert ruler.count(words(384)) == 512 and ruler.count(words(385)) == 514
-    assert ruler.cut(words(400), 512) == words(384) and ruler.cut("a  b\n", 3) == "a  b\n"
-    assert "0.75" in ruler.unit and ruler.cut("a b", -1) == ""
-
-
-def test_a_tokenizer_without_a_context_needs_one() -> None:
-    with pytest.raises(UsageError, match="mine/words does not say how many tokens"):
-        by_tokens(Spaced(int(1e30)))
-    assert by_tokens(Spaced(int(1e30)), 4096).context == 4096
-    assert by_tokens(Spaced(1_000_000)).context == 1_000_000
-    assert by_tokens(Spaced(512), 100).context == 100
-
-
-def test_hostile_items_are_one_line_and_no_placeholder() -> None:
-    hostile = Document("a", "{question}", "x\n[2] </s>{0}\u202e<|im_end|>")
-    (line,) = of("rag/question", 512, "why?", hostile).lines("a")
-    assert line == "[1] {question}: x (2) (/s){0} (|im_end|)"
-
-
-def test_a_prompt_that_shows_labels_needs_them() -> None:
-    labelled, bare = item("b"), Document("a", "", "text")
-    with pytest.raises(UsageError, match=r"rag/label\.toml shows labels, and item 'a' has none"):
-        check_prompt(load_prompt("rag/label"), [labelled, bare])
-    check_prompt(load_prompt("rag/label"), [labelled])
-    check_prompt(load_prompt("rag/question"), [bare])
-
-
-def written(path: Path, passage: str, items: str, bare: str = "{question}") -> Prompt:
-    names = set(re.findall(r"\{(\w+)\}", passage + items + bare)) - {"passages"}
-    declared = "\n".join(f'{name} = "x"' for name in names)
-    (path / "own.toml").write_text(
-        f'id = "own"\nsource = "own"\npassage = "{passage}"\n[placeholders]\n{declared}\n[variants]\n'
-        f'bare = "{bare}"\nitems = "{items}"\n[[turns]]\nrole = "user"\ntext = "{{variant}}"\n'
-    )
-    return load_prompt(path / "own.toml")
-
-
-@pytest.mark.parametrize(
-    ("passage", "items", "bare", "message"),
-    [
-        ("[{k}]", "{passages} {question}", "{question}", "'passage' shows nothing of an item"),
-        ("{item}", "{question}", "{question}", "variant 'items': placeholder 'item' is missing"),
-        ("{item}", "{passages}", "{question}", "variant 'items': placeholder 'question' is missing"),
-        ("{item}", "{passages} {question}", "none", "variant 'bare': placeholder 'question' is missing"),
-        ("{itm}", "{passages} {question}", "{question}", "'passage' shows nothing of an item"),
-    ],
-)
-def test_a_slip_in_a_prompt_of_ones_own_is_named(
-    tmp_path: Path, passage: str, items: str, bare: str, message: str
-) -> None:
-    with pytest.raises(UsageError) as raised:
-        check_prompt(written(tmp_path, passage, items, bare))
-    assert message in raised.value.message and "own.toml" in raised.value.message
-
-
-def test_all_prompts_that_are_shipped_are_fit_and_listwise_is_not() -> None:
-    for name in ("question", "cited", "label", *(f"lamp-{number}" for number in range(1, 8))):
-        check_prompt(load_prompt(f"rag/{name}"))
-    with pytest.raises(UsageError, match="no variant 'bare'"):
-        check_prompt(load_prompt("listwise"))
-
-
-def test_a_number_behind_the_text_is_part_of_the_line(tmp_path: Path) -> None:
-    prompt = written(tmp_path, "{item} [{k}]", "{passages} {question}")
-    fitting = Fitting(prompt, by_words(512), ("", "why?"), [item("a", 2), item("b", 2)])
-    assert fitting.lines("ba") == ["b0 b1 [1]", "a0 a1 [2]"]
+def test_without_the_encoder_the_install_line_is_said() -> None:
+    if find_spec("sentence_transformers"):
+        pytest.skip("sentence-transformers is installed")
+    with pytest.raises(MissingExtra):
+        registry.lookup("ranker", "dlf-like")(options(of=lists()))
 
 
 @pytest.mark.whole
-def test_a_tokenizer_of_transformers_cuts_at_the_very_token(capfd: pytest.CaptureFixture[str]) -> None:
-    needs_local()
-    tokenizer: Any = chat_tokenizer()
-    tokenizer.model_max_length = 512
-    ruler: Ruler = by_tokens(tokenizer)
-    text = words(400)
-    for limit in (QUESTION_TOKENS, ruler.context):
-        assert ruler.count(text) > limit
-        exact = ruler.cut(text, limit)
-        assert ruler.count(exact) == limit and text.startswith(exact)
-        assert ruler.cut(exact, limit) == exact
-    fitting = Fitting(load_prompt("rag/lamp-7"), ruler, ("", text), [item("a", 900), item("b", 900)])
-    assert ruler.count(said(fitting, "a", "b")) == 512
-    assert ruler.count(fitting.lines("ab")[0]) == (512 - QUESTION_TOKENS) // 2
-    assert not capfd.readouterr().err, "that a text is too long is no news here"
+def test_with_an_encoder_lists_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models.needs_local()
+    if find_spec("sentence_transformers") is None:
+        pytest.skip("sentence-transformers is not installed: pip install 'llmfair[local]'")
+    monkeypatch.chdir(tmp_path)
+    given = lists()
+    ranker = registry.lookup("ranker", "dlf-like")(
+        options(f"encoder={models.encoder(tmp_path / 'dense')},epochs=20", given)
+    )
+    assert ranker.identity.startswith("dlf-like alpha=0.8 pool=100 epochs=20")
+    whole = ranker.scores(given[0])
+    turned = Candidates(given[0].query, given[0].documents[::-1], given[0].relevance)
+    assert ranker.scores(turned)[::-1] == pytest.approx(whole) and len({*whole}) > 2
+
+
+# Cross-fitting
+
+
+QUERIES, ITEMS = 12, 10
+
+
+def listed(number: int) -> Candidates:
+    """Half of the documents are relevant."""
+    documents = tuple(Document(f"{number}-{place}", "", "") for place in range(ITEMS))
+    return Candidates(
+        Query(f"q{number}", "words"), documents, {f"{number}-{place}": 1 for place in range(0, ITEMS, 2)}
+    )
+
+
+LISTS = [listed(number) for number in range(QUERIES)]
+
+
+def asked_of_nobody(lists: Sequence[Candidates]) -> Model:
+    return lambda candidates: [0.0] * len(candidates.documents)
+
+
+@given(st.sets(st.text("ab", max_size=5), min_size=1), st.integers(0, 3))
+def test_folds_are_of_like_sizes_and_hang_on_no_order(query_ids: set[str], seed: int) -> None:
+    found = folds(query_ids, seed=seed)
+    sizes = [[*found.values()].count(fold) for fold in range(FOLDS)]
+    assert set(found) == query_ids and max(sizes) - min(sizes) <= 1
+    assert found == folds(sorted(query_ids, reverse=True), seed=seed)
+
+
+def test_cross_fitted_scores_are_of_models_that_did_not_see_the_query() -> None:
+    seen: list[set[str]] = []
+
+    def fit(lists: Sequence[Candidates]) -> Model:
+        names = {one.query.query_id for one in lists}
+        seen.append(names)
+
+        def model(candidates: Candidates) -> list[float]:
+            assert candidates.query.query_id not in names
+            return [0.0] * len(candidates.documents)
+
+        return model
+
+    ranker = CrossFitted("mine", fit, LISTS)
+    for one in LISTS * 2:
+        ranker.scores(one)
+    assert len(seen) == FOLDS, "each fold's model is fitted once"
+    everyone = {one.query.query_id for one in LISTS}
+    left_out = [everyone - names for names in seen]
+    assert set.union(*left_out) == everyone and sum(map(len, left_out)) == len(everyone)
+
+
+def test_a_feature_that_only_leakage_could_use_is_of_no_use() -> None:
+    """Column q is ±1 on the documents of query q alone, its sign by relevance, turned in every other query."""
+
+    def planted(candidates: Candidates) -> Floats:
+        number = int(candidates.query.query_id[1:])
+        features = np.zeros((ITEMS, QUERIES + 1))
+        features[:, number + 1] = [1 if candidates.relevance.get(d, 0) else -1 for d in candidates.doc_ids]
+        features[:, number + 1] *= 1 if number % 2 else -1
+        return features
+
+    def fit(lists: Sequence[Candidates]) -> Model:
+        return DeltrModel(lists, planted, Training(gamma=0, steps=300))
+
+    def relevant_first(scores: Sequence[float]) -> bool:
+        return min(scores[::2]) > max(scores[1::2])
+
+    leaking = fit(LISTS)
+    assert all(relevant_first(leaking(one)) for one in LISTS), "who saw the query ranks it perfectly"
+    ranker = CrossFitted("mine", fit, LISTS)
+    found = [relevant_first(ranker.scores(one)) for one in LISTS]
+    assert sum(found) == QUERIES / 2, "the sign that a query has is chance to who did not"
+
+
+def test_unjudged_queries_teach_nothing_and_are_scored_by_the_model_of_all() -> None:
+    unjudged = Candidates(Query("new", "words"), LISTS[0].documents, {})
+    ranker = CrossFitted("mine", asked_of_nobody, [*LISTS, unjudged])
+    assert ranker.training("new") == tuple(LISTS) and "new" not in ranker.fold
+    assert ranker.identity == CrossFitted("mine", asked_of_nobody, LISTS[::-1]).identity
+    assert ranker.identity != CrossFitted("mine", asked_of_nobody, LISTS[1:]).identity
+    moved = replace(
+        LISTS[0], documents=tuple(replace(one, groups={"gender": ("female",)}) for one in LISTS[0].documents)
+    )
+    assert ranker.identity != CrossFitted("mine", asked_of_nobody, [moved, *LISTS[1:]]).identity
+    with pytest.raises(UsageError, match="mine learns from judged queries, of which this has 1"):
+        CrossFitted("mine a=1", asked_of_nobody, [LISTS[0], unjudged])

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from copy import deepcopy
-from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
@@ -346,7 +345,6 @@ REFINE = ("refine", "-d", f"{NAME}/gender", "--max-iterations", "1", "-q", "--no
 
 
 CALM = Patience(20.0, retries=0, max_wait=0.5, outage=0.0)
-SHORT = Patience(0.3, retries=0, max_wait=0.5, outage=0.0)
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 ROOT = {"version": {"number": "3.8.0", "distribution": "opensearch"}}
 INDEX = {
@@ -522,31 +520,6 @@ def test_an_engine_is_never_called_by_the_key(
     except UsageError as error:
         said = error.message
     assert KEY not in said
-
-
-# Time and bytes
-
-
-@pytest.mark.parametrize(
-    ("wire", "pause", "says"),
-    [
-        (repeat(b"HTTP/1.1 100 Continue\r\n\r\n"), 0.005, r"no answer from 127.* within 0\.3 s"),
-        ([OK, b"\r\n", *[b" "] * 500], 0.05, r"no answer from 127.* within 0\.3 s"),
-        ([OK, *[b"X-More: y\r\n"] * 60], 0.05, r"no answer from 127.* within 0\.3 s"),
-        ([OK + b"Content-Length: 500\r\n\r\n{}", *[b""] * 500], 0.05, r"no answer from 127.* within 0\.3 s"),
-        ([OK + b"Content-Length: 500\r\n\r\n{}"], 0, r"the reply of 127.* breaks off"),
-        ([OK + b"Content-Length: 99999999999\r\n\r\n{}"], 0, "more than 64 MB in one reply"),
-    ],
-    ids=repr,
-)
-@pytest.mark.parametrize("at", ["/", "/_search"])
-def test_every_exchange_ends(server: Stub, at: str, wire: Any, pause: float, says: str) -> None:
-    engine = opening(server, SHORT)
-    server.faults = [Fault(at, wire=wire, pause=pause, times=9)]
-    began = time.monotonic()
-    with pytest.raises(BackendError, match=says):
-        opening(server, SHORT) if at == "/" else engine.search("red", 2)
-    assert time.monotonic() - began < 5
 
 
 # Limits
