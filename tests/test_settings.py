@@ -17,8 +17,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.cli.options import Written, find_config, no_settings, read_config, settings_of_commands
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, default_of, seconds, value_of
-from llmfair.settings.base import hints_of
-from llmfair.settings.declaration import Limits
+from llmfair.settings.declaration import Limits, hints_of
 from tests.cli.command import refuses
 
 COMMANDS = {"listwise": get_type_hints(ListwiseSettings)}

@@ -63,7 +63,7 @@ from llmfair.results import (
 )
 from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
-from llmfair.settings.rankings import LOG
+from llmfair.settings.commands import LOG
 
 
 class DocumentCounts(JsonObject, frozen=True, kw_only=True):

@@ -36,8 +36,7 @@ from llmfair.settings import (
     named,
     value_of,
 )
-from llmfair.settings.base import hints_of
-from llmfair.settings.declaration import Limits, flag_of
+from llmfair.settings.declaration import Limits, flag_of, hints_of
 
 ENVIRONMENT, CONFIG_NAME = "LLMFAIR_", "llmfair.toml"
 FILE, VARIABLE, FLAG = 1, 2, 3
@@ -107,7 +106,8 @@ class WithFlags:
         settings, keyword = self.settings, inspect.Parameter.KEYWORD_ONLY
         types, hints = get_type_hints(settings), get_type_hints(self._run, include_extras=True)
         in_panels = sorted(settings.given(), key=lambda item: PANELS.index(item.metadata["panel"]))
-        preset = {"preset": (_preset(settings.preset_meaning), None)} if settings.presets() else {}
+        named = Annotated[str | None, flag(settings.preset_meaning, "--preset", panel="Prompt")]
+        preset = {"preset": (named, None)} if settings.presets() else {}
         return inspect.Signature(
             [
                 inspect.Parameter("ctx", keyword, annotation=typer.Context),
@@ -297,47 +297,40 @@ def flag(said: str, *names: str, panel: str | None = None, named: str = "", **mo
     return typer.Option(*names, help=said, rich_help_panel=panel, envvar=variable(name), **more)
 
 
+def _speak(verbose: bool) -> bool:
+    """Set at once, so that commands without settings need not."""
+    terminal.output.verbose = verbose
+    return verbose
+
+
+def _share(shared: bool) -> bool:
+    if shared:
+        files.share()
+    return shared
+
+
+_SELDOM = AdvancedPanel("Output")
 Json = Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")]
-Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel=AdvancedPanel("Output"))]
-Verbose = Annotated[
-    bool,
-    flag(
-        "All notes below a table, and tracebacks of errors.",
-        "--verbose",
-        "-v",
-        panel="Output",
-        callback=lambda value: _speak(value),
-    ),
-]
-NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=AdvancedPanel("Output"))]
+Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel=_SELDOM)]
+SPEAKING = "All notes below a table, and tracebacks of errors."
+Verbose = Annotated[bool, flag(SPEAKING, "--verbose", "-v", panel="Output", callback=_speak)]
+NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=_SELDOM)]
 Color = Annotated[
-    Literal["auto", "always", "never"],
-    flag("auto, always or never.", "--color", panel=AdvancedPanel("Output")),
+    Literal["auto", "always", "never"], flag("auto, always or never.", "--color", panel=_SELDOM)
 ]
-Shared = Annotated[
-    bool,
-    flag(
-        "Let others read what is written, as your umask says; else it is yours alone.",
-        "--shared",
-        panel=AdvancedPanel("Output"),
-        callback=lambda value: _share(value),
-    ),
-]
+SHARING = "Let others read what is written, as your umask says; else it is yours alone."
+Shared = Annotated[bool, flag(SHARING, "--shared", panel=_SELDOM, callback=_share)]
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
 Config = Annotated[
     Path | None,
     flag(
         "Configuration file; the nearest llmfair.toml upwards.",
         "--config",
-        panel=AdvancedPanel("Output"),
+        panel=_SELDOM,
         is_eager=True,
         callback=lambda ctx, value: _configure(ctx, value),
     ),
 ]
-
-
-def _preset(meaning: str) -> Any:
-    return Annotated[str | None, flag(meaning, "--preset", panel="Prompt")]
 
 
 COMMON: dict[str, tuple[Any, Any]] = {
@@ -365,18 +358,6 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
         "study": tuple(study.settings for _, study in studies().values()),
         "finetune-lora": (FinetuneSettings,),
     }
-
-
-def _speak(verbose: bool) -> bool:
-    """Set at once, so that commands without settings need not."""
-    terminal.output.verbose = verbose
-    return verbose
-
-
-def _share(shared: bool) -> bool:
-    if shared:
-        files.share()
-    return shared
 
 
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:

@@ -9,7 +9,6 @@ from typing import Literal
 
 from llmfair.errors import UsageError
 from llmfair.io import secrets
-from llmfair.settings.base import Settings
 from llmfair.settings.declaration import (
     ENGINE,
     IMPORTS,
@@ -21,6 +20,7 @@ from llmfair.settings.declaration import (
     SPENDING,
     TIME,
     Form,
+    Settings,
 )
 
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again

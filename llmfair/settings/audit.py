@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
-from llmfair.settings.base import CommandSettings, MeasureSettings, Settings
 from llmfair.settings.declaration import (
     DATA,
     MOST_NUMBERED,
@@ -18,7 +17,9 @@ from llmfair.settings.declaration import (
     SPENDING,
     STATISTICS,
     WRITTEN,
+    CommandSettings,
     Form,
+    MeasureSettings,
 )
 
 MOST_SPREAD = 3.0
@@ -110,9 +111,10 @@ class ListSettings(CommandSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFolder(Settings):
-    """Where a run goes, and what is written there."""
+class AuditSettings(Asking, ListSettings, MeasureSettings):
+    """The settings of every audit; a kind adds its own."""
 
+    makes_runs = True
     output: Path | None = OUTPUT(
         None, "Run folder (default: below --runs-dir, named by the settings).", short="-o", effect=WRITTEN
     )
@@ -125,13 +127,6 @@ class RunFolder(Settings):
     fresh: bool = OUTPUT(
         False, "Set the run's answers aside; with --no-cache all is asked again.", advanced=True
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
-    """The settings of every audit; a kind adds its own."""
-
-    makes_runs = True
     permutations: int = STATISTICS(
         9999,
         "Shuffles of the test over lists; 0: its closed form alone.",

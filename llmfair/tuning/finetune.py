@@ -51,7 +51,7 @@ from llmfair.report.tables import count
 from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
 from llmfair.settings import FinetuneSettings, band_of
-from llmfair.settings.tuning import ORDERS
+from llmfair.settings.commands import ORDERS
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import head, lora
 from llmfair.tuning.drawing import (
