@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from html import escape
 from itertools import chain
 from pathlib import Path
@@ -35,10 +34,6 @@ RATE_SECONDS = 60.0
 GAP = "  "
 LEAST_FOLDED = 24
 """A word that is longer may be broken where a column has little room."""
-DECIDING = 50
-"""The first rows of a table, which decide how wide its columns are."""
-AT_ONCE = 500
-"""Rows of a long table that are laid out together, which takes memory; their columns are equally wide."""
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
 NARROWEST_BAR, WIDEST_BAR = 10, 30
@@ -247,73 +242,59 @@ def _grids(table: Table, rows: Sequence[int], width: int) -> Iterator[Renderable
     from rich.table import Table as Grid
     from rich.text import Text
 
-    columns = [*zip(table.header, *table.rows, strict=True)]
-    widest = [max(map(cell_len, cells)) for cells in columns]
-    whole = sum(widest) + len(GAP) * len(widest) <= width
-    parts = [dict(enumerate(widest))] if whole else _parts([cells[:DECIDING] for cells in columns], width)
-
     def folded(cell: str, room: int) -> str:
         return cell if cell_len(cell) <= room else "\n".join(wrapped(cell, room, cell=True))
 
-    for part in parts:
-        for first in range(0, max(1, len(rows)), AT_ONCE):
-            grid = Grid(box=None, padding=(0, 1), pad_edge=True, show_header=not first)
-            for place, room in part.items():
-                grid.add_column(folded(table.header[place], room), width=room, overflow="fold")
-            for at in rows[first : first + AT_ONCE]:
-                marks = ("bold" if (at, place) in table.strong else "" for place in part)
-                cells = (folded(table.rows[at][place], room) for place, room in part.items())
-                grid.add_row(*map(Text, cells, marks))
-            yield grid
+    for part in _parts([*zip(table.header, *table.rows, strict=True)], width):
+        grid = Grid(box=None, padding=(0, 1), pad_edge=True)
+        for place, room in part.items():
+            grid.add_column(folded(table.header[place], room), width=room, overflow="fold")
+        for at in rows:
+            marks = ("bold" if (at, place) in table.strong else "" for place in part)
+            cells = (folded(table.rows[at][place], room) for place, room in part.items())
+            grid.add_row(*map(Text, cells, marks))
+        yield grid
         yield ""
 
 
 def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, int]]:
-    """The widths of columns, by their places, table by table: as many as there is room for beside the first one."""
-    end = 1
-    while True:
-        begin, end = end, len(columns)
-        while True:
-            places = [0, *range(begin, end)]
-            room = width - len(GAP) * len(places)
-            widths = _widths([columns[place] for place in places], room)
-            if widths or end <= begin + 1:
-                break
-            end -= 1
-        yield dict(zip(places, widths or [room // len(places)] * len(places), strict=True))
-        if end == len(columns):
-            return
+    """The widths of columns, by their places, table by table: as many as there is room for beside the first one.
 
-
-def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """How wide columns with so much room are, cells folded into the fewest lines; none where there is too little."""
+    None is narrower than its longest word, or `LEAST_FOLDED`.
+    """
     from rich.cells import cell_len
 
     widest = [max(map(cell_len, cells)) for cells in columns]
-    widths = [*widest]
-    while (excess := sum(widths) - room) > 0:
-        narrower = []
-        for at, width in enumerate(widths):
-            lines = (wrapped(cell, width - 1, words=width <= LEAST_FOLDED, cell=True) for cell in columns[at])
-            folded = max((cell_len(line) for line in chain.from_iterable(lines)), default=0)
-            if folded < width:
-                narrower.append([*widths[:at], folded, *widths[at + 1 :]])
-        if not narrower:
-            return []
-        widths = min(narrower, key=lambda widths: (_height(columns, widths), max(widths)))
-    roomier = (
-        [*widths[:at], min(widest[at], width - excess), *widths[at + 1 :]] for at, width in enumerate(widths)
-    )
-    return min(roomier, key=partial(_height, columns))
+    if sum(widest) + len(GAP) * len(widest) <= width:
+        yield dict(enumerate(widest))
+        return
+    words = [
+        chain.from_iterable(wrapped(cell, 1, cell=True, words=True) for cell in cells) for cells in columns
+    ]
+    least = [min(max(map(cell_len, of), default=0), LEAST_FOLDED) for of in words]
+    places = [0]
+    for place in range(1, len(columns)):
+        if len(places) > 1 and sum(least[at] + len(GAP) for at in (*places, place)) > width:
+            yield _widths(places, widest, least, width)
+            places = [0]
+        places.append(place)
+    yield _widths(places, widest, least, width)
 
 
-def _height(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> int:
-    """The lines of a table whose columns are so wide."""
-    heights = (
-        [len(wrapped(cell, width, cell=True)) for cell in cells]
-        for cells, width in zip(columns, widths, strict=True)
-    )
-    return sum(map(max, zip(*heights, strict=True)))
+def _widths(places: Sequence[int], widest: Sequence[int], least: Sequence[int], width: int) -> dict[int, int]:
+    """How wide these columns are: the widest alone is folded where that leaves it a third of what it would take beyond
+    the least, else what there is room for is shared by what each would take.
+    """
+    wanted = {place: widest[place] - least[place] for place in places}
+    spare = width - sum(least[place] + len(GAP) for place in places)
+    if spare < 0:
+        return dict.fromkeys(places, width // len(places) - len(GAP))
+    most = max(wanted, key=wanted.__getitem__)
+    left = spare - sum(wanted.values()) + wanted[most]
+    if left >= wanted[most] / 3:
+        return {place: widest[place] for place in places} | {most: min(widest[most], least[most] + left)}
+    share = spare / sum(wanted.values())
+    return {place: least[place] + int(share * wanted[place]) for place in places}
 
 
 def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:

@@ -109,7 +109,10 @@ def _application(names: Iterable[str]) -> typer.Typer:
     for name in names:
         if name in MODULES:
             module = import_module(f"llmfair.cli.{MODULES[name]}")
-            getattr(module, f"add_{name.replace('-', '_')}")(app)
+            if isinstance(below := getattr(module, name, None), typer.Typer):
+                app.add_typer(below, rich_help_panel="Look")
+            else:
+                getattr(module, f"add_{name.replace('-', '_')}")(app)
         else:
             audits.add(app, kind_of(name))
     return app
@@ -139,9 +142,6 @@ def run(arguments: list[str]) -> int:
 
 def _work(arguments: list[str]) -> Any:
     """What a line asks for; what comes of it, as Typer has it."""
-    for argument in arguments:
-        if "\0" in argument:
-            raise UsageError(f"'{argument}' holds a NUL character.", "leave it out")
     set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
     if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
         for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,17 +33,11 @@ EVIDENCE = 20
 """Answers that a report shows with their prompts."""
 
 
-def audit_command(kind: Kind) -> Callable[..., None]:
-    """The command of one kind of audits."""
-
+def add(app: typer.Typer, kind: Kind) -> None:
     def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
         (_dry_run if settings.dry_run else run_audits)(kind, settings, style)
 
-    return run
-
-
-def add(app: typer.Typer, kind: Kind) -> None:
-    add_command(app, kind.name, kind.settings, audit_command(kind), kind.help(), "Audit")
+    add_command(app, kind.name, kind.settings, run, kind.help(), "Audit")
 
 
 def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
@@ -250,8 +244,6 @@ def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str
     past = manifest.invocations
     calls = sum(one.calls or 0 for one in past if one.cost is not None)
     text = f"the run in all: {count(calls, 'call')}, cost {cost}"
-    if unknown := sum(one.calls is None for one in past):  # which left no word of what it asked
-        text += f", and {count(unknown, 'command')} killed or still running"
     if progress is None:
         return text
     return f"{spender}: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
@@ -313,7 +305,9 @@ def _planning(kind: Kind) -> Callable[..., None]:
     def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
         from llmfair.audits.plan import plan as plan_of
 
-        with _busy("Counting and simulating"):
+        output, stderr = terminal.output, terminal.console(stderr=True)
+        quiet = output.quiet or not output.progress
+        with nullcontext() if quiet else stderr.status("Counting and simulating"):  # which takes seconds
             planned = plan_of(kind, settings)
         table = kind.plan_table(planned)
         if table is None and style != "json":
@@ -322,17 +316,6 @@ def _planning(kind: Kind) -> Callable[..., None]:
         terminal.show(style, planned, lambda: cast("Table", table))
 
     return run
-
-
-@contextmanager
-def _busy(what: str) -> Iterator[None]:
-    """Lists of many lengths take seconds to simulate: a terminal shows that something is going on."""
-    stderr = terminal.console(stderr=True)
-    if terminal.output.quiet or not terminal.output.progress or not stderr.is_terminal:
-        yield
-        return
-    with stderr.status(what):
-        yield
 
 
 def add_plan(app: typer.Typer) -> None:
@@ -382,7 +365,11 @@ def _studying(kind: Kind, named: Study) -> Callable[..., None]:
             if source is not None and source.name == "COMMANDLINE":
                 raise UsageError(f"--{flag} names one setting, but a study has several.", instead)
         if settings.dry_run:
-            _show_study_plan(named, plan_study(kind, named, settings), style)
+            planned = plan_study(kind, named, settings)
+            terminal.show("json" if style == "json" else "table", planned, lambda: named.plan_table(planned))
+            if style != "json":
+                for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
+                    terminal.say(line)
             return
         tried = _ask(kind, named, settings)
         found, gravest = told(kind, named, tried, settings)
@@ -460,16 +447,6 @@ def _show_study(
     below = [*found.runs, *([report] if report else [])]
     document = {**plain(found), **(terminal.failure(gravest) if gravest else {})}
     terminal.show(style, document, lambda: named.headed_table(found), lines, report, below)
-
-
-def _show_study_plan(named: Study, planned: Mapping[str, Any], style: str) -> None:
-    """What each setting would ask."""
-    if style == "json":
-        terminal.print_json(planned)
-    else:
-        terminal.print_table(named.plan_table(planned))
-        for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
-            terminal.say(line)
 
 
 def add_study(app: typer.Typer) -> None:

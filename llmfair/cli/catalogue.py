@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,20 +34,24 @@ def list_prompts() -> View:
     from llmfair.prompts import load_prompt, prompt_names, wordings
     from llmfair.report.tables import Table
 
-    prompts = [load_prompt(name) for name in prompt_names()]
     named = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "prompt": prompt.id,
             "wording": named.get(prompt.id),
             "source": prompt.source,
             "sha256": prompt.sha256,
         }
-        for prompt in prompts
+        for prompt in map(load_prompt, prompt_names())
     ]
     cells = tuple(
-        (prompt.id, named.get(prompt.id, ""), prompt.sha256[:16], _in_short(prompt.source))
-        for prompt in prompts
+        (
+            row["prompt"],
+            row["wording"] or "",
+            row["sha256"][:16],
+            shorten(row["source"], SOURCE, placeholder=" …"),
+        )
+        for row in rows
     )
     notes = (
         "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
@@ -55,11 +60,6 @@ def list_prompts() -> View:
         "one of your own: llmfair prompts show listwise-general > my.toml, change it, --prompt my.toml",
     )
     return View({"prompts": rows}, Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
-
-
-def _in_short(source: str) -> str:
-    """A source on what is left of a line; `prompts show` has all of it."""
-    return source if len(source) <= SOURCE else f"{source[: SOURCE - 1].rpartition(' ')[0].rstrip(' ,;:(')} …"
 
 
 @look(prompts, "llmfair prompts show listwise", "llmfair prompts show my-prompt.toml --json")
@@ -99,10 +99,8 @@ def _rendering(kind: Kind) -> Callable[..., None]:
     return run
 
 
-def add_prompts(app: typer.Typer) -> None:
-    for kind in kinds():
-        add_command(render, kind.name, kind.settings, _rendering(kind), kind.help("render"))
-    app.add_typer(prompts, rich_help_panel="Look")
+for _kind in kinds():
+    add_command(render, _kind.name, _kind.settings, _rendering(_kind), _kind.help("render"))
 
 
 strategies = group("strategies", "How lists can be ordered by asking.")
@@ -114,9 +112,28 @@ SIZES = (40, 100)
 def list_strategies() -> View:
     """What --strategy takes, with parameters, calls and rounds that wait for each other."""
     from llmfair import registry
+    from llmfair.audits.listwise.settings import ListwiseSettings
+    from llmfair.rankers.strategies import strategy_of
     from llmfair.report.tables import Table
 
-    facts = [_strategy_facts(name) for name in registry.names("strategy")]
+    facts: list[dict[str, Any]] = []
+    reads = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
+    for name in registry.names("strategy"):
+        strategy = strategy_of(name, vars(ListwiseSettings()))  # under the settings of windows that are usual
+        plans = [(n, strategy.plan(n)) for n in SIZES]
+        facts.append(
+            {
+                "strategy": name,
+                "parameters": dict(strategy.parameters),
+                "prompt": strategy.question.prompt,
+                "reads": reads[strategy.question.margins],
+                "plans": [
+                    {"items": n, "calls": plan.calls, "rounds": plan.rounds, "at_most": not plan.exact}
+                    for n, plan in plans
+                ],
+                "does": (registry.lookup("strategy", name).__doc__ or "").partition("\n")[0].strip(),
+            }
+        )
     costs = (f"calls (rounds), {n} items" for n in SIZES)
     rows = tuple(
         (
@@ -138,32 +155,6 @@ def list_strategies() -> View:
     return View({"strategies": facts}, Table("", header, rows, notes))
 
 
-def _strategy_facts(name: str) -> dict[str, Any]:
-    """A strategy as it is without parameters, under the settings of windows that are usual."""
-    from llmfair import registry
-    from llmfair.audits.listwise.settings import ListwiseSettings
-    from llmfair.rankers.strategies import strategy_of
-
-    strategy = strategy_of(name, vars(ListwiseSettings()))
-    plans = [(n, strategy.plan(n)) for n in SIZES]
-    margins = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
-    return {
-        "strategy": name,
-        "parameters": dict(strategy.parameters),
-        "prompt": strategy.question.prompt,
-        "reads": margins[strategy.question.margins],
-        "plans": [
-            {"items": n, "calls": plan.calls, "rounds": plan.rounds, "at_most": not plan.exact}
-            for n, plan in plans
-        ],
-        "does": (registry.lookup("strategy", name).__doc__ or "").partition("\n")[0].strip(),
-    }
-
-
-def add_strategies(app: typer.Typer) -> None:
-    app.add_typer(strategies, rich_help_panel="Look")
-
-
 measures = group("measures", "What can be measured.")
 
 
@@ -173,7 +164,6 @@ def list_measures() -> View:
     from llmfair import registry
     from llmfair.report.tables import Table
 
-    definitions = {name: registry.lookup("measure", name) for name in registry.names("measure")}
     facts = [
         {
             "measure": name,
@@ -187,7 +177,8 @@ def list_measures() -> View:
             "aggregate": of.aggregate,
             "source": of.cite,
         }
-        for name, of in definitions.items()
+        for name in registry.names("measure")
+        for of in [registry.lookup("measure", name)]
     ]
     rows = tuple(
         (
@@ -212,19 +203,8 @@ def list_measures() -> View:
     return View({"measures": facts}, Table("", header, rows, notes))
 
 
-def add_measures(app: typer.Typer) -> None:
-    app.add_typer(measures, rich_help_panel="Look")
-
-
-Model = Annotated[
-    str | None,
-    flag(
-        "Look at this model: where it would run, what it can do.",
-        "--model",
-        "-m",
-        autocompletion=OFFERED["model"],
-    ),
-]
+LOOK_AT = "Look at this model: where it would run, what it can do."
+Model = Annotated[str | None, flag(LOOK_AT, "--model", "-m", autocompletion=OFFERED["model"])]
 BaseUrl = Annotated[
     str | None, flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url")
 ]
@@ -240,9 +220,8 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> V
     from llmfair import registry
     from llmfair.report.tables import Table
 
-    backends = {name: (status, note) for name, status, note in _backends(base_url)}
-    for name in registry.names("backend"):
-        backends.setdefault(name, ("ready", "added, in this package or another"))
+    backends = dict.fromkeys(registry.names("backend"), ("ready", "added, in this package or another"))
+    backends |= {name: (status, note) for name, status, note in _backends(base_url)}
     facts = {
         "llmfair": llmfair.__version__,
         "python": platform.python_version(),
@@ -380,7 +359,7 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
 
 
 async def _answer(backend: Backend, request: Request) -> Completion:
-    """One answer in one attempt. Raises Unavailable where a run would try again."""
+    """The answer of one attempt. Raises Unavailable where a run would try again."""
     from llmfair.backends.base import RateLimited, Transient
     from llmfair.errors import Unavailable
 

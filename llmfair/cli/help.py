@@ -65,33 +65,19 @@ def with_help(command: Any) -> Any:
     return helped(command)
 
 
-def _show(ctx: typer.Context, value: bool, whole: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-        draw("\n".join(_lines(ctx.command, ctx, width, whole)))
-        raise typer.Exit
+def _option(whole: bool, meaning: str, *names: str) -> Any:
+    def show(ctx: typer.Context, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+            draw("\n".join(_lines(ctx.command, ctx, width, whole)))
+            raise typer.Exit
+
+    return typer.Option(*names, is_eager=True, callback=show, help=meaning)
 
 
 def _helps(
-    help_all: Annotated[
-        bool,
-        typer.Option(
-            "--help-all",
-            is_eager=True,
-            callback=lambda ctx, value: _show(ctx, value, True),
-            help="Show every flag and exit.",
-        ),
-    ] = False,
-    help: Annotated[
-        bool,
-        typer.Option(
-            "--help",
-            "-h",
-            is_eager=True,
-            callback=lambda ctx, value: _show(ctx, value, False),
-            help="Show this message and exit.",
-        ),
-    ] = False,
+    help_all: Annotated[bool, _option(True, "Show every flag and exit.", "--help-all")] = False,
+    help: Annotated[bool, _option(False, "Show this message and exit.", "--help", "-h")] = False,
 ) -> None:
     """Declares the flags that every command has."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,6 @@ from llmfair.settings import FinetuneSettings, MitigateSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
-    from llmfair.audits.runs.run import Watch
 
 
 Run = Annotated[
@@ -56,7 +56,7 @@ def mitigate(
         return
     seen: dict[str, Any] = {}
     try:
-        done = held(folder, settings, _watching(seen))
+        done = held(folder, settings, lambda remedy: partial(_watch, seen, remedy))
     except KeyboardInterrupt:
         if "folder" not in seen:
             raise
@@ -72,21 +72,20 @@ def mitigate(
         raise terminal.failed_after_output(done.error)
 
 
-def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
-    """Shows each remedy while it is asked."""
+def _watch(
+    seen: dict[str, Any],
+    remedy: str,
+    folder: Path,
+    planned: Mapping[str, Any],
+    progress: Progress,
+    limit: int,
+) -> AbstractContextManager[None]:
+    """Shows a remedy while it is asked."""
     from llmfair.report.tables import count, on_disk
 
-    def watch_of(remedy: str) -> Watch:
-        def watch(
-            folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-        ) -> AbstractContextManager[None]:
-            seen["remedy"] = remedy
-            before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
-            return terminal.asking(f"Asking, {remedy}", seen, folder, planned, progress, limit, before)
-
-        return watch
-
-    return watch_of
+    seen["remedy"] = remedy
+    before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
+    return terminal.asking(f"Asking, {remedy}", seen, folder, planned, progress, limit, before)
 
 
 def add_mitigate(app: typer.Typer) -> None:

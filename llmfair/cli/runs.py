@@ -249,12 +249,8 @@ def check(name: Run, runs_dir: RunsDir = Path("runs")) -> View:
     return View({"run": run.path.name, **checked}, None, 1 if checked["problems"] else 0)
 
 
-def add_runs(app: typer.Typer) -> None:
-    app.add_typer(runs, rich_help_panel="Look")
-
-
 cache = group("cache", "Answers that runs share: where, how many, remove.")
-AGE = re.compile(r"([0-9]{1,6})([hdw])")
+AGE = re.compile(r"([0-9]{1,5})([hdw])")
 HOURS = {"h": 1, "d": 24, "w": 168}
 
 
@@ -324,19 +320,10 @@ def _before(age: str | None) -> datetime | None:
     """The moment that lies so long ago. Raises UsageError."""
     if age is None:
         return None
-    try:
-        number, unit = AGE.fullmatch(age).groups()  # type: ignore[union-attr]
-        return datetime.now(UTC) - timedelta(hours=int(number) * HOURS[unit])
-    except (AttributeError, OverflowError):
-        raise UsageError(
-            f"--older-than {age} is not an age.",
-            "hours, days or weeks: 12h, 30d, 8w",
-        ) from None
+    if (match := AGE.fullmatch(age)) is None:
+        raise UsageError(f"--older-than {age} is not an age.", "hours, days or weeks: 12h, 30d, 8w")
+    return datetime.now(UTC) - timedelta(hours=int(match[1]) * HOURS[match[2]])
 
 
 def _count(count: int) -> str:
     return "1 answer" if count == 1 else f"{count:,} answers"
-
-
-def add_cache(app: typer.Typer) -> None:
-    app.add_typer(cache, rich_help_panel="Look")
