@@ -19,8 +19,7 @@ from llmfair.audits.lists import training_lists
 from llmfair.audits.run_files import check_queries, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.files import Given, searched
-from llmfair.datasets.judgements import Judgements
-from llmfair.datasets.runs import scores_form
+from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, whole, write_whole
 from llmfair.io.trec import RunFile, run_lines

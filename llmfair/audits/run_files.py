@@ -9,8 +9,7 @@ from pathlib import Path
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.files import Given
-from llmfair.datasets.judgements import Judgements, of_dataset, of_files
-from llmfair.datasets.runs import HINT, read_any_run
+from llmfair.datasets.judgements import HINT, Judgements, of_dataset, of_files, read_any_run
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
 from llmfair.io.trec import RunFile, read_scores

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,55 +13,56 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli.complete import OFFERED
-from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
+from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, View, flag, look
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmfair.datasets.fetch import FetchOptions, FetchPlan
+    from llmfair.datasets.fetch import FetchPlan
+    from llmfair.report.tables import Table
 
 
 RELEVANCE = ("relevant", "irrelevant")
 datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
 
 
-@datasets.command("list", epilog="llmfair datasets list\n\nllmfair datasets list --json")
-def list_all(as_json: Json = False) -> None:
+@look(datasets, "llmfair datasets list", "llmfair datasets list --json", name="list")
+def list_all() -> View:
     """The datasets that can be named with -d."""
     from llmfair import registry
-    from llmfair.datasets.base import FOUR_FILES
+    from llmfair.datasets.base import FOUR_FILES, compared
     from llmfair.report.tables import Table
 
-    found = [{"dataset": name, **_listing(name)} for name in registry.names("dataset")]
-    if as_json:
-        terminal.print_json({"schema": 1, "datasets": found})
-        return
-    rows = tuple(
-        (row["dataset"], ", ".join(row["attributes"]), str(row["queries"] or ""), row["size"], state)
-        for row in found
-        for state in ["" if row["fetched"] is None else "fetched" if row["fetched"] else "not fetched"]
+    rows: list[dict[str, Any]] = []
+    for name in registry.names("dataset"):
+        dataset = registry.lookup("dataset", name)()
+        if hasattr(dataset, "listing"):
+            rows.append({"dataset": name, **dataset.listing()})
+        else:
+            attributes, queries = [of.name for of in compared(dataset.attributes)], len(dataset.queries)
+            bundled = {"attributes": attributes, "queries": queries, "size": "bundled", "fetched": None}
+            rows.append({"dataset": name, **bundled})
+    states = {None: "", True: "fetched", False: "not fetched"}
+    cells = tuple(
+        (
+            row["dataset"],
+            ", ".join(row["attributes"]),
+            str(row["queries"] or ""),
+            row["size"],
+            states[row["fetched"]],
+        )
+        for row in rows
     )
     notes = (
         FOUR_FILES,
         "llmfair datasets fetch trec-fair/2022    serves every dataset of its year and split",
     )
-    terminal.print_table(Table("", ("dataset", "attributes", "queries", "size", ""), rows, notes))
-
-
-def _listing(name: str) -> dict[str, Any]:
-    """One dataset of the list: attributes, queries, size, and whether it is fetched (None: nothing to fetch)."""
-    from llmfair import registry
-    from llmfair.datasets.base import compared
-
-    dataset = registry.lookup("dataset", name)()
-    if hasattr(dataset, "listing"):
-        return dict(dataset.listing())
-    attributes = [attribute.name for attribute in compared(dataset.attributes)]
-    return {"attributes": attributes, "queries": len(dataset.queries), "size": "bundled", "fetched": None}
+    return View({"datasets": rows}, Table("", ("dataset", "attributes", "queries", "size", ""), cells, notes))
 
 
 Scope = Literal["pool", "full"]
 AnalyzerName = Literal["english", "standard"]
 COPY = "file or address of another copy, gzip or plain"
+_fetching, _indexing, _source = (partial(flag, panel=panel) for panel in ("Fetching", "Index", "Sources"))
 
 
 @datasets.command(
@@ -76,43 +78,31 @@ def fetch(
             autocompletion=OFFERED["dataset"],
         ),
     ],
-    yes: Annotated[bool, flag("Do not ask before downloading.", "--yes", panel="Fetching")] = False,
-    stream: Annotated[
-        bool, flag("Read from the connection; keep no copy.", "--stream", panel="Fetching")
-    ] = False,
+    yes: Annotated[bool, _fetching("Do not ask before downloading.", "--yes")] = False,
+    stream: Annotated[bool, _fetching("Read from the connection; keep no copy.", "--stream")] = False,
     keep_downloads: Annotated[
-        bool, flag("Keep the source files afterwards.", "--keep-downloads", panel="Fetching")
+        bool, _fetching("Keep the source files afterwards.", "--keep-downloads")
     ] = False,
     text_words: Annotated[
-        int,
-        flag(
-            "Keep the first N words of each article too.",
-            "--text-words",
-            panel="Fetching",
-            min=0,
-            max=1_000_000,
-        ),
+        int, _fetching("Keep the first N words of each article too.", "--text-words", min=0, max=1_000_000)
     ] = 0,
     index: Annotated[
         Scope | None,
-        flag("Index the relevant pages (pool) or all (full), for llmfair refine.", "--index", panel="Index"),
+        _indexing("Index the relevant pages (pool) or all (full), for llmfair refine.", "--index"),
     ] = None,
     analyzer: Annotated[
         AnalyzerName,
-        flag("How text becomes terms: english cuts endings, standard does not.", "--analyzer", panel="Index"),
+        _indexing("How text becomes terms: english cuts endings, standard does not.", "--analyzer"),
     ] = "english",
     engine: Annotated[
-        str,
-        flag("Where: tantivy, elasticsearch:INDEX or opensearch:INDEX.", "--engine", panel="Index"),
+        str, _indexing("Where: tantivy, elasticsearch:INDEX or opensearch:INDEX.", "--engine")
     ] = "tantivy",
-    engine_url: Annotated[
-        str | None, flag("Address of the server of an index.", "--engine-url", panel="Index")
-    ] = None,
-    topics: Annotated[str | None, flag(f"Topics with rel_docs: {COPY}.", "--topics", panel="Sources")] = None,
-    metadata: Annotated[str | None, flag(f"Metadata: {COPY}.", "--metadata", panel="Sources")] = None,
-    corpus: Annotated[str | None, flag(f"Corpus: {COPY}.", "--corpus", panel="Sources")] = None,
+    engine_url: Annotated[str | None, _indexing("Address of the server of an index.", "--engine-url")] = None,
+    topics: Annotated[str | None, _source(f"Topics with rel_docs: {COPY}.", "--topics")] = None,
+    metadata: Annotated[str | None, _source(f"Metadata: {COPY}.", "--metadata")] = None,
+    corpus: Annotated[str | None, _source(f"Corpus: {COPY}.", "--corpus")] = None,
     titles: Annotated[
-        str | None, flag("Lines page_id, tab, title: replaces the corpus.", "--titles", panel="Sources")
+        str | None, _source("Lines page_id, tab, title: replaces the corpus.", "--titles")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -146,7 +136,7 @@ def fetch(
     indexes = plan.options.index is not None and "pages" in plan.origins
     fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if indexes else None
     if plan.origins:
-        tell_plan(plan, options)
+        tell_plan(plan)
         hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
         if plan.to_download and not yes and not terminal.agreed("Download?", True, "download this", hint):
             terminal.say("Nothing was downloaded.")
@@ -184,7 +174,7 @@ def _fetch_lamp(number: int, yes: bool) -> None:
     _print_fetched(name, rows, folder, not lacking)
 
 
-@datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
+@look(datasets, "llmfair datasets show sample", "llmfair datasets show my-folder --json")
 def show(
     name: Annotated[
         str,
@@ -200,8 +190,7 @@ def show(
     ] = None,
     groups: Annotated[str | None, flag("Of irds:NAME, the groups of its documents.", "--groups")] = None,
     run: Annotated[str | None, flag("Of irds:NAME, a run whose rankings are the lists.", "--run")] = None,
-    as_json: Json = False,
-) -> None:
+) -> View:
     """Queries, candidates per cell, and documents of neither group."""
     from llmfair.audits.lists import load_lists
     from llmfair.datasets.answers import has_answers, load_answers
@@ -213,28 +202,19 @@ def show(
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, given)
     # of a source without lists of its own those of a default audit are shown
     found = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
-    if as_json:
-        terminal.print_json({"schema": 1, **found})
-        return
-    _print_facts(found)
+    return View(found, _facts_table(found))
 
 
-@datasets.command(
-    "attributes",
-    epilog="llmfair datasets attributes\n\nllmfair datasets attributes > my-folder/attributes.toml",
-)
-def attributes(as_json: Json = False) -> None:
+@look(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")
+def attributes() -> View:
     """The built-in attributes, as the attributes.toml of a folder declares its own."""
     from llmfair.datasets.attributes import shipped_attributes
 
     text = shipped_attributes().read_text("utf-8")
-    if as_json:
-        terminal.print_json({"schema": 1, "text": text})
-        return
-    print(text, end="")
+    return View({"text": text}, text.removesuffix("\n"))
 
 
-def _print_facts(found: dict[str, Any]) -> None:
+def _facts_table(found: dict[str, Any]) -> Table:
     from llmfair.datasets.base import empty_groups_text
     from llmfair.report.tables import Table
 
@@ -267,7 +247,7 @@ def _print_facts(found: dict[str, Any]) -> None:
     notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
     title = f"{found['dataset']} · {found['documents']} documents · {len(rows)} queries"
-    terminal.print_table(Table(title, header, tuple(rows), tuple(notes)))
+    return Table(title, header, tuple(rows), tuple(notes))
 
 
 def _counted(sides: dict[str, int], words: dict[str, str]) -> str:
@@ -276,12 +256,8 @@ def _counted(sides: dict[str, int], words: dict[str, str]) -> str:
     return ", ".join(f"{named.get(what, what)} {count:,}" for what, count in sides.items())
 
 
-def add_datasets(app: typer.Typer) -> None:
-    app.add_typer(datasets, rich_help_panel="Look")
-
-
-def tell_plan(plan: FetchPlan, options: FetchOptions) -> None:
-    """What is about to be downloaded and read, the room that takes and there is, and what is kept of it."""
+def tell_plan(plan: FetchPlan) -> None:
+    """What is about to be downloaded and read, and the room that takes and there is."""
     import shutil
 
     from llmfair.datasets.base import cache_folder
@@ -294,21 +270,8 @@ def tell_plan(plan: FetchPlan, options: FetchOptions) -> None:
     does += [f"reads {', '.join(here)} from this disk"] * bool(here)
     terminal.say(f"{plan.collection.name}: {', '.join(does)}")
     place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
-    kept = (
-        "kept"
-        if options.keep_downloads
-        else "read without a copy"
-        if options.stream
-        else "removed afterwards"
-    )
-    fate = f"; downloads are {kept}" * any(origin.temporary for origin in plan.files)
-    room = _size(shutil.disk_usage(place).free)
-    terminal.say(f"  needs {_size(plan.disk_bytes)} of disk, {room} are free in {place}{fate}")
-    words, index = plan.options.text_words, plan.options.index
-    text = f", and the first {words:,} words" * bool(words)
-    made = f"; an index of {'these' if index == 'pool' else 'all'} pages" * (index is not None)
-    pages = f"titles, groups, quality, sitelinks and page views{text}{made}"
-    terminal.say(f"  keeps topics, relevance, and of relevant pages {pages}")
+    free = _size(shutil.disk_usage(place).free)
+    terminal.say(f"  needs {_size(plan.disk_bytes)} of disk, {free} are free in {place}")
 
 
 def _size(count: int) -> str:
@@ -373,9 +336,6 @@ class Transfer(terminal.Line):
 
     def advance(self, count: int) -> None:
         self.bytes += count
-
-    def say(self, text: str) -> None:
-        terminal.say(text)
 
     def over(self) -> None:
         if self.name and terminal.output.progress and not terminal.console(stderr=True).is_terminal:

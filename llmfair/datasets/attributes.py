@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert
 
 from llmfair.errors import UsageError
 from llmfair.io import files
+from llmfair.io.files import field_of
 from llmfair.io.trec import declared_groups, nearest
 from llmfair.nouns import ANY_GROUP, Attribute, Side
 
@@ -48,32 +50,46 @@ def read_attributes(path: Path) -> dict[str, Attribute]:
     return {name: _attribute(path, name, row) for name, row in table.items()}
 
 
+Shares = Annotated[dict[str, Annotated[float, Meta(gt=0, le=1)]], Meta(min_length=1)]
+
+
+class _Words(Struct):
+    protected: str
+    unprotected: str
+
+
+class _Declared(Struct):
+    """A table of the file."""
+
+    protected: list[str]
+    unprotected: list[str]
+    other: list[str] = []
+    words: _Words | None = None
+    background: Shares | list[Shares] = []
+
+
 def _attribute(path: Path, name: str, row: Any) -> Attribute:
     def fail(key: str, what: str) -> UsageError:
-        return UsageError(f"{path}: {name}.{key}: {what}", HINT)
+        return UsageError(f"{path}: {'.'.join(filter(None, (name, key)))}: {what}", HINT)
 
-    if not isinstance(row, dict):
-        raise UsageError(f"{path}: {name}: is not a table", HINT)
-    lists: dict[str, tuple[str, ...]] = {}
-    for key in ("protected", "unprotected", "other"):
-        value = row.get(key, [] if key == "other" else None)
-        if not isinstance(value, list) or not all(isinstance(group, str) for group in value):
-            raise fail(key, "needs a list of group names")
-        lists[key] = tuple(value)
-    words = row.get("words", {side.value: _called(lists[side.value], side) for side in Side})
-    if not isinstance(words, dict) or not all(isinstance(words.get(side.value), str) for side in Side):
-        raise fail("words", 'needs { protected = "…", unprotected = "…" }')
-    taken = [group for groups in lists.values() for group in groups]
-    if len(set(taken)) < len(taken):
-        twice = next(group for group in taken if taken.count(group) > 1)
+    try:
+        of = convert(row, _Declared)
+    except (ValueError, OverflowError) as error:
+        raise fail(*field_of(error)) from None
+    taken = [*of.protected, *of.unprotected, *of.other]
+    if twice := next((group for place, group in enumerate(taken) if group in taken[:place]), None):
         raise fail("protected", f"group '{twice}' is named twice")
+    words = of.words or _Words(
+        _called(of.protected, Side.PROTECTED), _called(of.unprotected, Side.UNPROTECTED)
+    )
     attribute = Attribute(
         name,
-        protected=lists["protected"],
-        unprotected=lists["unprotected"],
-        other=lists["other"],
-        words={side: words[side.value] for side in Side},
-        worded="words" in row,
+        protected=tuple(of.protected),
+        unprotected=tuple(of.unprotected),
+        other=tuple(of.other),
+        words={side: getattr(words, side.value) for side in Side},
+        worded=of.words is not None,
+        backgrounds=tuple(of.background) if isinstance(of.background, list) else (of.background,),
     )
     names = list(attribute.variants)
     badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names)
@@ -82,29 +98,15 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
             "words",
             f"need two different words of up to {MOST_LETTERS} letters, none of them {', '.join(sorted(RESERVED))}",
         )
-    try:
-        backgrounds = _backgrounds(row.get("background", []), declared_groups(attribute))
-    except ValueError as error:
-        raise fail("background", str(error)) from None
-    return replace(attribute, backgrounds=backgrounds)
+    declared = declared_groups(attribute)
+    for shares in attribute.backgrounds:
+        if declared is not None and (other := next((group for group in shares if group not in declared), "")):
+            raise fail("background", f"'{other}' is not a group of it{nearest(other, declared)}")
+        if not abs(sum(shares.values()) - 1) <= 1e-3:
+            raise fail("background", f"the shares sum to {sum(shares.values()):g}, not to 1")
+    return attribute
 
 
 def _called(groups: Sequence[str], side: Side) -> str:
     """What a side is called that has no word: after its group, if that is one."""
     return groups[0] if len(groups) == 1 and groups[0] != ANY_GROUP else side.value
-
-
-def _backgrounds(value: Any, declared: set[str] | None) -> tuple[dict[str, float], ...]:
-    """One table of shares, or a list of them. Raises ValueError."""
-    backgrounds = value if isinstance(value, list) else [value]
-    for shares in backgrounds:
-        if not isinstance(shares, dict) or not shares:
-            raise ValueError("needs { group = share, … }")
-        for group, share in shares.items():
-            if declared is not None and group not in declared:
-                raise ValueError(f"'{group}' is not a group of it{nearest(group, declared)}")
-            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-                raise ValueError(f"the share of '{group}' is not a number above 0 and up to 1")
-        if not abs(sum(shares.values()) - 1) <= 1e-3:
-            raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1")
-    return tuple(backgrounds)

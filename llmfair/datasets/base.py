@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import Given
+from llmfair.datasets.files import Folder, Given
 from llmfair.datasets.pools import Pools
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
@@ -138,7 +138,7 @@ def load_dataset(name: str, given: Given | None = None) -> Any:
 
     Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
     """
-    from llmfair.datasets.tables import form_of
+    from llmfair.datasets.tables import form_of, hub_table, table_of
 
     given = given or Given()
     collection = name.startswith("irds:")
@@ -156,18 +156,12 @@ def load_dataset(name: str, given: Given | None = None) -> Any:
 
         return IrCollection(name, given, cache_folder() / "indexes")
     if name.startswith("hf:"):
-        from llmfair.datasets.tables import hub_table
-
         return hub_table(name, given)
     if table:
-        from llmfair.datasets.tables import table_of
-
         return table_of(Path(name), given)
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():
-        from llmfair.datasets.files import Folder
-
         return Folder(Path(name), allow_missing=given.allow_missing)
     if form_of(Path(name)) is not None:
         raise UsageError(f"{name}: there is no such file.", "a table of your own, by its path from here")

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import unquote, urljoin, urlsplit
@@ -43,17 +42,6 @@ class DownloadProgress(Protocol):
 
     def advance(self, count: int) -> None:
         """`count` more bytes of the step."""
-
-    def say(self, text: str) -> None:
-        """Something the user should know."""
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def step(self, name: str, total: int | None, done: int = 0) -> None: ...
-    def advance(self, count: int) -> None: ...
-    def say(self, text: str) -> None: ...
 
 
 @dataclass
@@ -110,7 +98,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
     with open(origin.part, "ab", opener=itself) as file:
         have = file.tell()
         progress.step(f"{origin.name}: download", origin.size, have)
-        for block in blocks(origin.url, have, progress, origin.elsewhere):
+        for block in blocks(origin.url, have, origin.elsewhere):
             file.write(block)
             file.flush()  # a killed process then loses no more than a block
             progress.advance(len(block))
@@ -127,7 +115,7 @@ def md5_of(path: Path) -> str:
         return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
-def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> Iterator[bytes]:
+def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
     """The bytes of a URL from `start` on; a broken connection continues where it broke.
 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
@@ -140,13 +128,11 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
             with _reply(url, position, place, elsewhere) as reply:
                 if reply.status == 416:
                     return  # nothing lies beyond what is known: the file was complete already
+                if reply.status >= 500 or reply.status in (408, 429):
+                    raise Transient(f"{reply.status}")
                 if not 200 <= reply.status < 300:
-                    raise _refused(reply.status, place, elsewhere)
+                    raise LlmfairError(f"{place}: the server answers {reply.status}.", elsewhere)
                 skip, end = _part(reply, position, place, elsewhere)
-                if skip:
-                    progress.say(
-                        f"{place}: the server ignores Range, so the file is downloaded from its start again"
-                    )
                 for received in reply.blocks:
                     block = received[skip:]
                     skip -= min(skip, len(received))
@@ -166,14 +152,6 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
             )
         time.sleep(PAUSES[failures])
         failures += 1
-
-
-def _refused(status: int, place: str, elsewhere: str) -> LlmfairError | Transient:
-    """What a status says that is none of success."""
-    says = f"{status} {HTTPStatus(status).phrase}" if status in [*HTTPStatus] else f"{status}"
-    if status >= 500 or status in (408, 429):
-        return Transient(says)
-    return LlmfairError(f"{place}: the server answers {says}.", elsewhere)
 
 
 def _part(reply: Stream, position: int, place: str, elsewhere: str) -> tuple[int, int | None]:
@@ -199,9 +177,11 @@ def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]
     address = ""
     for hop in range(MOST_REDIRECTS):
         try:
-            address, who = _without_userinfo(urljoin(address, url))
+            parts = urlsplit(urljoin(address, url))
         except ValueError:
-            address, who = "", ""
+            parts = urlsplit("")
+        who, _, host = parts.netloc.rpartition("@")
+        address, who = parts._replace(netloc=host).geturl(), unquote(who)
         if not is_http_address(address):
             raise LlmfairError(f"{place}: leads to what is no address.", elsewhere)
         login = {"authorization": f"Basic {b64encode(who.encode()).decode()}"} if who and not hop else {}
@@ -215,13 +195,6 @@ def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]
         finally:
             wait(client.close())
     raise LlmfairError(f"{place}: the server redirects without end.", elsewhere)
-
-
-def _without_userinfo(url: str) -> tuple[str, str]:
-    """An address without `user:password`, and these as they are meant."""
-    parts = urlsplit(url)
-    who, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=host).geturl(), unquote(who)
 
 
 class _Measured(io.RawIOBase):
@@ -260,7 +233,7 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
         source = (
             iter(partial(file.read, BLOCK), b"")
             if origin.here
-            else blocks(origin.url or "", 0, progress, origin.elsewhere)
+            else blocks(origin.url or "", 0, origin.elsewhere)
         )
         measured = _Measured(source, progress)
         raw = io.BufferedReader(measured, BLOCK)

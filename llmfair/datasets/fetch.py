@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,6 @@ from llmfair.datasets.distill import GROUPS, PAGES, TOPICS, Sought
 from llmfair.datasets.download import (
     DownloadProgress,
     Origin,
-    Silent,
     alone_in,
     disk_full,
     download,
@@ -102,8 +102,7 @@ class FetchPlan:
 
     @property
     def files(self) -> list[Origin]:
-        """All files that are read."""
-        return [origin for origins in self.origins.values() for origin in origins]
+        return [*chain.from_iterable(self.origins.values())]
 
     @property
     def to_download(self) -> list[tuple[Origin, int | None]]:
@@ -144,8 +143,8 @@ def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
         kept = {"index": earlier["scope"], "analyzer": earlier["analyzer"], "engine": earlier["engine"]}
         options = replace(options, **kept)
     _check(collection, options)
-    left: list[Step] = [step for step in STEPS if not _is_done(step, collection, record, options)]
-    left = [*STEPS[STEPS.index(left[0]) :]] if left else []  # a step rests on those before it
+    # a step rests on those before it
+    left = dropwhile(lambda step: _is_done(step, collection, record, options), STEPS)
     return FetchPlan(collection, options, {step: _origins(step, collection, options) for step in left})
 
 
@@ -160,8 +159,6 @@ def _check(collection: Collection, options: FetchOptions) -> None:
             "--titles replaces the corpus, so there is no text.",
             "leave --text-words, --corpus and --index out",
         )
-    if options.text_words < 0:
-        raise UsageError(f"--text-words {options.text_words} is negative.", "0 keeps no text")
     if (options.text_words or options.index) and collection.year == 2021:
         distill.textifier()
 
@@ -176,21 +173,15 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
     used = {secrets.written(source["from"]): source for source in done["sources"]}
     noted = (collection.folder / "fetch.json").stat().st_mtime_ns
     same = all(_is_read(place_of(given), used, noted) for given in options.copies(step))
-    match step:
-        case "pages":
-            indexed = options.indexed is None or _is_indexed(collection, done, options.indexed)
-            return same and indexed and bool(options.text_words <= done["text_words"])
-        case "metadata":
-            return same and (options.index != "full" or done.get("full", False))
+    if step == "metadata":
+        return same and (options.index != "full" or done.get("full", False))
+    if step == "pages":
+        same = same and options.text_words <= done.get("text_words", 0)
+        if wanted := options.indexed:
+            folder = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
+            made = wanted.items() <= done.get("index", {}).items()
+            same = same and made and (wanted["engine"] != "tantivy" or folder.is_dir())
     return same
-
-
-def _is_indexed(collection: Collection, done: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    """Whether such an index was made, and is there if it is on this disk."""
-    index = done.get("index", {})
-    folder = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
-    same = all(index.get(name) == value for name, value in wanted.items())
-    return same and (wanted["engine"] != "tantivy" or folder.is_dir())
 
 
 def _is_read(place: str, used: Mapping[str, Mapping[str, Any]], noted: int) -> bool:
@@ -259,22 +250,20 @@ def place_of(given: str) -> str:
 # The steps
 
 
-def fetch(
-    plan: FetchPlan, progress: DownloadProgress | None = None, fill: Fill | None = None
-) -> dict[str, Any]:
+def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None) -> dict[str, Any]:
     """Does what the plan says and returns the record of `fetch.json`; `fill` makes the index, where one is asked for.
 
     Raises LlmfairError when a connection fails for good, an md5 differs, the disk is full or another process is
     fetching; UsageError for a malformed file. The same command continues.
     """
-    collection, watch = plan.collection, progress or Silent()
+    collection = plan.collection
     if not plan.origins:
         return fetch_record(collection)
     with alone_in(collection.folder):
         free = shutil.disk_usage(collection.folder).free
         if free < plan.disk_bytes:
             raise disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
-        return _run(plan, watch, fill)
+        return _run(plan, progress, fill)
 
 
 def _run(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None) -> dict[str, Any]:

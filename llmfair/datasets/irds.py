@@ -8,11 +8,10 @@ from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.files import Content, Given, OwnData
-from llmfair.datasets.runs import HINT as RUN_HINT
-from llmfair.datasets.runs import read_any_run
+from llmfair.datasets.judgements import HINT as RUN_HINT
+from llmfair.datasets.judgements import groups_of, read_any_run
 from llmfair.errors import UsageError, line_of
-from llmfair.io.trec import UNKNOWN, read_groups
-from llmfair.nouns import Attribute, Document, Query
+from llmfair.nouns import Document, Query
 from llmfair.retrieval.bm25 import Bm25Index
 
 PREFIX = "irds:"
@@ -40,7 +39,7 @@ class IrCollection(OwnData):
     def read(self) -> Content:
         given, content = self.given, Content()
         known = read_attributes(Path(given.attributes) if given.attributes else shipped_attributes())
-        groups = _groups(Path(str(given.groups)), known)
+        groups, used = groups_of(Path(str(given.groups)), known)
         try:
             found = self._collection()
             topics = [Query(one.query_id, _text(one)) for one in found.queries_iter()]
@@ -68,7 +67,6 @@ class IrCollection(OwnData):
             content.leave_out_short(query_id)
         if not content.lists:
             raise UsageError(f"{self.name}: no query has two candidates or more.", HINT)
-        used = {name for of in groups.values() for name in of}
         content.attributes = [attribute for name, attribute in known.items() if name in used]
         return content
 
@@ -104,16 +102,6 @@ class IrCollection(OwnData):
             )
         index = Bm25Index(self.indexes, _documents(found.docs_iter(), {}))
         return {query.query_id: [hit.doc_id for hit in index.search(query.text, POOL)] for query in topics}
-
-
-def _groups(path: Path, known: Mapping[str, Attribute]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Groups by document and attribute."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for _, doc_id, attribute, group in read_groups(path, known, "a file for --attributes"):
-        of = found.setdefault(doc_id, {})
-        if group != UNKNOWN and group not in of.get(attribute, ()):
-            of[attribute] = (*of.get(attribute, ()), group)
-    return found
 
 
 def _documents(

@@ -1,15 +1,20 @@
-"""What measuring a run needs of a dataset: judgements, and the groups of documents; no list, title or text."""
+"""What measuring runs needs: the runs themselves, judgements, and the groups of documents; no list, title or text."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from llmfair.datasets.base import DocumentSource, load_dataset
-from llmfair.datasets.files import Given
+from llmfair.datasets.files import Given, identifier
 from llmfair.errors import UsageError
-from llmfair.io.trec import UNKNOWN, read_groups, read_qrels
+from llmfair.io.files import csv_rows, number, read_document, wrong
+from llmfair.io.trec import UNKNOWN, RunFile, cell, read_groups, read_qrels, read_run, run_of
 from llmfair.nouns import Attribute, Document, Qrels, Query, Side
 
 Groups = Mapping[str, tuple[str, ...]]
@@ -83,7 +88,7 @@ def of_files(
         query_id: {doc_id: relevance for doc_id, (relevance, _) in rows.items()}
         for query_id, rows in (read_qrels(qrels) if qrels else {}).items()
     }
-    found, used = _groups(groups, None if undeclared else known)
+    found, used = groups_of(groups, None if undeclared else known)
     documents = {doc_id: Document(doc_id, "", groups=of_it) for doc_id, of_it in found.items()}
     for rows in judged.values():
         for doc_id in rows:
@@ -93,7 +98,7 @@ def of_files(
     return Judgements(str(qrels or groups), judged, documents, used_in_order)
 
 
-def _groups(path: Path, known: Mapping[str, Attribute] | None) -> tuple[dict[str, Groups], set[str]]:
+def groups_of(path: Path, known: Mapping[str, Attribute] | None) -> tuple[dict[str, Groups], set[str]]:
     """Groups by document, and the attributes that are used. Documents of equal groups share one mapping."""
     found: dict[str, Groups] = {}
     extended: dict[tuple[int, str, str], Groups] = {}
@@ -106,3 +111,54 @@ def _groups(path: Path, known: Mapping[str, Attribute] | None) -> tuple[dict[str
             extended[step] = {**groups, attribute: (*groups.get(attribute, ()), group)}
         found[doc_id] = extended[step]
     return found, {attribute for groups in extended.values() for attribute in groups}
+
+
+# Run files by the ending of their name: TREC's six columns, or scores as ranx keeps them, in JSON or CSV
+
+
+HINT = (
+    "a run has six columns: query_id Q0 doc_id rank score tag; in .json it is {query_id: {doc_id: score}}, in .csv it "
+    "has the columns q_id, doc_id and score"
+)
+QUERY_IDS = ("q_id", "query_id")
+Word = Annotated[str, Meta(pattern=r"^\S+\Z")]
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+
+
+def read_any_run(path: Path, scores_kept: bool = False) -> RunFile:
+    """A run in the order that trec_eval gives its scores; see `read_run`. Raises UsageError."""
+    match scores_form(path):
+        case ".json":
+            scored = _of_json(path)
+        case ".csv":
+            scored = _of_csv(path)
+        case _:
+            return read_run(path, scores_kept)
+    return run_of(path, scored, path.name.partition(".")[0], scores_kept)
+
+
+def scores_form(path: Path) -> str:
+    """The ending of a file that has scores as ranx keeps them; "" of any other."""
+    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    return ending if ending in (".json", ".csv") else ""
+
+
+def _of_json(path: Path) -> dict[str, dict[str, float]]:
+    scored: dict[str, dict[str, float]] = read_document(path, dict[Word, dict[Word, Finite]], HINT)
+    return scored
+
+
+def _of_csv(path: Path) -> dict[str, dict[str, float]]:
+    scored: dict[str, dict[str, float]] = {}
+    for line, row in csv_rows(path, HINT):
+        query = next((name for name in QUERY_IDS if name in row), None)
+        if missing := [name for name in ("doc_id", "score") if name not in row] + ["q_id"] * (query is None):
+            raise wrong(path, line, missing[0], f"there is no such column ({', '.join(row)})", HINT)
+        query_id, doc_id = row[str(query)].strip(), row["doc_id"].strip()
+        for name, given in (("query_id", query_id), ("doc_id", doc_id)):
+            if identifier(given) is None:
+                raise wrong(path, line, name, f"'{given}' is no id: it is empty or holds white space", HINT)
+        if doc_id in scored.setdefault(query_id, {}):
+            raise wrong(path, line, "doc_id", f"'{doc_id}' was already ranked in query '{query_id}'", HINT)
+        scored[query_id][doc_id] = cell(path, line, "score", number, row["score"].strip())
+    return scored

@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from llmfair.datasets.answers import Question, QuestionSet, Task
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.download import DownloadProgress, Origin, Silent, alone_in, download
-from llmfair.datasets.files import Id, identifier
-from llmfair.datasets.runs import Finite
+from llmfair.datasets.download import DownloadProgress, Origin, alone_in, download
+from llmfair.datasets.files import Id
+from llmfair.datasets.judgements import Finite
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import csv_rows, number, read_document, sha256, wrong
 from llmfair.io.trec import RESERVED_QUERY, RUN, cell, columns
@@ -88,10 +88,14 @@ FORMATS: Mapping[int, Format] = {
 }  # fmt: skip
 
 
-class _Entry(Struct):
-    id: Id
-    input: str
-    profile: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+@cache
+def _entries_of(of: Format) -> Any:
+    """The type of inputs: an item has an id and the fields that are read."""
+    names = {name for name in (of.title, of.text, of.label) if name}
+    item = defstruct("Item", [("id", Id), *((name, str | int | float) for name in names)])
+    items = Annotated[list[item], Meta(min_length=1)]  # type: ignore[valid-type]
+    entry = defstruct("Entry", [("id", Id), ("input", str), ("profile", items)])
+    return Annotated[list[entry], Meta(min_length=1)]  # type: ignore[valid-type]
 
 
 class _Gold(Struct):
@@ -149,7 +153,7 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     answers: _Outputs = read_document(outputs, _Outputs, HINT)
     if (of := re.match(r"LaMP_(\d)", answers.task)) and int(of[1]) != number:
         raise wrong(outputs, 0, "task", f"is '{answers.task}', not LaMP_{number}", HINT)
-    entries: list[_Entry] = read_document(inputs, Annotated[list[_Entry], Meta(min_length=1)], HINT)
+    entries: list[Any] = read_document(inputs, _entries_of(FORMATS[number]), OTHER_TASK)
     _check_ids(
         inputs, [str(entry.id) for entry in entries], outputs, [str(gold.id) for gold in answers.golds]
     )
@@ -163,7 +167,7 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
 
 
 def _question(
-    of: Format, entry: _Entry, gold: str, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
+    of: Format, entry: Any, gold: str, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
 ) -> Question:
     found = next(filter(None, (pattern.search(entry.input) for pattern in of.searched)), None)
     if found is None:
@@ -181,32 +185,20 @@ def _question(
 
 
 def _items(
-    of: Format, entry: _Entry, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
+    of: Format, entry: Any, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
 ) -> tuple[Document, ...]:
     """The items of an entry; those of one label share its record in `labels`."""
     items: dict[str, Document] = {}
-    for place, item in enumerate(entry.profile):
-        where = f"query '{entry.id}', profile[{place}]"
-        doc_id = identifier(item.get("id"))
-        if doc_id is None:
-            raise wrong(path, 0, f"{where}.id", "is missing, empty or holds white space", OTHER_TASK)
-        if doc_id in items:
-            raise wrong(path, 0, f"{where}.id", f"'{doc_id}' was already given", OTHER_TASK)
-        texts = {field: _text(item.get(field)) for field in (of.title, of.text, of.label) if field}
-        if gone := next((field for field, text in texts.items() if text is None), None):
-            what = "is not a text" if gone in item else "is missing"
-            raise wrong(path, 0, f"{where}.{gone}", what, OTHER_TASK)
-        label = texts.get(of.label)
-        marked = {} if label is None else labels.setdefault(label, {LABEL: (label,)})
-        items[doc_id] = Document(doc_id, texts.get(of.title) or "", texts[of.text] or "", marked)
+    for item in entry.profile:
+        if (doc_id := str(item.id)) in items:
+            raise wrong(
+                path, 0, f"query '{entry.id}', profile.id", f"'{doc_id}' was already given", OTHER_TASK
+            )
+        values = (getattr(item, name, "") for name in (of.title, of.text, of.label))
+        title, text, label = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        marked = labels.setdefault(label, {LABEL: (label,)}) if of.label else {}
+        items[doc_id] = Document(doc_id, title, text, marked)
     return tuple(items.values())
-
-
-def _text(value: object) -> str | None:
-    """A field as text: scores may be numbers."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    return value if isinstance(value, str) else None
 
 
 def _check_ids(inputs: Path, queries: list[str], outputs: Path, golds: list[str]) -> None:
@@ -252,7 +244,7 @@ def lamp_origins(number: int) -> list[Origin]:
     ]
 
 
-def fetch_lamp(number: int, progress: DownloadProgress | None = None) -> dict[str, Any]:
+def fetch_lamp(number: int, progress: DownloadProgress) -> dict[str, Any]:
     """Gets what is missing of a task, and says what it holds.
 
     Raises LlmfairError when a connection fails for good or the disk is full, UsageError for files that are no LaMP;
@@ -261,7 +253,7 @@ def fetch_lamp(number: int, progress: DownloadProgress | None = None) -> dict[st
     origins = lamp_origins(number)
     with alone_in(origins[0].path.parent):
         for origin in origins:
-            download(origin, progress or Silent())
+            download(origin, progress)
         inputs, outputs = (origin.path for origin in origins)
         try:
             questions = read_task(number, inputs, outputs)
@@ -373,11 +365,7 @@ def check_belongs(path: Path, dataset: str, model: str | None = None) -> None:
     task, of = re.match(r"(\d)(?:_|\.json)", path.name), dataset.partition("lamp/")[2]
     if task and of and task[1] != of:
         raise UsageError(f"{path}: is of LaMP-{task[1]}, and the dataset is {dataset}.", FIT_HINT)
+    generator = (model or "").partition(":")[2].rstrip("/").rpartition("/")[2]
     for name, checkpoint in GENERATORS.items():
-        made = any(name in part for part in path.parts)
-        if (
-            made
-            and model is not None
-            and model.partition(":")[2].rstrip("/").rpartition("/")[2] != checkpoint[7:]
-        ):
+        if model is not None and any(name in part for part in path.parts) and generator != checkpoint[7:]:
             raise UsageError(f"{path}: was made with {checkpoint}, and the generator is {model}.", FIT_HINT)

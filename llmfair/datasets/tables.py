@@ -6,7 +6,6 @@ and column.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
@@ -17,15 +16,7 @@ from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.files import ATTRIBUTES, Content, Given, OwnData, identifier
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
-from llmfair.io.files import (
-    FREELY,
-    TIMES,
-    csv_rows,
-    json_lines,
-    number,
-    unique,
-    wrong,
-)
+from llmfair.io.files import csv_rows, json_lines, number, unique, wrong
 from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, declared_groups, no_group
 from llmfair.nouns import Attribute, Document, Query
 
@@ -160,7 +151,8 @@ class _Reading:
             by_text = self.columns["query"] in row and self.columns["query_id"] not in row
             raise self._lacking(line, row, "query" if by_text else "query_id")
         query_id = given or self.query_ids.setdefault(text, f"q{len(self.query_ids) + 1}")
-        self._check_id(line, "query_id", query_id)
+        if identifier(query_id) is None:
+            raise self._wrong(line, "query_id", f"'{query_id}' holds white space")
         if query_id == RESERVED_QUERY:
             raise self._wrong(line, "query_id", RESERVED)
         query = Query(query_id, text or query_id)
@@ -171,7 +163,8 @@ class _Reading:
         doc_id, title, text = cells["doc_id"], cells["title"], cells["text"]
         if not doc_id:
             raise self._lacking(line, row, "doc_id")
-        self._check_id(line, "doc_id", doc_id)
+        if identifier(doc_id) is None:
+            raise self._wrong(line, "doc_id", f"'{doc_id}' holds white space")
         if not title and not text:
             raise self._lacking(line, row, "text" if self.columns["title"] not in row else "title")
         document = Document(doc_id, title or text, text, self._groups(line, row))
@@ -204,10 +197,6 @@ class _Reading:
         if value != int(value) or abs(value) >= 1e15:
             raise self._wrong(line, "relevance", f"'{text}' is not an integer")
         return int(value)
-
-    def _check_id(self, line: int, name: str, given: str) -> None:
-        if identifier(given) is None:
-            raise self._wrong(line, name, f"'{given}' holds white space")
 
     def _same(self, line: int, name: str, what: str, before: object, now: object) -> None:
         """A query or item that comes again says the same."""
@@ -252,7 +241,6 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
             names = unique(path, 0, file.schema_arrow.names, HINT)
             unread = dict.fromkeys(names)
             read = [name for name in names if name in wanted]
-            _check_size(path, file.metadata, read, os.fstat(stored.fileno()).st_size)
             for batch in file.iter_batches(AT_ONCE, columns=read):
                 cells: dict[str, list[Any]] = {}
                 for column in read:
@@ -264,19 +252,6 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
     except (ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
         what = "holds what cannot be read" if column else "not a Parquet file"
         raise wrong(path, row_number, column, f"{what}: {line_of(error)}", HINT) from None
-
-
-def _check_size(path: Path, metadata: Any, columns: Collection[str], size: int) -> None:
-    """Raises UsageError where these columns of a file of this size unpack to far more than texts do."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    unpacked = sum(
-        chunk.total_uncompressed_size
-        for chunk in chunks
-        if chunk.path_in_schema.partition(".")[0] in columns or chunk.path_in_schema in columns
-    )
-    if unpacked > FREELY + TIMES * size:
-        raise wrong(path, 0, "", f"unpacks to more than {TIMES} times its size", HINT)
 
 
 FORMS: Mapping[str, Callable[[Path, Collection[str]], Iterator[Row]]] = {

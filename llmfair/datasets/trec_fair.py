@@ -272,16 +272,6 @@ def index_name(scope: str) -> str:
 Source = TypedDict("Source", {"from": str})
 
 
-class Step(TypedDict):
-    """A step that is done."""
-
-    sources: list[Source]
-
-
-class Metadata(Step):
-    full: NotRequired[bool]
-
-
 class Index(TypedDict):
     scope: Literal["pool", "full"]
     engine: str
@@ -290,8 +280,12 @@ class Index(TypedDict):
     documents: int
 
 
-class Pages(Step):
-    text_words: int
+class Step(TypedDict):
+    """A step that is done; `full`: of all pages."""
+
+    sources: list[Source]
+    full: NotRequired[bool]
+    text_words: NotRequired[int]
     index: NotRequired[Index]
 
 
@@ -299,14 +293,14 @@ class Record(TypedDict, total=False):
     """`fetch.json`."""
 
     topics: Step
-    metadata: Metadata
-    pages: Pages
+    metadata: Step
+    pages: Step
 
 
 def read_fetched(path: Path, of: Any) -> Any:
     """What such a file says, as this type. Raises UsageError."""
     try:
-        return convert(files.decode(files.document(path)), of)
+        return convert(files.decode(files.content(path)), of)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from None
 
@@ -317,7 +311,7 @@ def fetch_record(collection: Collection) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {}
     read_fetched(path, Record)
-    return dict(files.decode(files.document(path)))  # with all that is beside
+    return dict(files.decode(files.content(path)))  # with all that is beside
 
 
 def _count_sides(pages: PageStore, attribute: Attribute) -> dict[str, int]:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from llmfair.datasets.answers import load_answers, questions_sha256
-from llmfair.datasets.attributes import data_folder
 from llmfair.errors import UsageError
 from llmfair.nouns import Document
 from llmfair.rankers.bm25 import Bm25
@@ -255,7 +254,3 @@ def test_a_reader_of_items_drawn_by_chance_is_right_now_and_then() -> None:
         items, (gold,) = dataset.candidates(query).documents, dataset.golds(query.query_id)
         drawn = [[items[place] for place in rng.permutation(20)[:K]] for _ in range(100)]
         assert 10 < sum(answered(shown) == gold for shown in drawn) < 70
-
-
-def test_it_is_small() -> None:
-    assert sum(file.stat().st_size for file in (data_folder() / "rag-sample").iterdir()) <= 30_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmfair.datasets import download
-from llmfair.datasets.download import Silent, blocks
+from llmfair.datasets.download import blocks
 from llmfair.errors import LlmfairError
 from tests.ports import serving
 
@@ -57,7 +57,7 @@ def got(answer: Answer, start: int = 0) -> tuple[bytes, list[int]]:
     """What is downloaded, and from which bytes on it was asked for."""
     asked: list[int] = []
     with answering(answer, asked) as url:
-        return b"".join(blocks(url, start, Silent(), ELSEWHERE)), asked
+        return b"".join(blocks(url, start, ELSEWHERE)), asked
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_server_that_gives_a_byte_at_a_time_does_not_keep_the_command_for_ever
         answering(lambda start: part(start, 1), asked) as url,
         pytest.raises(LlmfairError, match="the reply of the server breaks off"),
     ):
-        list(blocks(url, 0, Silent(), ELSEWHERE))
+        list(blocks(url, 0, ELSEWHERE))
     assert asked == [0, 1, 2, 3, 4, 5]
     found, asked = got(lambda start: part(start, download.LEAST))
     assert found == CONTENT and len(asked) == 11, "enough at a time"

@@ -113,7 +113,6 @@ def test_a_fetch_says_its_sizes_keeps_the_result_alone_and_is_not_repeated(serve
     requests = len(server.requests)
     again = command("--json")
     assert again.code == 0 and again.json["already_fetched"] and len(server.requests) == requests
-    assert "removed afterwards" not in again.err
 
 
 def test_equal_sources_give_equal_bytes(
@@ -196,7 +195,7 @@ def test_topics_of_a_file_keep_their_keywords(serve: Serve, tmp_path: Path) -> N
     topics.write_bytes(lines([{**rows[0], "keywords": 5}, rows[1]], pack=False))
     refusal(
         command("--topics", topics, name=name),
-        "topics.jsonl:1: keywords: expected `array | null`, got `int`",
+        "topics.jsonl:1: keywords: expected `str | array | null`, got `int`",
     )
     topics.write_bytes(
         lines([rows[0] | {"keywords": ["a b", " ", "c"]}, rows[1] | {"keywords": "d e"}, rows[2]], pack=False)
@@ -281,9 +280,7 @@ def test_steps_are_shown_as_lines_or_as_bars(serve: Serve, monkeypatch: pytest.M
     with transfers() as progress:
         progress.step("corpus: download", 2_000_000, 500_000)
         progress.advance(500_000)
-        progress.say("[the server] ignores Range")
     assert "corpus: download" in shown.getvalue() and "1.0/2.0 MB" in shown.getvalue()
-    assert "[the server] ignores Range" in shown.getvalue()
 
 
 # What goes wrong
@@ -309,7 +306,7 @@ def test_a_server_that_stays_away_is_said_and_nothing_is_lost(serve: Serve) -> N
     assert server.requests[-1].start == 100
 
 
-def test_a_server_without_range_restarts_the_file_and_says_so(serve: Serve) -> None:
+def test_a_server_without_range_restarts_the_file(serve: Serve) -> None:
     sources = large_2022(100, seed=2)
     serve(sources)
     assert command().code == 0
@@ -317,8 +314,7 @@ def test_a_server_without_range_restarts_the_file_and_says_so(serve: Serve) -> N
     shutil.rmtree(folder())
     server = serve(sources, ranges=False, cuts=[10**9, 20_000, 40_000])  # metadata whole
     part(DOCS).write_bytes(sources[DOCS][:5_000])
-    found = command()
-    assert found.code == 0 and "the server ignores Range" in found.err, found.err
+    assert command().code == 0
     assert sha256() == expected
     assert server.sent(DOCS) == 20_000 + 40_000 + len(sources[DOCS])
 
@@ -398,23 +394,20 @@ TOPIC, PAGE = topic_2022(84, "T", [307, 339]), metadata_2022(307, ["male"], ["Eu
 DEEP = b'{"x": ' + b"[" * 100_000
 ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", TOPIC | {"rel_docs": "123"}, "rel_docs: expected `array`, got `str`"),
-    ("--topics", TOPIC | {"rel_docs": "\ud800"}, "holds '\\ud800', which is no text"),
     ("--topics", TOPIC | {"rel_docs": [2**63]}, "rel_docs[0]: expected `int` <= 9223372036854775807"),
     ("--topics", TOPIC | {"title": "\ud800"}, "title: expected `str` matching"),
     ("--topics", TOPIC | {"id": "8 4"}, "id: expected `str` matching"),
     ("--topics", {"id": 84, "title": "T"}, "rel_docs: is missing"),
-    ("--topics", {"\ud800": 1} | TOPIC, "holds '\\ud800', which is no text"),
+    ("--topics", {"\ud800": 1} | TOPIC, "surrogates not allowed"),
     ("--topics", TOPIC | {"id": 1}, "id: topic '1' is there already"),
     ("--topics", DEEP, "not JSON: "),
     ("--metadata", PAGE | {"gender": "female"}, "gender: expected `array | null`, got `str`"),
     ("--metadata", PAGE | {"page_subcont_regions": ["\ud800"]}, "page_subcont_regions[0]: expected `str` matching"),
-    ("--metadata", b'{"x": 0, "page_id": Infinity}', "page_id: is not a page id"),
-    ("--metadata", DEEP, "not JSON: "),
+    ("--metadata", b'{"x": 0, "page_id": Infinity}', "page_id: expected `int | str`"),
     ("--metadata", b'{"page_id": 307, ' + DEEP[1:], "not JSON: "),
     ("--metadata", b" " * download.LONGEST, "longer than 32 MB"),
-    ("--corpus", article_2022(2**64, "T"), "id: is not a page id"),
-    ("--corpus", DEEP, "not JSON: "),
-    ("--titles", b"9" * 5000 + b"\tTitle", "page_id: is not a page id"),
+    ("--corpus", article_2022(2**64, "T"), "id: expected `int | str`"),
+    ("--titles", b"9" * 5000 + b"\tTitle", "expected page_id, a tab, title"),
 ]  # fmt: skip
 
 

@@ -134,10 +134,10 @@ def refusal(dataset: Any) -> UsageError:
 @pytest.mark.parametrize(
     ("number", "change", "message"),
     [
-        (2, lambda e: e[1]["profile"][3].pop("tag"), "inputs.json: query '011', profile[3].tag: is missing"),
-        (4, lambda e: e[1]["profile"][3].update(text=None), "query '011', profile[3].text: is not a text"),
-        (4, lambda e: e[1]["profile"][3].pop("id"), "query '011', profile[3].id: is missing"),
-        (7, lambda e: e[0]["profile"][1].update(id="0010"), "query '001', profile[1].id: '0010' was already given"),
+        (2, lambda e: e[1]["profile"][3].pop("tag"), "inputs.json: [1].profile[3].tag: is missing"),
+        (4, lambda e: e[1]["profile"][3].update(text=None), "[1].profile[3].text: expected `int | float | str`"),
+        (4, lambda e: e[1]["profile"][3].pop("id"), "[1].profile[3].id: is missing"),
+        (7, lambda e: e[0]["profile"][1].update(id="0010"), "query '001', profile.id: '0010' was already given"),
         (5, lambda e: e[2]["profile"].clear(), "inputs.json: [2].profile: is empty"),
         (1, lambda e: e[2].update(input='the title "T"'), "query '021', input: has no two references"),
         (4, lambda e: e[2].update(input="A headline"), "query '021', input: has no 'article:'"),

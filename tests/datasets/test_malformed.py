@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import fingerprint, load_dataset
 from llmfair.datasets.files import Folder
+from llmfair.datasets.judgements import read_any_run
 from llmfair.datasets.lamp import read_retrieval, read_useful
-from llmfair.datasets.runs import read_any_run
 from llmfair.errors import UsageError
 from tests import lamp
 from tests.cli.command import refuses
@@ -51,20 +51,12 @@ CASES = [
     ("queries.tsv", rb"^q0", b"all", ":1: query_id: 'all' stands for all queries"),
     ("queries.tsv", rb"\nq1", b"\nq0", ":2: query_id: 'q0' was already given"),
     ("queries.tsv", rb"\t.*", b"\t ", ":1: text: is empty"),
-    ("qrels.txt", rb" 1\n", b" 1_0\n", ":1: relevance: '1_0' is not an integer"),
     ("qrels.txt", rb"q0f2", b"zz", ":3: doc_id: 'zz' is not in docs.jsonl"),
     ("qrels.txt", rb"^q0", b"q7", ":1: query_id: 'q7' is not in queries.tsv"),
     ("qrels.txt", rb"\Z", b"q0 0 q0f0 5\n", ":13: doc_id: 'q0f0' was judged 1 on line 1 and 5 here"),
-    (
-        "groups.tsv",
-        rb"\t",
-        b" ",
-        ":1: expected 3 columns separated by a tab (doc_id, attribute, group), found 2",
-    ),
     ("groups.tsv", rb"gender", b"gendr", ":1: attribute: 'gendr' is not declared; did you mean 'gender'?"),
     ("groups.tsv", rb"female", b"Femal", ":1: group: 'Femal' is not a group of gender; did you mean"),
     ("groups.tsv", rb"^q0f0", b"zz", ":1: doc_id: 'zz' is not in docs.jsonl"),
-    ("candidates.run", rb" 2 ", b" two ", ":2: rank: 'two' is not an integer"),
     ("candidates.run", rb" 2 ", b" 1 ", ":2: rank: 1 was already given on line 1"),
     ("candidates.run", rb"q0f1", b"q0f0", ":2: doc_id: 'q0f0' was already ranked on line 1"),
 ]

@@ -14,8 +14,6 @@ from llmfair.datasets import distill, fetch
 from llmfair.datasets import pages as stored
 from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.pages import PageStore, written
-from llmfair.errors import UsageError
 from llmfair.io.files import note, whole, write_whole
 from tests.cli.command import Outcome, llmfair, ran, refusal, refuses
 from tests.datasets.indexed_sources import FETCH, NAME, Made, made
@@ -197,19 +195,6 @@ def test_damage_that_nobody_noted_is_said(fetching: tuple[str, ...], harm: str) 
         path.write_bytes(HARMS["cut"](path.read_bytes()))
         note(folder(), [name])
         refuses(f"{path} cannot be read: ", *SHOW)
-
-
-def test_a_page_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "pages.db"
-    with written(path) as pages:
-        for page_id in range(2_000):
-            pages.add(page_id, "Title " * 20)
-    store = PageStore(path)
-    with path.open("r+b") as file:
-        file.seek(3 * 4096)
-        file.write(bytes(100_000))
-    with pytest.raises(UsageError, match=r"pages\.db cannot be read"):
-        [store[doc_id] for doc_id in store]
 
 
 def test_an_index_of_relevant_pages_has_no_pages_of_its_own(tmp_path: Path) -> None:
