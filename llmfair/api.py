@@ -25,7 +25,7 @@ from llmfair.audits.kind import GENERAL, Kind, kind_of, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.datasets.frames import is_frame, kept
 from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
-from llmfair.io.files import number, plain, read_figures
+from llmfair.io.files import number, plain, read_csv
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.results import Row, lines_of
@@ -172,7 +172,7 @@ class Result:
             raise UsageError(
                 f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
             )
-        return read_figures(path, _row)
+        return read_csv(path, "a figure of a query", _row)
 
     def __getitem__(self, key: tuple[str, ...]) -> Row:
         if not isinstance(key, tuple) or len(key) not in (2, 3):

@@ -18,12 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from llmfair.asking.budgets import GO_ON, Budget
+from msgspec import Meta
+
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import SHARED, Journal, Requests
-from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.limits import GO_ON, Budget, Limits, Progress
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import Batch, Batches
 from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, Unavailable, UsageError
@@ -55,7 +56,7 @@ class Sent:
     `journal` is the name of the file that keeps these.
     """
 
-    file: str
+    file: Annotated[str, Meta(pattern=r"^batch-[0-9]+\.jsonl\Z")]
     lines: int
     input_file_id: str
     batch_id: str | None = None
@@ -78,13 +79,9 @@ def read_sent(folder: Path) -> list[Sent]:
     if not path.exists():
         return []
     try:
-        sent = read(path, _Batches).batches
+        return read(path, _Batches).batches
     except UsageError as damaged:
         raise RunConflict(damaged.message, AGAIN) from None
-    for batch in sent:
-        if not _LINES.fullmatch(batch.file):
-            raise RunConflict(f"{path}: '{batch.file[:80]}' is no file of lines - at `$.batches`.", AGAIN)
-    return sent
 
 
 def refuse_open(journal: Path) -> None:

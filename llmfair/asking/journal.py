@@ -51,23 +51,14 @@ _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
 
 
-def request_key(
-    identity: str,
-    chat: Chat,
-    sampling: Sampling,
-    about: bool = False,
-) -> str:
-    """What an answer is filed under: 32 hex of SHA-256 over all that can change it, and nothing else.
-
-    `about`: what the chat is about counts too, for simulated models, which read nothing else.
-    """
-    return request_keys(identity, chat.expects, chat.draw, sampling, about)(chat)
-
-
 def request_keys(
     identity: str, expects: Expects, draw: int, sampling: Sampling, about: bool = False
 ) -> Callable[[Chat], str]:
-    """`request_key` for chats of one shape and draw: what they have in common is encoded once."""
+    """What answers to chats of one shape and draw are filed under: 32 hex of SHA-256 over all that can change one.
+
+    What the chats have in common is encoded once. `about`: what a chat is about counts, too, for simulated models,
+    which read nothing else.
+    """
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
     drawn["extra"] = secrets.hidden(sampling.extra)  # another key asks nothing anew
     shape = _shape(expects) if sampling.constrain or sampling.margins else type(expects).__name__

@@ -12,10 +12,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmfair.asking.budgets import Budget, characters
 from llmfair.asking.journal import SHARED, Journal, Requests
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
-from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.limits import Budget, Limits, Progress, characters
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.io import files

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from io import BufferedReader, BytesIO
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
@@ -48,14 +48,7 @@ MOST_RECORDED = 64 << 20
 size."""
 MOST_BY_HAND = 1 << 20
 """Bytes of a file that people write: settings, prompts, attributes, shares."""
-MOST_PARTS = 64
-"""Parts of a TOML name: a parser takes time that grows with their square."""
-DOTTED = re.compile(
-    rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
-)
 LONGEST_LINE = 16 << 20
-LONG, END = 16 << 20, 1 << 16
-"""Bytes of a JSON document of which the end is looked at first, and of that end."""
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
 GZIP = b"\x1f\x8b"
@@ -103,44 +96,28 @@ def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
     raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
 
 
-def document(path: Path | str, most: int = MOST_WHOLE) -> bytes:
-    """All of a file of one JSON document, packed or not. Raises OSError: of one without an end it holds none."""
-    with opened(path) as file:
-        packed, size = file.read(len(GZIP)) == GZIP, file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - END))
-        if size > LONG and not packed and file.read().rstrip()[-1:] not in (b"]", b"}", b""):
-            raise OSError(
-                errno.EINVAL, "the JSON has no end: it was cut, or goes on as something else", str(path)
-            )
-    return content(path, most)
-
-
 def sha256(path: Path | str) -> str:
     """That of a file of any size. Raises OSError."""
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def text(path: Path | str, most: int = MOST_WHOLE, read: Callable[[Path | str, int], bytes] = content) -> str:
-    """All of a file in UTF-8, as `read` has it, whatever ends its lines, unpacked where its content is gzip's.
+def text(path: Path | str, most: int = MOST_WHOLE) -> str:
+    """All of a file in UTF-8, whatever ends its lines, unpacked where its content is gzip's.
 
-    Raises OSError, and ValueError for what is no UTF-8.
+    Raises OSError, of more than `most` bytes too, and ValueError for what is no UTF-8.
     """
-    found = read(path, most)
-    return decoded(unpacked(found, path, most) if found.startswith(GZIP) else found)
-
-
-def unpacked(packed: bytes, path: Path | str, most: int) -> bytes:
-    """What gzip packed. Raises OSError, of more than `most` bytes too."""
-    found = bytearray()
+    whole = content(path, most)
+    if not whole.startswith(GZIP):
+        return decoded(whole)
     try:
-        for piece in iter(partial(gzip.GzipFile(fileobj=BytesIO(packed)).read, 1 << 16), b""):
-            found += piece
-            if len(found) > most:
-                raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
+        with gzip.GzipFile(fileobj=BytesIO(whole)) as packed:
+            whole = b"".join(islice(iter(partial(packed.read, 1 << 16), b""), (most >> 16) + 1))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
-    return bytes(found)
+    if len(whole) > most:
+        raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
+    return decoded(whole)
 
 
 def decoded(content: bytes) -> str:
@@ -155,9 +132,6 @@ def toml(path: Path | str) -> dict[str, Any]:
 
 def toml_of(written: str) -> dict[str, Any]:
     """What a TOML text says. Raises ValueError."""
-    if found := DOTTED.search(written):
-        line = written.count("\n", 0, found.start()) + 1
-        raise ValueError(f"a name of more than {MOST_PARTS} parts (at line {line})")
     try:
         return tomllib.loads(written)
     except RecursionError:
@@ -311,7 +285,7 @@ _OTHERS = 0o077
 _own: int | None = None
 """The user's own umask, while another holds."""
 _shared = False
-_usual, _counting = 0, Lock()
+_loading, _counting = 0, Lock()
 """How many are inside `usual`."""
 
 
@@ -346,20 +320,20 @@ def usual() -> Iterator[None]:
 
     While any thread is inside, since a umask holds for all of them.
     """
-    global _usual
-    if _own is None:
+    global _loading
+    if (own := _own) is None or _shared:
         yield
         return
     with _counting:
-        _usual += 1
-        os.umask(_own)
+        _loading += 1
+        os.umask(own)
     try:
         yield
     finally:
         with _counting:
-            _usual -= 1
-            if not _usual and _own is not None and not _shared:
-                os.umask(_own | _OTHERS)
+            _loading -= 1
+            if not _loading:
+                os.umask(own | _OTHERS)
 
 
 def make_folder(path: Path) -> None:
@@ -461,19 +435,11 @@ def read(path: Path, of: type[T], hint: str = AGAIN) -> T:
 
 
 def read_lines(path: Path, of: type[T]) -> Iterator[T]:
-    """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
-    for number, line in text_lines(path, AGAIN, may_be_empty=True):
-        try:
-            yield convert(loaded(line), of)
-        except (ValueError, RecursionError) as error:
-            raise wrong(path, number, *field_of(error), AGAIN) from None
+    """The lines of a file of a run folder, each as this class. Raises UsageError naming file, line and field."""
+    return (row for _, row in json_lines(path, of, AGAIN, may_be_empty=True))
 
 
 # CSV files of run folders, read: every line typed, and one that is damaged named.
-
-
-KEY = ("run", "query_id", "measure", "condition", "stratum", "contrast", "group")
-"""What tells figures apart."""
 
 
 def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
@@ -481,7 +447,7 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
     rows: list[T] = []
     for line, row in csv_rows(path, AGAIN):
         try:
-            rows.append(of(next(from_csv([row]))))
+            rows.append(of(from_csv(row)))
         except (ValueError, LookupError, TypeError) as error:
             raise UsageError(f"{path}:{line}: is not {what}: {error}.", AGAIN) from None
     return rows
@@ -560,9 +526,9 @@ def text_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tu
             yield number, line
 
 
-def json_lines(path: Path, of: type[T], hint: str) -> Iterator[tuple[int, T]]:
+def json_lines(path: Path, of: type[T], hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, T]]:
     """Numbered lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
-    for number, line in text_lines(path, hint):
+    for number, line in text_lines(path, hint, may_be_empty):
         try:
             yield number, parsed(line, of)
         except ValueError as error:
@@ -582,7 +548,7 @@ def parsed(text: bytes | str, of: type[T]) -> T:
 def read_document(path: Path, of: Any, hint: str) -> Any:
     """A JSON file of a user's, packed or not, as this type. Raises UsageError naming file and field."""
     try:
-        return parsed(text(path, read=document).removeprefix("\ufeff"), of)
+        return parsed(text(path).removeprefix("\ufeff"), of)
     except OSError as error:
         raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
     except ValueError as error:
@@ -637,27 +603,13 @@ class QueryFigure(NamedTuple):
 
 def query_figures(folder: Path, needed: bool = False) -> list[QueryFigure]:
     """The lines of per_query.csv; a file that is not there has none. Raises UsageError, of one that is `needed` too."""
+
+    def figure(row: dict[str, str]) -> QueryFigure:
+        texts = {name: row[name] for name in QueryFigure._fields if name != "value"}
+        return QueryFigure(**texts, value=number(row["value"]) if row["value"] else None)
+
     path = folder / "per_query.csv"
-    return read_figures(path, _query_figure) if needed or path.is_file() else []
-
-
-def read_figures(path: Path, of: Callable[[dict[str, str]], T]) -> list[T]:
-    """Each line of a per_query.csv read by `of`. Raises UsageError, for a figure that is there twice too."""
-    known = set[tuple[str, ...]]()
-
-    def once(row: dict[str, str]) -> T:
-        named = tuple(row[name] for name in KEY)
-        if named in known:
-            raise ValueError("it is there twice")
-        known.add(named)
-        return of(row)
-
-    return read_csv(path, "a figure of a query", once)
-
-
-def _query_figure(row: dict[str, str]) -> QueryFigure:
-    texts = {name: row[name] for name in QueryFigure._fields if name != "value"}
-    return QueryFigure(**texts, value=number(row["value"]) if row["value"] else None)
+    return read_csv(path, "a figure of a query", figure) if needed or path.is_file() else []
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So
@@ -670,50 +622,38 @@ Facts = tuple[int, int, str]
 """Size, bytes; time of the last change, ns; SHA-256."""
 
 
-def told(file: Path) -> Facts:
-    """What tells a file from another. Raises OSError."""
-    with opened(file) as content:
-        facts = os.fstat(content.fileno())
-        return facts.st_size, facts.st_mtime_ns, hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def touched(folder: Path, expected: Mapping[str, Any]) -> dict[str, Facts]:
-    """What is told now of those files whose time is another.
-
-    Raises OSError for one that is gone, ValueError for one of other content and for what nobody told.
-    """
-    now: dict[str, Facts] = {}
-    for name, (size, time, digest) in convert(expected, dict[str, Facts]).items():
-        path = folder / name
-        facts = path.stat()
-        if (facts.st_size, facts.st_mtime_ns) == (size, time):
-            continue
-        if facts.st_size != size or (found := told(path))[2] != digest:
-            raise ValueError(f"{name} is another file than the one that was made")
-        now[name] = found
-    return now
-
-
-def note(folder: Path, names: Collection[str]) -> None:
+def note(folder: Path, names: Iterable[str]) -> None:
     """Keeps what is told of these files of a folder, beside what is known of others. Raises OSError."""
     try:
         table = _table(folder)
     except (OSError, ValueError):  # a damaged one, which is made anew
         table = {}
-    table = {name: of for name, of in table.items() if name not in names}
-    _keep(folder, table | {name: told(folder / name) for name in names if (folder / name).exists()})
+    for name in names:
+        table.pop(name, None)
+        if (path := folder / name).exists():
+            facts = path.stat()
+            table[name] = facts.st_size, facts.st_mtime_ns, sha256(path)
+    write_whole(folder / TABLE, [encode(table).decode() + "\n"])
 
 
-def check(folder: Path, names: Iterable[str] | None = None) -> None:
+def check(folder: Path, names: Collection[str] | None = None) -> None:
     """Whether these files of a folder, or all that it is known of, are what they were.
 
     Raises OSError for one that is gone, ValueError for another one.
     """
-    table = _table(folder)
-    expected = table if names is None else {name: table[name] for name in names if name in table}
-    if now := touched(folder, expected):  # a copy, which is not read whole again the next time
+    copied = []
+    for name, (size, time, digest) in _table(folder).items():
+        if names is not None and name not in names:
+            continue
+        facts = (folder / name).stat()
+        if facts.st_size == size and facts.st_mtime_ns == time:
+            continue
+        if facts.st_size != size or sha256(folder / name) != digest:
+            raise ValueError(f"{name} is another file than the one that was made")
+        copied.append(name)
+    if copied:  # which are not read whole again the next time
         with suppress(OSError):
-            _keep(folder, table | now)
+            note(folder, copied)
 
 
 def _table(folder: Path) -> dict[str, Facts]:
@@ -721,7 +661,3 @@ def _table(folder: Path) -> dict[str, Facts]:
         return parsed(content(folder / TABLE, MOST_RECORDED), dict[str, Facts])
     except ValueError:
         raise ValueError(f"{TABLE} is damaged") from None
-
-
-def _keep(folder: Path, table: Mapping[str, Facts]) -> None:
-    write_whole(folder / TABLE, [encode(table).decode() + "\n"])

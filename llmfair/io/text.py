@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -60,10 +60,9 @@ def in_csv(cell: Any) -> Any:
     return in_lines(f"'{cell}" if formula else cell)
 
 
-def from_csv(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of such a file, their cells as they were."""
-    for row in rows:
-        yield {name: _as_it_was(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+def from_csv(row: Mapping[str, str]) -> dict[str, str]:
+    """A row of such a file, its cells as they were."""
+    return {name: _as_it_was(cell) for name, cell in row.items()}
 
 
 def _as_it_was(cell: str) -> str:

@@ -39,9 +39,8 @@ def columns(
     for line, text in text_lines(path, hint):
         fields = text.split(separator)
         if len(fields) != len(names):
-            note = " (spaces are not tabs)" if separator and len(fields) == 1 else ""
             expected = f"expected {len(names)} columns separated by {by} ({', '.join(names)})"
-            raise wrong(path, line, "", f"{expected}, found {len(fields)}{note}", hint)
+            raise wrong(path, line, "", f"{expected}, found {len(fields)}", hint)
         yield line, list(map(str.strip, fields)) if separator else fields
 
 
@@ -162,8 +161,6 @@ def read_groups(
     declared = {name: declared_groups(attribute) for name, attribute in (known or {}).items()}
     for line, (doc_id, attribute, group) in columns(path, GROUPS, "\t"):
         if known is not None and attribute not in declared:
-            if (line, attribute) == (1, "attribute"):
-                raise wrong(path, line, "", "names the columns", "leave that line out")
             what = f"'{attribute}' is not declared{nearest(attribute, declared)}"
             raise wrong(
                 path, line, "attribute", what, f"declare [{attribute}] in {declared_in}: {DECLARATION}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from llmfair.asking.cache import Cache
 from llmfair.asking.dispatch import Program, dispatch
-from llmfair.asking.journal import Journal
+from llmfair.asking.journal import Journal, request_keys
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import Backend
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
@@ -73,6 +73,10 @@ def interrupt(seconds: float) -> None:
 
 def chat(text: str, draw: int = 0) -> Chat:
     return Chat((Message("user", text),), Text(), draw)
+
+
+def request_key(identity: str, of: Chat, sampling: Sampling, about: bool = False) -> str:
+    return request_keys(identity, of.expects, of.draw, sampling, about)(of)
 
 
 def chain(name: str, length: int, search: float = 0.0, threaded: bool = False) -> Program:

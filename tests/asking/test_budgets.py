@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.budgets import Budget
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
-from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.limits import Budget, Limits, Progress
 from llmfair.errors import Incomplete
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 from tests.asking.scripted import Scripted, run

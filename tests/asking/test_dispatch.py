@@ -314,12 +314,3 @@ def test_chains_cost_their_critical_path_also_under_faults(
     before = clock.now
     assert len(run(map(start, range(44)), Adapting(answer, 0.05), journal)) == 44
     assert (clock.now - before) / (56 * 0.05) <= ratio
-
-
-def test_one_probe_given_up_after_answers_ends_alone(journal: Journal) -> None:
-    def answer(text: str, attempt: int) -> Any:
-        return Transient("HTTP 500") if text == "bad" else text
-
-    programs = [single("a", "x"), single("b", "bad"), *(single(f"c{i}", f"y{i}") for i in range(9))]
-    results = run(programs, Scripted(answer), journal, Limits(workers=1, retries=1))
-    assert isinstance(results["b"], Failure) and len(results) == 11

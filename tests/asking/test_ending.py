@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llmfair.asking.dispatch import dispatch
-from llmfair.asking.journal import Journal, Unwritable
+from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, MissingKey, Rejected, Unavailable
@@ -211,16 +211,6 @@ def test_a_second_ctrl_c_does_not_wait(
     with pytest.raises(KeyboardInterrupt):
         run([single("p", "t")], backend, journal)
     assert time.monotonic() - started < 30, "one alone waits a minute for answers in flight"
-
-
-def test_a_full_disk_ends_the_run_with_a_sentence(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("llmfair.asking.journal.os.write", full)
-    with pytest.raises(Unwritable, match="No space left on device"):
-        run([single("p", "t")], Scripted(), journal)
-    monkeypatch.undo()
 
 
 def test_a_budget_finishes_chains_before_it_begins_others(journal: Journal) -> None:

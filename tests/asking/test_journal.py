@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.journal import Journal, KeptAnswers, Unwritable, read_rows, request_key
+from llmfair.asking.journal import Journal, KeptAnswers, Unwritable, read_rows
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.nouns import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
+from tests.asking.scripted import request_key
 
 
 def request(text: str, draw: int = 0) -> Request:

@@ -174,15 +174,6 @@ def test_all_down_is_an_outage_which_is_waited_out(fleet: Several, journal: Jour
     assert len(journal) == 720
 
 
-def test_all_down_for_longer_ends_the_run(fleet: Several, journal: Journal, clock: Clock) -> None:
-    for one in fleet.members.values():
-        one.down = (clock.now + 1, clock.now + 1000)
-    began = clock.now
-    with pytest.raises(Incomplete, match="connection refused"):
-        run([chain(f"q{number}", 60) for number in range(12)], fleet, journal, Limits(outage=10))
-    assert 10 < clock.now - began < 25
-
-
 def test_none_that_answers_at_all_is_said_soon(fleet: Several, journal: Journal, clock: Clock) -> None:
     for one in fleet.members.values():
         one.down = (0, clock.now + 1000)

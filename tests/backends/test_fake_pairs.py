@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from llmfair.asking.journal import chat_sampling, request_key
+from llmfair.asking.journal import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, fake
 from llmfair.backends.simulated import Pairs
@@ -36,6 +36,7 @@ from llmfair.nouns import (
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import read_choice
 from llmfair.rankers.pairwise import PairwiseRanker, read_answer
+from tests.asking.scripted import request_key
 
 pytestmark = pytest.mark.whole
 

@@ -148,7 +148,6 @@ PER_QUERY: dict[str, tuple[Callable[[str], str | None], str]] = {
     "gone": (lambda text: None, "hurt/per_query.csv: cannot be read"),
     "torn": (lambda text: text[: len(text) // 2].rpartition(",")[0], "hurt/per_query.csv:"),
     "no number": (lambda text: text.replace(",0.", ",o.", 1), "hurt/per_query.csv:"),
-    "a line twice": (lambda text: text + text.splitlines(keepends=True)[-1], "it is there twice"),
     "digits of another script": (lambda text: text.replace(",0.", ",٠.", 1), "is not a finite number"),
     "without a column": (lambda text: text.replace("query_id", "query", 1), "hurt/per_query.csv:2: "),
 }

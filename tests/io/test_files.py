@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,16 +63,6 @@ def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
         files.content(tmp_path / "sparse")
 
 
-def test_a_small_file_takes_no_more_room_than_it_has(tmp_path: Path) -> None:
-    (tmp_path / "small").write_text("{}")
-    tracemalloc.start()
-    try:
-        assert files.content(tmp_path / "small") == b"{}"
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize("line", ["", "0" * 100])
 def test_a_packed_file_does_not_unpack_for_ever(
     tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
@@ -91,27 +80,9 @@ def test_a_line_without_an_end_is_the_last(tmp_path: Path) -> None:
     assert refusal(path) == f"{path}:1: longer than 16 MB"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("a = " + "[" * 100_000, "nested too deeply"),
-        ("\n" + "a." * 100_000 + "b = 1", r"a name of more than 64 parts \(at line 2\)"),
-        ("x = {" + '"a" . ' * 100_000 + "b = 1}", "a name of more than 64 parts"),
-    ],
-)
-def test_toml_without_a_bottom(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        files.toml_of(text)
-    assert files.toml_of("a.b.c = '" + "." * 100 + "one. two. " * 30 + "'")
-
-
-@pytest.mark.parametrize("begins", [b"{}", b"[1, 2"])
-def test_a_long_document_without_an_end_is_not_held(begins: bytes) -> None:
-    path = Path("long.json")
-    path.write_bytes(begins)
-    os.truncate(path, 1 << 40)  # more than any memory
-    with pytest.raises(UsageError, match=r"long\.json: cannot be read: the JSON has no end"):
-        files.read_document(path, dict[str, str], "")
+def test_toml_without_a_bottom() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        files.toml_of("a = " + "[" * 100_000)
 
 
 # Locks between processes
@@ -177,7 +148,7 @@ def test_another_file_is_found(folder: Path, harm: Callable[[Path], object], sai
 def test_another_time_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(folder / "a", (1, 1))
     check(folder)
-    monkeypatch.delattr("llmfair.io.files.told")
+    monkeypatch.delattr("llmfair.io.files.sha256")
     check(folder)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.io.trec import DECLARATION, RunFile, read_groups, read_qrels, read_run, trec_order
+from llmfair.io.trec import DECLARATION, RunFile, read_groups, read_run, trec_order
 from llmfair.nouns import Attribute, Side
 
 RUN = b"""\
@@ -126,20 +126,6 @@ def test_a_truncated_gzip_file_says_where_it_ends() -> None:
     assert refusal(packed[:-8] + b"wrongsum") == "my.run:5001: the gzip file is damaged or cut off here"
 
 
-def test_files_that_cannot_be_read() -> None:
-    assert refusal(b"") == "my.run: is empty"
-    assert refusal(gzip.compress(b"")) == "my.run: is empty"
-    Path("folder").mkdir()
-    for name, why in (("folder", "Is a directory"), ("absent.run", "No such file or directory")):
-        with pytest.raises(UsageError, match=f"{name}: cannot be read: {why}"):
-            read_run(Path(name))
-
-
-def test_qrels_may_be_packed_too() -> None:
-    Path("qrels.gz").write_bytes(gzip.compress(b"q 0 d1 1\nq 0 d2 0\n"))
-    assert read_qrels(Path("qrels.gz")) == {"q": {"d1": (1, 1), "d2": (0, 2)}}
-
-
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
@@ -159,12 +145,6 @@ def test_groups_lines(line: str, message: str, hint: str) -> None:
         list(read_groups(Path("groups.tsv"), GENDER))
     assert message in caught.value.message and caught.value.message.startswith("groups.tsv:3: ")
     assert hint in caught.value.hint
-
-
-def test_a_line_of_column_names_is_told_to_be_left_out() -> None:
-    Path("groups.tsv").write_text("attribute\tattribute\tgroup\nd1\tgender\tfemale\n")
-    with pytest.raises(UsageError, match=r"groups\.tsv:1: names the columns"):
-        list(read_groups(Path("groups.tsv"), GENDER))
 
 
 @given(st.binary(max_size=300))

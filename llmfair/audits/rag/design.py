@@ -484,7 +484,7 @@ def scores_of(
     path = cache_folder() / "scores" / f"{sha256(of_what.encode()).hexdigest()[:32]}.json"
     sizes = {query.query_id: len(dataset.candidates(query).documents) for query in queries}
     with suppress(OSError, ValueError, MsgspecError):  # none are kept, or they are damaged
-        kept = decode(files.document(path), type=dict[str, list[float]])  # of which none is infinite
+        kept = decode(files.content(path), type=dict[str, list[float]])  # of which none is infinite
         if {query_id: len(of) for query_id, of in kept.items()} == sizes:
             return {query_id: np.array(of) for query_id, of in kept.items()}
     found = _scored(retriever, dataset, queries)
