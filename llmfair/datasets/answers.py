@@ -181,7 +181,6 @@ HINT = (
     'a .jsonl file of lines {"id": "q1", "input": "…", "gold": "…", "items": [{"id": "d1", "text": "…"}]}, or a folder '
     'with docs.jsonl, queries.tsv and answers.jsonl: {"query_id": "q1", "gold": "…"}'
 )
-_LINE_HINT = 'a line: {"id": "q1", "input": "…", "gold": "…" or ["…"], "items": [{"id": "d1", "text": "…"}]}'
 Scalar = Words | int | float
 
 
@@ -283,16 +282,15 @@ def answer_lines(path: Path, name: str | None = None, task: Task | None = None) 
 def read_questions(path: Path) -> list[Question]:
     """The questions of a file of JSON lines. Raises UsageError."""
     found: dict[str, Question] = {}
-    for line, row in json_lines(path, _Line, _LINE_HINT):
+    for line, row in json_lines(path, _Line, HINT):
         query_id, seen = str(row.id), set[str]()
         check_query_id(path, line, "id", query_id, found)
         for place, item in enumerate(row.items):
             where = f"items[{place}]"
             if str(item.id) in seen:
-                what = f"'{item.id}' was already given to an item of this query"
-                raise wrong(path, line, f"{where}.id", what, _LINE_HINT)
+                raise wrong(path, line, f"{where}.id", f"'{item.id}' was already given", HINT)
             if not (item.text.strip() or item.title.strip()):
-                raise wrong(path, line, f"{where}.text", "is empty", _LINE_HINT)
+                raise wrong(path, line, f"{where}.text", "is empty", HINT)
             seen.add(str(item.id))
         items = tuple(map(_document, row.items))
         found[query_id] = Question(Query(query_id, row.input), row.texts, items, row.input)

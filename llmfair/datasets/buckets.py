@@ -47,7 +47,7 @@ def draw_plan(
     fewest_relevant: int | None,
     default_fewest: int,
 ) -> DrawPlan:
-    """The plan that flags ask for. Raises UsageError for numbers that cannot be halved, with the nearest ones."""
+    """The plan that flags ask for. Raises UsageError for numbers that cannot be halved."""
     asked_size, size = size, 200 if size is None else size
     text = buckets or "equal"
     if text not in ("equal", "natural"):
@@ -68,10 +68,8 @@ def draw_plan(
         return DrawPlan(one + two + three + four, (one, two, three, four), None, 0)
     divisor = 2 if relevant is not None else 4
     if size % divisor or size < divisor:
-        lower = size - size % divisor
         raise UsageError(
-            f"--candidates {size} cannot be shared out over the buckets.",
-            f"use {lower or divisor} or {max(lower, 0) + divisor}",
+            f"--candidates {size} cannot be shared out over the buckets.", f"a multiple of {divisor}"
         )
     if relevant is not None and (relevant % 2 or not 0 < relevant <= size):
         raise UsageError(
@@ -180,10 +178,8 @@ def _stand_ins(
         for groups, count in source.relevant_groups(query_id):
             name = alike.get(id(groups))
             if name is None:
-                kind = repr(sorted(groups.items()))
-                name = alike[id(groups)] = names.setdefault(
-                    kind, f"@ {len(names)}"
-                )  # no id holds white space
+                kind, new = repr(sorted(groups.items())), f"@ {len(names)}"  # no id holds white space
+                name = alike[id(groups)] = names.setdefault(kind, new)
                 documents.setdefault(name, Document(name, "", groups=groups))
             counts[name] = counts.get(name, 0) + count
     return documents, relevant

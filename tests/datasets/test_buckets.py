@@ -186,7 +186,7 @@ def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ((201, None, None, None), "--candidates 201 cannot be shared out"),
-        ((3, None, None, None), "use 4 or 4"),
+        ((3, None, None, None), "a multiple of 4"),
         ((200, None, 33, None), "--relevant 33 cannot be halved"),
         ((200, None, 202, None), "--relevant 202"),
         ((200, "equl", None, None), "--buckets equl is neither"),
