@@ -149,26 +149,13 @@ def facts(path: Path) -> dict[str, Any]:
     }
 
 
-def count(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
-    """How many answers `clear` would remove; None when it would remove a damaged file. Raises LlmfairError."""
-    return _chosen(path, model, before, remove=False)
+def count(
+    path: Path, model: str | None = None, before: datetime | None = None, remove: bool = False
+) -> int | None:
+    """How many answers these are, which are removed if so said: 0 without a file.
 
-
-def clear(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
-    """Removes the answers of a model (an identity, or how it begins), those from before a time, or all.
-
-    Returns how many. Rows are removed, not the file, since other processes may have it open; a damaged file serves
-    nobody, so it goes when everything is to go, and None is returned. Raises LlmfairError.
+    None for a damaged file of which everything is meant. Raises LlmfairError.
     """
-    removed = _chosen(path, model, before, remove=True)
-    if removed is None:
-        for part in _parts(path):
-            part.unlink(missing_ok=True)
-    return removed
-
-
-def _chosen(path: Path, model: str | None, before: datetime | None, remove: bool) -> int | None:
-    """The number of these answers; 0 without a file, None for a damaged one of which everything is meant."""
     if not path.is_file():
         return 0
     chosen = {"model": model, "before": None if before is None else _stamp(before)}
@@ -184,6 +171,19 @@ def _chosen(path: Path, model: str | None, before: datetime | None, remove: bool
         if model is None and before is None and _is_damage(error):
             return None
         raise _unusable(path, error) from None
+
+
+def clear(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
+    """Removes the answers of a model (an identity, or how it begins), those from before a time, or all.
+
+    Returns how many. Rows are removed, not the file, since other processes may have it open; a damaged file serves
+    nobody, so it goes when everything is to go, and None is returned. Raises LlmfairError.
+    """
+    removed = count(path, model, before, remove=True)
+    if removed is None:
+        for part in _parts(path):
+            part.unlink(missing_ok=True)
+    return removed
 
 
 def _open(path: Path) -> sqlite3.Connection:

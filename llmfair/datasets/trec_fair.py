@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -326,10 +326,7 @@ def _count_sides(pages: PageStore, attribute: Attribute) -> dict[str, int]:
     return {what: int(mask.sum()) for what, mask in counts.items()}
 
 
-def _offer(collection: Collection, attribute: str) -> None:
-    register("dataset", f"{collection.short_name}/{attribute}")(lambda: TrecFair(collection, attribute))
-
-
 for _collection in COLLECTIONS:
     for _attribute in _collection.labels:
-        _offer(_collection, _attribute)
+        _make = partial(TrecFair, _collection, _attribute)
+        register("dataset", f"{_collection.short_name}/{_attribute}")(_make)
