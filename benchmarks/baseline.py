@@ -15,9 +15,9 @@ import numpy as np
 
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.stats.intervals import mean
+from tests.finished import audit
 
 SEEDS = 200
 

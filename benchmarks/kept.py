@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.rundir import RunDir
+from tests.finished import audit
 
 ITEMS, SHOWN, SAMPLES = 12, 3, 10
 ROWS = {

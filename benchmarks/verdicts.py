@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.rundir import RunDir
+from tests.finished import audit
 from tests.folders import balanced, write_folder
 
 SHORT: Mapping[str, Any] = {"conditions": "neutral", "repeat": False, "permutations": 0}

@@ -31,7 +31,6 @@ from llmfair.audits.listwise.results import (
     WindowAnswers,
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain

@@ -20,9 +20,8 @@ from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError, warn
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
-from llmfair.report.exhibits import Declaration, Evidence, Exhibits
-from llmfair.report.tables import count
 from llmfair.report.exhibits import Evidence, Exhibits
+from llmfair.report.tables import count
 from llmfair.rundir import Manifest, RunDir
 
 
