@@ -56,13 +56,7 @@ from llmfair.nouns import (
     Steps,
     drive,
 )
-from llmfair.probes import (
-    WINDOW_STREAM,
-    PromptCondition,
-    conditions_of,
-    initial_orders,
-    listwise_probes,
-)
+from llmfair.probes import WINDOW_STREAM, PromptCondition, conditions_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker, remarks
 from llmfair.rankers.bm25 import Bm25
@@ -112,21 +106,19 @@ class Shuffles:
         """The first chain of every list."""
         return {_listed(probe): probe for probe in reversed(self.probes)}
 
-    def at_once(self) -> Iterator[Probe]:
-        """What is asked whatever the answers are."""
-        return (probe for probe in self.probes if self._waits_not(probe))
-
-    def later(self) -> Iterator[Probe]:
-        """What is asked where the order of a list makes a difference."""
-        return (probe for probe in self.probes if not self._waits_not(probe))
-
-    def _waits_not(self, probe: Probe) -> bool:
-        return probe.candidates.query.query_id in self.first or probe is self.one_of_each[_listed(probe)]
+    @cached_property
+    def stages(self) -> tuple[Sequence[Probe], Sequence[Probe]]:
+        """What is asked whatever the answers are, and what is where the order of a list makes a difference."""
+        stages = list[Probe](), list[Probe]()
+        for probe in self.probes:
+            waits = probe.candidates.query.query_id not in self.first
+            stages[waits and probe is not self.one_of_each[_listed(probe)]].append(probe)
+        return stages
 
     def programs(self, results: Mapping[str, Ranked]) -> Iterator[Program]:
         """The chains that are left: asked, or without a question where the first lists were ranked alike."""
         alike = self.alike(results)
-        for probe in self.later():
+        for probe in self.stages[1]:
             scores = _scores(results.get(self.one_of_each[_listed(probe)].probe_id)) if alike else {}
             steps = partial(self._unasked, probe, scores) if scores else partial(self.ranker.steps, probe)
             yield Program(probe.probe_id, steps)
@@ -142,7 +134,9 @@ class Shuffles:
 
     def said(self, results: Mapping[str, Ranked]) -> str:
         """What the run says of chains that were not asked; empty where all were."""
-        spared = sum(not results[probe.probe_id].asked for probe in self.later() if probe.probe_id in results)
+        spared = sum(
+            not results[probe.probe_id].asked for probe in self.stages[1] if probe.probe_id in results
+        )
         text = (
             f"the first {len(self.first)} lists were ranked alike in every order, so that of each other one a single "
             f"order was asked: its scores stand for {spared:,} further requests"
@@ -272,7 +266,7 @@ class ListwiseDesign(Design[Ranked]):
     def programs(self) -> Iterator[Program]:
         """One program per chain; under --sequential one per window, and none past that which settled its prompt."""
         if not self.settings.sequential:
-            for probe in self.shuffles.at_once() if self.shuffles else self.probes():
+            for probe in self.shuffles.stages[0] if self.shuffles else self.probes():
                 yield Program(probe.probe_id, partial(self.ranker.steps, probe))
             return
         for condition in self.prompts:
@@ -291,7 +285,7 @@ class ListwiseDesign(Design[Ranked]):
         if not isinstance(self.ranker, ListwiseRanker) or not self.ranker.strategy.question.whole:
             return None
         shuffles = Shuffles(self.ranker, [*self.probes()])
-        return shuffles if any(shuffles.later()) else None
+        return shuffles if shuffles.stages[1] else None
 
     def stages(self) -> Sequence[Stage]:
         shuffles = self.shuffles
@@ -596,7 +590,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
-        warnings=(*_unmatched(first_stage or ranker, candidates), *_warnings(ranker, candidates)),
+        warnings=tuple(_warnings(ranker, first_stage, candidates)),
     )
     for measure in design.measures:
         if partition and measure.name not in OF_WINDOWS:
@@ -695,26 +689,25 @@ def _orders(
     return [first_stage.ordered(shuffled)[0]]
 
 
-def _unmatched(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
-    """How many queries share no word with any candidate, where BM25 orders those. Raises UsageError when all do."""
-    if not isinstance(ranker, Bm25):
-        return
-    empty = [listed.query.query_id for listed in lists if not any(ranker.scores(listed))]
-    if len(empty) == len(lists):
-        raise UsageError(
-            "bm25 finds nothing: no query shares a word with any of its candidates.",
-            "it compares the words of queries with those of titles and texts, as English ones",
-        )
-    if empty:
-        named = ", ".join(empty[:SHOWN_QUERIES]) + ", …" * (len(empty) > SHOWN_QUERIES)
-        yield (
-            f"bm25 finds nothing in {len(empty)} of {len(lists)} queries ({named}): no word of theirs stands in any "
-            "candidate, so their lists are in random order"
-        )
-
-
-def _warnings(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
-    """What makes the lists of a ranker doubtful: items without the text that it reads, groups that it cannot place."""
+def _warnings(
+    ranker: Ranker | None, first_stage: Ranker | None, lists: Sequence[Candidates]
+) -> Iterator[str]:
+    """What makes lists doubtful: queries without a word of any candidate, where BM25 orders those; items without the
+    text that a ranker reads; groups that it cannot place. Raises UsageError where BM25 finds nothing at all."""
+    words = first_stage or ranker
+    if isinstance(words, Bm25):
+        empty = [listed.query.query_id for listed in lists if not any(words.scores(listed))]
+        if len(empty) == len(lists):
+            raise UsageError(
+                "bm25 finds nothing: no query shares a word with any of its candidates.",
+                "it compares the words of queries with those of titles and texts, as English ones",
+            )
+        if empty:
+            named = ", ".join(empty[:SHOWN_QUERIES]) + ", …" * (len(empty) > SHOWN_QUERIES)
+            yield (
+                f"bm25 finds nothing in {len(empty)} of {len(lists)} queries ({named}): no word of theirs stands in "
+                "any candidate, so their lists are in random order"
+            )
     if ranker is None:
         return
     name = ranker.identity.partition(" ")[0]

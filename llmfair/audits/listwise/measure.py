@@ -264,15 +264,16 @@ def answer_counts(
 
 def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: bool) -> WindowAnswers:
     windows = [window for result in lists for window in result.windows]
-    places: dict[str, Counter[str]] = {}
-    omitted = protected = 0
-    expected = 0.0
+    places: dict[str, list[str]] = {}
     for window in windows:
-        places.setdefault(window.place, Counter())[window.answer_class] += 1
-        if window.omitted:
-            omitted += len(window.omitted)
-            protected += _protected(window.omitted, sides)
-            expected += len(window.omitted) * _protected(window.shown, sides) / len(window.shown)
+        places.setdefault(window.place, []).append(str(window.answer_class))
+    lacking = [window for window in windows if window.omitted]
+    expected = (len(w.omitted) * _protected(w.shown, sides) / len(w.shown) for w in lacking)
+    omitted = OmittedItems(
+        sum(len(window.omitted) for window in lacking),
+        sum(_protected(window.omitted, sides) for window in lacking),
+        round(sum(expected, 0.0), 6),
+    )
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
     return WindowAnswers(
@@ -284,8 +285,8 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
         first_pass=FirstPass(len(first), sum(window.identity for window in first), _same(first)),
         asked_again=_sorted(str(bad) for window in windows for bad in window.replaced),
         readers_differ=sum(window.readers_differ for window in windows),
-        places={place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
-        omitted=OmittedItems(omitted, protected, round(expected, 6)),
+        places={place: _sorted(classes) for place, classes in sorted(places.items())},
+        omitted=omitted,
         equal_scores=_equal_scores(lists),
         unformed=(constrained and sum(not window.formed for window in windows)) or None,
     )
@@ -718,11 +719,8 @@ def outcome_of(
     stopping: Mapping[str, Stopping[WindowShare]],
 ) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
-    judged, settings, names = (
-        _judged(design, chains),
-        design.settings,
-        [condition.name for condition in design.prompts],
-    )
+    judged, settings = _judged(design, chains), design.settings
+    names = [condition.name for condition in design.prompts]
     documents = median(shape.n for shape in design.shapes)
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
     columns = measure_all(design.measures, judged)
@@ -731,11 +729,8 @@ def outcome_of(
     findings = findings_of(
         [c for c in columns if c.condition in conditions], conditions, useful, inference, design.asked()
     )
-    answers = answer_counts(
-        ((probe.condition, result) for probe, result in chains if result.asked),
-        design.sides,
-        settings.constrain,
-    )
+    asking = ((probe.condition, result) for probe, result in chains if result.asked)
+    answers = answer_counts(asking, design.sides, settings.constrain)
     for name in findings.keys() & answers:
         findings[name] = assessed(findings[name], answers[name])
     findings = as_readable(findings, answers, settings.max_invalid)
@@ -751,10 +746,9 @@ def outcome_of(
     asked = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
     asked |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
+    counts = {name: ProbeCounts(asked[name], ranked[name]) for name in names}
     results = ListwiseResults(
-        **design.told(
-            run, {name: ProbeCounts(asked[name], ranked[name]) for name in names}, failures, columns
-        ),
+        **design.told(run, counts, failures, columns),
         limits=limit_notes(design.measures, judged[INITIAL]),
         intervals=_intervals(columns, inference),
         controlled=any(_controlled(column) >= FEWEST_RUNS for column in columns),

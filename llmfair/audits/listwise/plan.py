@@ -19,15 +19,7 @@ from llmfair.audits.aggregates import preference
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.simulate import (
-    Floats,
-    Items,
-    Noise,
-    PlayedAudits,
-    items_of,
-    play,
-    rank_played,
-)
+from llmfair.audits.listwise.simulate import Floats, Items, Noise, PlayedAudits, items_of, play, rank_played
 from llmfair.io.files import plain
 from llmfair.nouns import (
     Chat,

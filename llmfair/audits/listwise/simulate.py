@@ -10,12 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import (
-    Judged,
-    QueryComparisons,
-    Undefined,
-    Value,
-)
+from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Candidates, Document, Encounter, Query, Side, Steps
 from llmfair.rankers.questions import Question
@@ -23,7 +18,6 @@ from llmfair.rankers.strategies import Compared, Strategy, encounters_of, scored
 from llmfair.stats.power import Windows, first_shown
 
 Floats = NDArray[np.float64]
-
 Places = NDArray[np.intp]
 
 
