@@ -77,7 +77,7 @@ LINES: list[tuple[str, str]] = [
     ("study windows --settings wide", "'wide' in --settings"),
     ("study windows --window 5", "--window names one setting"),
     ("study windows -m fake:oracle -m fake:random", "a study has one model"),
-    ("study windows -m bm25", "bm25 has no windows"),
+    ("study windows -m bm25", "takes a model that ranks, by one strategy that has windows"),
     ("study windows -m fake:nope", "no simulated model 'fake:nope'"),
     ("plan listwise --price-in 1", "--price-in and --price-out go together."),
     ("plan pairwise --ratio 4", "no answers show odds of 4 when a share of 0.5 is consistent."),
