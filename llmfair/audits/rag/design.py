@@ -554,7 +554,7 @@ NORMED = ("EE-D", "EE-R", "EE-L")
 
 def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
     """The measures with the bounds that the utility and their norm give them: their intervals go no further."""
-    greatest, of_all = GREATEST.get(utility), []
+    greatest, of_all = GREATEST.get(utility), list[Measure]()
     of_name = {} if greatest is None else {"EU": (0.0, greatest), "EU-change": (-greatest, greatest)}
     for measure in measures:
         norm, definition = measure.arguments.get("norm"), measure.definition

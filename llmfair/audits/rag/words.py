@@ -165,7 +165,7 @@ def collection_table(results: RagResults) -> Table:
         *(number_text(*mean) for mean in means),
         *(cell(figures.get(("EE-R", name))) for name in uniform),
     )
-    notes = []
+    notes: list[str] = []
     for retriever, tests in results.alpha_tests.items():
         tested = [one.p for one in tests if one.p is not None]
         apart, pairs = sum(p < APART for p in tested), count(len(tested), "pair")

@@ -245,9 +245,8 @@ class RefineDesign(Design[Ended]):
 
     @cached_property
     def conditions(self) -> Sequence[Condition]:
-        of_baselines = {one.name: one.ranker.target_known for one in self.baselines}
-        known = {**TARGET_KNOWN, **of_baselines}
-        return [Condition(name, {"target_known": known[name]}) for name in known]
+        known = TARGET_KNOWN | {one.name: one.ranker.target_known for one in self.baselines}
+        return [Condition(name, {"target_known": of}) for name, of in known.items()]
 
     @property
     def k(self) -> int:
@@ -260,12 +259,12 @@ class RefineDesign(Design[Ended]):
 
         Raises UsageError for a file that is none.
         """
-        arguments, names, targets = self.objective.arguments, self.spread.names, {}
+        arguments, targets = self.objective.arguments, dict[str, Mapping[str, float]]()
         for query in self.queries:
             judged = self.pages.judged(query.query_id, ())
             shares = target_shares(judged, self.spread, self.aimed_at, str(arguments["membership"]))
             if not isinstance(shares, Undefined):
-                targets[query.query_id] = dict(zip(names, shares.tolist(), strict=True))
+                targets[query.query_id] = dict(zip(self.spread.names, shares.tolist(), strict=True))
         return targets
 
     @cached_property

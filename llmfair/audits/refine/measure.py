@@ -336,7 +336,7 @@ def concluded(
         for row, p in zip(totals, holm([row.p for row in totals]), strict=True):
             of_all[row.measure, row.condition] = replace(row, p_adjusted=p)
     headline = (goals[0], compared(BASELINE))
-    finding = _finding(*(of_all.get((name, compared(BASELINE))) for name in goals), goals)
+    finding = _finding(goals, *(of_all.get((name, compared(BASELINE))) for name in goals))
     if headline in of_all:
         of_all[headline] = replace(of_all[headline], conclusion=finding.conclusion)
     family = sum(row.p is not None for (name, _), row in of_all.items() if name == goals[0])
@@ -397,7 +397,7 @@ def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
 
 
 def _finding(
-    objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None, goals: Goals
+    goals: Goals, objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None
 ) -> RefineFinding:
     """Of the changes in the objective, in AWRF and in nDCG."""
     finding = RefineFinding(

@@ -383,13 +383,11 @@ def _best(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int
     figures = results.by_condition()
     for column, measure in enumerate(measures):
         better = parse_measure(measure).definition.better if measure in results.measures else None
-        if better in ("higher", "lower"):
-            rows = [figures.get((measure, condition)) for condition in results.design.conditions]
-            values = [None if row is None else row.value for row in rows]
-            best = (max if better == "higher" else min)((v for v in values if v is not None), default=None)
-            yield from (
-                (row, column) for row, value in enumerate(values) if value is not None and value == best
-            )
+        rows = [figures.get((measure, condition)) for condition in results.design.conditions]
+        values = {place: row.value for place, row in enumerate(rows) if row and row.value is not None}
+        if values and better in ("higher", "lower"):
+            best = max(values.values()) if better == "higher" else min(values.values())
+            yield from ((place, column) for place, value in values.items() if value == best)
 
 
 def notes(results: RefineResults) -> Iterator[str]:
@@ -647,7 +645,7 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
 
 def _trail(trail: Sequence[TrailLine], objective: str) -> Table:
     """Every round of every query; words that a round adds have a plus and weight."""
-    measures, rows = [*trail[0].measures], []
+    measures, rows = [*trail[0].measures], list[tuple[str, ...]]()
     for line in trail:
         became = "" if line.iteration == 0 else "kept" if line.accepted else "dropped"
         figures = (line.objective, *(line.measures[name] for name in measures))
