@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from llmfair.audits.kind import HELP, Help, Kind, called, named
 from llmfair.audits.pairwise.settings import (
@@ -13,9 +13,6 @@ from llmfair.audits.pairwise.settings import (
 )
 from llmfair.registry import register
 from llmfair.settings import injected_of
-
-if TYPE_CHECKING:
-    from llmfair.results import Undefined
 
 
 class Pairwise(Kind):
@@ -96,7 +93,7 @@ class Pairwise(Kind):
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         return f"{about['sides'][0]} first"
 
-    def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
+    def without_value(self, undefined: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Nothing: single queries alone lack figures, and those of all count their pairs."""
         return iter(())
 
