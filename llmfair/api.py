@@ -315,30 +315,34 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
     return takes(kind.settings)(call)
 
 
-def _plan_of(kind: Kind) -> Callable[..., Result]:
-    usual = default_of(kind.plan_settings.__dataclass_fields__["dataset"])
+def _function(
+    settings: type[S], does: str, perform: Callable[[S], Result], usual: Name = "sample"
+) -> Callable[..., Result]:
+    def call(dataset: Name = usual, *, preset: str | None = None, **others: Any) -> Result:
+        return perform(make_settings(settings, {"dataset": dataset, **others}, preset))
 
-    def call(dataset: Name = usual, *, preset: str | None = None, **settings: Any) -> Result:
+    call.__doc__ = f"{does}\n    "
+    return takes(settings)(call)
+
+
+def _plan_of(kind: Kind) -> Callable[..., Result]:
+    def planned(made: Any) -> Result:
         from llmfair.audits.plan import plan
 
-        planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))
-        return Result(f"plan {kind.name}", planned)
+        return Result(f"plan {kind.name}", plan(kind, made))
 
-    call.__doc__ = f"{kind.help('plan').does}\n    "
-    return takes(kind.plan_settings)(call)
+    usual = default_of(kind.plan_settings.__dataclass_fields__["dataset"])
+    return _function(kind.plan_settings, kind.help("plan").does, planned, usual)
 
 
 def _calibrate_of(kind: Kind) -> Callable[..., Result]:
     if kind.calibrated is None:
         raise AttributeError(f"{kind.name} cannot simulate its audits")
-    calibrated = kind.calibrated
 
-    def call(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
-        made = make_settings(calibrated, {"dataset": dataset, **settings}, preset)
+    def calibrated(made: Any) -> Result:
         return Result(f"calibrate {kind.name}", kind.calibrate(made, lambda: None))
 
-    call.__doc__ = f"{kind.help('calibrate').does}\n    "
-    return takes(calibrated)(call)
+    return _function(kind.calibrated, kind.help("calibrate").does, calibrated)
 
 
 def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
@@ -609,5 +613,4 @@ def _each(runs: Iterable[Runs]) -> Iterator[Name | Result]:
 
 
 def _found(run: Name | Result, runs_dir: Name) -> RunDir:
-
     return RunDir(run.folder) if isinstance(run, Result) else find_run(str(run), Path(runs_dir))

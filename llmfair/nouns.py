@@ -449,16 +449,8 @@ class PairAnswer:
         return self.problem not in (None, "tie")
 
 
-@lru_cache(maxsize=64)
-def pair_answer(
-    winner: Side | None,
-    problem: str | None = None,
-    margin: float | None = None,
-    mass: float | None = None,
-    formed: bool = True,
-) -> PairAnswer:
-    """A PairAnswer, the very same for equal ones that follow each other closely: of words there are few."""
-    return PairAnswer(winner, problem, margin, mass, formed)
+pair_answer = lru_cache(maxsize=64)(PairAnswer)
+"""A PairAnswer, the very same for equal ones that follow each other closely: of words there are few."""
 
 
 @dataclass(frozen=True, slots=True)

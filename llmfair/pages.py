@@ -11,8 +11,6 @@ from llmfair.errors import UsageError
 if TYPE_CHECKING:
     from llmfair.report.page import Page, Source
 
-FORMATS = ("svg", "pdf", "png")
-
 
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
@@ -55,6 +53,8 @@ def _measures(sources: Sequence[Source]) -> list[str]:
 
 def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
     """The formats in which figures are wanted as files, too. Raises UsageError."""
+    from llmfair.report.plots.base import FORMATS
+
     parts = figures.split(",") if isinstance(figures, str) else figures
     wanted = [name for part in parts if (name := part.strip())]
     for name in wanted:

@@ -46,6 +46,7 @@ _PACKAGES: dict[What, str] = {
     "remedy": "llmfair.mitigation.remedies",
 }
 _PLURALS: dict[What, str] = {"strategy": "strategies", "simulated": "simulated", "remedy": "remedies"}
+_GROUPS: dict[What, str] = {kind: f"llmfair.{_PLURALS.get(kind, kind + 's')}" for kind in _PACKAGES}
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
 _checks: dict[What, Callable[[str, object, Iterable[Any]], None]] = {}
 _complete: set[What] = set()
@@ -109,16 +110,11 @@ def _points() -> Any:
 
 def offered() -> dict[str, str]:
     """All that other packages offer, loaded or not: where in them it is, and the package with its version."""
-    groups = (_points().select(group=_group(kind)) for kind in _PACKAGES)
+    points = [point for group in _GROUPS.values() for point in _points().select(group=group)]
     return {
         point.value: "" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-        for group in groups
-        for point in group
+        for point in points
     }
-
-
-def _group(kind: What) -> str:
-    return f"llmfair.{_PLURALS.get(kind, kind + 's')}"
 
 
 def _import_own(kind: What, module: str) -> None:
@@ -140,7 +136,7 @@ def _discover(kind: What) -> None:
         return
     for module in sorted(_modules(kind)):
         _import_own(kind, module)
-    for point in _points().select(group=_group(kind)):
+    for point in _points().select(group=_GROUPS[kind]):
         try:
             offered = point.load()
             if kind in _checks:

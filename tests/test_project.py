@@ -47,11 +47,6 @@ def test_the_citation_is_of_this_version() -> None:
     assert citation["license"] == PROJECT["license"]
 
 
-def test_contributing_is_five_lines() -> None:
-    lines = (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()
-    assert lines[0].startswith("# ") and len([line for line in lines[1:] if line]) == 5
-
-
 @pytest.mark.whole
 def test_the_source_archive_holds_what_the_pages_link_to(tmp_path: Path) -> None:
     with tarfile.open(built("sdist", ROOT, tmp_path)) as archive:

@@ -103,8 +103,6 @@ def test_a_prompt_may_have_neither_passages_nor_variants(tmp_path: Path) -> None
     [
         ('id = "small"', "id = ", "line 2"),
         ('id = "small"', "", "Object missing required field `id`"),
-        ('source = "ours"', "source = 3", "Expected `str`, got `int` - at `$.source`"),
-        ('source = "ours"', 'souce = "ours"', "unknown field `souce`"),
         (
             "{query}",
             "{qeury}",
@@ -114,14 +112,9 @@ def test_a_prompt_may_have_neither_passages_nor_variants(tmp_path: Path) -> None
         ("{query}", "{query!r}", "placeholder 'query' must be a bare name"),
         ("{query}", "{}", "placeholder '' must be a bare name"),
         ("{query}", "{query}}", "Single '}'"),
-        ('query = "topic"', "query = 1", "Expected `str`, got `int` - at `$.placeholders[...]`"),
         ('query = "topic"', 'query = "topic"\nanswer = "x"', "'answer' has to be both"),
-        ('role = "user"', 'role = "usr"', "Invalid enum value 'usr' - at `$.turns[0].role`"),
         ('role = "user"', "", "missing required field `role` - at `$.turns[0]`"),
-        ('role = "user"', 'role = "user"\neach = "item"', "Invalid enum value 'item' - at `$.turns[0].each`"),
         ('role = "user"', 'role = "user"\neach = "passage"', "{passages} cannot be filled"),
-        ("[[turns]]", "[turns]", "Expected `array`, got `object` - at `$.turns`"),
-        ("[[turns]]", "[variants]", "missing required field `turns`"),
     ],
 )
 def test_a_slip_in_a_file_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -250,17 +243,9 @@ def test_a_judge_is_asked_about_one_item_and_one_output() -> None:
     assert "Item: {output}\n\nStatement: It is red." in shown[0].content
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('budget = "all"', "Invalid enum value 'all' - at `$.budget`"),
-        ("join = 3", "Expected `str`, got `int` - at `$.join`"),
-        ('hypothesis = "It is red."', "'hypothesis' has one placeholder, {output}"),
-        ('hypothesis = "{output} {query}"', "'hypothesis' has one placeholder, {output}"),
-    ],
-)
-def test_a_slip_in_a_key_on_items_is_named(tmp_path: Path, line: str, message: str) -> None:
-    assert message in refusal(tmp_path, f"{line}\n{SMALL}")
+@pytest.mark.parametrize("line", ['hypothesis = "It is red."', 'hypothesis = "{output} {query}"'])
+def test_a_slip_in_a_key_on_items_is_named(tmp_path: Path, line: str) -> None:
+    assert "'hypothesis' has one placeholder, {output}" in refusal(tmp_path, f"{line}\n{SMALL}")
 
 
 def test_what_stands_between_passages_can_be_chosen(tmp_path: Path) -> None:

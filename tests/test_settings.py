@@ -24,12 +24,6 @@ COMMANDS = {"listwise": get_type_hints(ListwiseSettings)}
 CLASSES = [settings for classes in settings_of_commands().values() for settings in classes]
 
 
-def test_the_default_design() -> None:
-    settings = ListwiseSettings.make()
-    assert (settings.window, settings.step, settings.passes, settings.orders) == (20, 10, 3, 3)
-    assert settings.repeat and settings.dataset == "sample" and settings.model == ("fake:biased",)
-
-
 def test_the_paper_preset_and_a_flag_over_it() -> None:
     paper = ListwiseSettings.make("paper")
     assert (paper.window, paper.step, paper.passes, paper.orders, paper.repeat) == (5, 1, 1, 1, False)

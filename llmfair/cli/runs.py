@@ -65,7 +65,7 @@ def report(
     folders: nothing is asked.
     """
     from llmfair.pages import formats_of, page_of, write_page
-    from llmfair.report.card import model_card, tables_markdown
+    from llmfair.report.html import model_card, tables_markdown
     from llmfair.report.page import read_source
     from llmfair.rundir import REPORT, find_run
 

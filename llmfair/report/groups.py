@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from math import log
+from math import inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,18 +242,21 @@ def furthest_from_parity(
 
     `show` gives a query as it is shown, by its id and its values under these `conditions`, or None.
     """
-    values = own_values(folder, by, conditions)
-    first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
-    found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
-    if not found:
+    values: dict[str, dict[str, float]] = {}
+    for row in query_figures(folder):
+        if row.measure == by and row.condition in conditions and not row.group and row.value is not None:
+            values.setdefault(row.query_id, {})[row.condition] = row.value
+    first = sorted(values, key=lambda query_id: (-distance(values[query_id].values()), query_id))[:FURTHEST]
+    queries = [query for query_id in first if (query := show(query_id, values[query_id])) is not None]
+    if not queries:
         return None
-    title = f"The {len(found)} of {count(results.design.queries, 'query', 'queries')} furthest from parity"
-    return Furthest(title, named(by, results), over, found)
+    title = f"The {len(queries)} of {count(results.design.queries, 'query', 'queries')} furthest from parity"
+    return Furthest(title, named(by, results), over, queries)
 
 
-def distance(values: Values) -> float:
-    """How far a query is from parity at most, over its conditions: |ln ratio|."""
-    return max(abs(log(value)) if value > 0 else float("inf") for value in values.values())
+def distance(ratios: Iterable[float]) -> float:
+    """How far these are from parity at most: |ln ratio|."""
+    return max(abs(log(ratio)) if ratio > 0 else inf for ratio in ratios)
 
 
 def named(measure: str, results: Results) -> str:
@@ -266,13 +269,3 @@ def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
     return f"{by} " + ", ".join(
         f"{titles.get(condition, condition)} {value:.2f}" for condition, value in values.items()
     )
-
-
-def own_values(folder: Path, measure: str, conditions: Sequence[str]) -> dict[str, dict[str, float]]:
-    """A measure's values of single queries: `{query_id: {condition: value}}`, undefined ones absent."""
-    found: dict[str, dict[str, float]] = {}
-    wanted = set(conditions)
-    for row in query_figures(folder):
-        if row.measure == measure and row.condition in wanted and not row.group and row.value is not None:
-            found.setdefault(row.query_id, {})[row.condition] = row.value
-    return found

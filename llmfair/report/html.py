@@ -1,4 +1,6 @@
-"""The page: one file that asks nobody for anything, readable in the dark, on a phone and on paper.
+"""Forms of a page: HTML, Markdown for pull requests, a section for a model card.
+
+HTML is one file that asks nobody for anything, readable in the dark, on a phone and on paper.
 
 jinja2 escapes every value, and an unknown one is an error; the only text taken as it is are our own drawings and our
 own script, which the page's policy knows by its hash: no other can run.
@@ -17,13 +19,14 @@ from statistics import fmean
 from typing import Any
 
 from llmfair.io.files import write_whole
-from llmfair.io.text import in_json, in_lines
+from llmfair.io.text import in_json, in_lines, in_markdown, visible
 from llmfair.report.groups import Item
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
-from llmfair.report.tables import WHOLE_SENTENCES, in_short
+from llmfair.report.tables import WHOLE_SENTENCES, in_short, markdown, markdown_lead
 from llmfair.results import RunVerdict
 
+HEADING = "## How the model ranks items of different groups"
 FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
 BRACKET = re.compile(r" (?=[\[(])")
 
@@ -106,3 +109,42 @@ def rows_json(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as JSON that no parser of HTML takes for an end of the script."""
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
     return in_json(text).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+# A report as text
+
+
+def tables_markdown(page: Page) -> str:
+    """Every table, after what has to be known first and what is missing."""
+    return "\n".join([*markdown_lead(page.lead), *_warnings(page), *_tables(page)])
+
+
+def _warnings(page: Page) -> list[str]:
+    return [f"> {in_markdown(warning)}\n" for warning in page.warnings]
+
+
+def _tables(page: Page) -> list[str]:
+    lacking = [f"**Not complete:** {in_markdown('; '.join(page.missing))}.\n"] if page.missing else []
+    return [*lacking, *map(markdown, page.tables)]
+
+
+def model_card(page: Page) -> str:
+    """What a model card says of the runs on a page: what was found, how it was asked, what it cannot say."""
+    method = page.method
+    asked = [f"```\n{visible(method.command)}\n```\n"] if method.command else []
+    return "\n".join(
+        [
+            f"{HEADING}\n",
+            *markdown_lead(page.lead),
+            *_warnings(page),
+            *(in_markdown(f"{verdict.of}: {verdict.measure} {verdict.value} ({verdict.interval}): {verdict.sentence}.")
+              + "\n" for verdict in page.verdicts),
+            *_tables(page),
+            "### Method\n",
+            *(f"{in_markdown(paragraph)}\n" for paragraph in method.words),
+            *asked,
+            "### Limits\n",
+            *(f"- {in_markdown(limit)}" for limit in method.limits),
+            "",
+        ]
+    )  # fmt: skip

@@ -186,8 +186,8 @@ def _tables(group: Group) -> Iterator[Table]:
     titles: dict[tuple[str, str], str] = {}
     for audited in group.audits():
         results = audited.results
-        every = [row for row in results.of_all() if row.condition not in group.aside]
-        shown = columns_of(results.shown, every)
+        of_all = [row for row in results.of_all() if row.condition not in group.aside]
+        shown = columns_of(results.shown, of_all)
         # by plain names: runs differ in how they control for order
         for (measure, side), heading in zip(
             shown, headings(shown, results, with_interval(results.rows)), strict=True
@@ -195,7 +195,7 @@ def _tables(group: Group) -> Iterator[Table]:
             titles.setdefault((plain_name(measure), side), heading)
         cells[audited.folder] = {
             (plain_name(row.measure), row.condition, row.group): row
-            for row in every
+            for row in of_all
             if (row.measure, row.group) in shown
         }
     for (measure, side), heading in titles.items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, log
+from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from llmfair.io.files import AGAIN, SCHEMA, QueryFigure, plain, query_figures, r
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES, ratio_of
-from llmfair.report.groups import Furthest
+from llmfair.report.groups import Furthest, distance
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.section import Section, VerdictCard
@@ -59,32 +60,28 @@ def queries_table(
     shown; `measures` are columns in their order, under their own names or with what only whole runs take into account.
     """
     wanted = {plain_name(measure): place for place, measure in reversed([*enumerate(measures)])}
-    found: dict[tuple[str, str], dict[Column, float]] = {}
+    values: dict[tuple[str, str], dict[Column, float]] = {}
     for row in query_figures(folder):
         if row.measure in wanted and row.value is not None and (of := named(row)) is not None:
-            found.setdefault((row.query_id, of), {})[row.measure, row.group] = row.value
-    columns = sorted(
-        {column for of_it in found.values() for column in of_it}, key=lambda one: (wanted[one[0]], one[1])
-    )
+            values.setdefault((row.query_id, of), {})[row.measure, row.group] = row.value
+    columns = sorted({*chain(*values.values())}, key=lambda column: (wanted[column[0]], column[1]))
     if not columns:
         return None
     plainly = {plain_name(name): says for name, says in reversed([*exhibits.measures.items()])}
     by = ratio_of([plain_name(measure) for measure in measures], plainly)
 
-    def distance(key: tuple[str, str]) -> float:
-        """|ln ratio|; what is undefined comes last."""
-        value = found[key].get((by, "")) if by else None
-        return -inf if value is None else inf if value <= 0 else abs(log(value))
+    def far(key: tuple[str, str]) -> float:
+        """What is undefined comes last."""
+        return distance([values[key][by, ""]]) if by and (by, "") in values[key] else -inf
 
-    keys = sorted(found, key=distance, reverse=True)
     rows = tuple(
         (
             exhibits.queries.get(query_id, query_id),
             query_id if query_id in exhibits.queries else "",
             of,
-            *("" if (value := found[query_id, of].get(column)) is None else f"{value:.3f}" for column in columns),
+            *("" if (value := values[query_id, of].get(column)) is None else f"{value:.3f}" for column in columns),
         )
-        for query_id, of in keys
+        for query_id, of in sorted(values, key=far, reverse=True)
     )  # fmt: skip
     left_out = [f"{len(rows) - MOST:,} more rows in per_query.csv"] * (len(rows) > MOST)
     header = ("query", "id", condition, *headings(columns, results))

@@ -14,16 +14,11 @@ from llmfair.report.tables import Table, bound_text, cell, count
 from llmfair.results import Figure, Results
 
 SHOWN_VERDICTS = 3
-Seen = tuple[str, str]
-"""A sentence, and the section of the page that shows what it says."""
 
 
 @dataclass(frozen=True)
 class VerdictCard:
-    """One of the three numbers on top: of what, the figure with its name and interval, one sentence.
-
-    `seen`: the section of the page that shows what the sentence says.
-    """
+    """One of the three numbers on top: of what, the figure with its name and interval, one sentence."""
 
     of: str
     measure: str
@@ -31,7 +26,6 @@ class VerdictCard:
     interval: str
     sentence: str
     conclusion: str = ""
-    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ def condition_verdicts(
     measure: str | None,
     conditions: Sequence[str],
     of: str,
-    by_places: Mapping[str, Seen] | None = None,
+    by_places: Mapping[str, str] | None = None,
 ) -> Iterator[VerdictCard]:
     """A measure under each of the first conditions, with what the table concludes of it.
 
@@ -70,14 +64,13 @@ def condition_verdicts(
         if (row := cells.get((measure, condition))) is None:
             continue
         finding = results.findings.get(condition)
-        sentence, seen = table.said.get(condition) or cell(row, results.band), ""
+        sentence = table.said.get(condition) or cell(row, results.band)
         decided = finding is None or finding.conclusion in (Conclusion.WITHIN, Conclusion.OUTSIDE)
         if not decided and by_places and condition in by_places:
-            said, seen = by_places[condition]
-            sentence = f"{sentence}. {said}"
+            sentence = f"{sentence}. {by_places[condition]}"
         label = declared[measure].definition.label if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
-        yield verdict(of.format(condition), label, row, sentence, conclusion, seen, results.band)
+        yield verdict(of.format(condition), label, row, sentence, conclusion, results.band)
 
 
 def verdict(
@@ -86,14 +79,13 @@ def verdict(
     row: Figure,
     sentence: str,
     conclusion: str = "",
-    seen: str = "",
     band: Collection[float] = (),
 ) -> VerdictCard:
     """A figure as a verdict, a bound on its side of the band; without a sentence the figure speaks for itself."""
     value = bound_text(row.low, row.high, band) or ("–" if row.value is None else f"{row.value:.2f}")
     between = "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}], "
     return VerdictCard(
-        of, plain_name(measure), value, between + queries_of(row), sentence or cell(row), conclusion, seen
+        of, plain_name(measure), value, between + queries_of(row), sentence or cell(row), conclusion
     )
 
 

@@ -437,7 +437,7 @@ def reasons(reasons: Mapping[str, int], measure: str) -> str:
     )
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: float, whole: float = 1) -> str:
     return f"{100 * part / whole:.1f} %"
 
 
@@ -705,10 +705,10 @@ def calibration_table(
     every: dict[str, Callable[[Record], str]] = {
         **columns,
         f"p < {1 - results['level']:.3g}": lambda row: share_with_error(row, "rejected"),
-        "within": lambda row: percent_of(row["within"]),
-        f"outside {low:g}–{high:g}": lambda row: percent_of(row["outside"]),
-        "inconclusive": lambda row: percent_of(row["inconclusive"]),
-        "not assessable": lambda row: percent_of(row["not_assessable"]),
+        "within": lambda row: percent(row["within"]),
+        f"outside {low:g}–{high:g}": lambda row: percent(row["outside"]),
+        "inconclusive": lambda row: percent(row["inconclusive"]),
+        "not assessable": lambda row: percent(row["not_assessable"]),
     }
     rows = tuple(tuple(cell(row) for cell in every.values()) for row in results["injected"])
     return Table(" · ".join(title), tuple(every), rows, tuple(notes))
@@ -752,7 +752,3 @@ def undefined_notes(rows: Iterable[Record], runs: int, kind: str = "") -> list[s
 def share_with_error(row: Record, name: str) -> str:
     value, error = row[name], row[f"{name}_error"]
     return "none" if value is None else f"{100 * value:.1f} ±{100 * error:.1f} %"
-
-
-def percent_of(share: float) -> str:
-    return f"{100 * share:.1f} %"

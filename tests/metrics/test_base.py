@@ -67,6 +67,14 @@ CHOICES = {
         ("Exposure(log=e)", "Exposure"),
         (" expratio ( weight = top1 , agg=geometric ) @ 5 ", "ExpRatio(agg=geometric,weight=top1)@5"),
         ("ExpRatio(agg=ratio-of-means,missing=append)", "ExpRatio"),
+        ("awrf(target=trec2021, unknown=drop)@20", "AWRF(target=trec2021)@20"),
+        ("AWRF(target=trec2022,unknown=keep)", "AWRF(target=trec2022)"),
+        ("AWRF(unknown=keep,log=e,target=empirical)@20", "AWRF@20"),
+        ("AWRF(target='my shares, (1).json')@5", "AWRF(target='my shares, (1).json')@5"),
+        ('AWRF(target="it\'s.json")', 'AWRF(target="it\'s.json")'),
+        ("KL(eps=0.000001)", "KL"),
+        ("KL(eps=.001, direction=target-current)", "KL(direction=target-current,eps=0.001)"),
+        ("nDCGxAWRF(ideal=500,discount=trec)", "nDCGxAWRF(discount=trec,ideal=500)"),
     ],
 )
 def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
@@ -74,6 +82,7 @@ def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
     assert str(measure) == canonical
     assert measure == parse(canonical)
     assert hash(measure) == hash(parse(canonical))
+    assert measure.arguments == parse(canonical).arguments
     assert str(parse(str(measure))) == canonical
 
 
@@ -122,6 +131,12 @@ def test_canonical_names_round_trip(
         ("P@5@6", "not a measure"),
         ("P(rel=1,rel=2)@5", "not a measure"),
         ("", "not a measure"),
+        ("AWRF(target=trec2021,unknown=keep)", "target=trec2021 contradicts unknown=keep"),
+        ("AWRF(target=unifrom)", "Did you mean 'uniform'?"),
+        ("AWRF(over=a*b*c)", "over cannot be 'a*b*c'"),
+        ("AWRF(over=a*a)", "over cannot be 'a*a'"),
+        ("KL(eps=nan)", "eps cannot be 'nan'"),
+        ("EAR@5", "takes no cutoff"),
     ],
 )
 def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates import summarise, undefined_counts
-from llmfair.errors import UsageError
 from llmfair.metrics.base import Undefined, Value, measure_all
 from llmfair.metrics.expected import Retrieved, ShownList, shares
 from llmfair.metrics.generation import FEWEST_USEFUL, gains, useful
@@ -194,15 +193,6 @@ def test_each_slot_has_its_share() -> None:
     found = values("AttributionAt(by=nli)", observed)
     assert list(found) == ["1", "2", "3", "4"]
     assert found == {"1": 3 / 5, "2": 0.0, "3": 1.0, "4": Undefined("no_attribution")}
-
-
-@pytest.mark.parametrize(
-    ("name", "says"), [("EAR@5", "takes no cutoff"), ("EU(norm=best)", "norm cannot be 'best'")]
-)
-def test_what_these_measures_do_not_take(name: str, says: str) -> None:
-    assert str(parse_measure("EAE-D(by=cited,of=samples)", Retrieved)) == "EAE-D(by=cited,of=samples)"
-    with pytest.raises(UsageError, match=says):
-        parse_measure(name, Retrieved)
 
 
 # Citations beside what a judge says of them, worked by hand

@@ -156,15 +156,6 @@ def test_wide_tables_scroll_in_their_boxes_under_whole_headings(folder: Path) ->
     assert several.found[-1] == 0
 
 
-def test_a_name_that_a_column_holds_is_not_broken(folder: Path) -> None:
-    named = folder / "named.html"
-    named.write_text(
-        page(folder, "several").read_text("utf-8").replace(">fake:biased<", ">fake:random<"), "utf-8"
-    )
-    (seen,) = visit(named, [View(360)], [BROKEN])
-    assert named.read_text("utf-8").count(">fake:random<") and seen.found == [[]]
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_an_edge_that_hides_columns_is_shaded(folder: Path, dark: bool) -> None:
     file = page(folder, "pairwise")

@@ -791,7 +791,7 @@ def furthest_lists(
         values = {name: values[name] for name in conditions if name in ranked}
         if not values:
             return None
-        far = max(values, key=lambda condition: distance({condition: values[condition]}))
+        far = max(values, key=lambda condition: distance([values[condition]]))
         others = [condition for condition in values if condition != far]
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]

@@ -63,7 +63,6 @@ from llmfair.report.tables import (
     outward,
     p_text,
     percent,
-    percent_of,
     plan_lines,
     share,
     share_with_error,
@@ -490,7 +489,7 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         alarms = false_alarms(
             rows,
             results["level"],
-            lambda row: f"; {percent_of(row['consistent_share'])} of pairs do not flip",
+            lambda row: f"; {percent(row['consistent_share'])} of pairs do not flip",
             NO_TEST,
         )
         notes += [f"{stratum}: {alarms}", f"{stratum}: {_smallest_odds(results['smallest'][stratum])}"]
@@ -631,15 +630,14 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
 
 def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[VerdictCard]:
     """The odds of every relevance stratum, then how many pairs flip."""
-    strata, places = results.design.conditions, dict[str, tuple[str, str]]()
+    strata, places = results.design.conditions, dict[str, str]()
     for stratum, shares in results.shares.items():
         finding = results.findings.get(stratum)
         if shares and finding is not None and finding.reason == "position_driven":
-            said = (
+            places[stratum] = (
                 f"{100 * shares.of('FF', 'SS'):.0f} % of pairs have another winner when their items change places, "
                 "so odds near 1 are no parity"
             )
-            places[stratum] = (said, "figures")
     ratio = ratio_of(results.shown, declared)
     cards = list(condition_verdicts(results, table, declared, ratio, strata, "{} pairs", places))
     yield from cards
