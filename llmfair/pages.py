@@ -66,10 +66,11 @@ def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
 
 def write_page(path: Path, page: Page, formats: Sequence[str] = ()) -> None:
     """The page, and its figures as files in plots/ beside it. Raises OSError."""
-    from llmfair.report import html
+    from llmfair.io.files import write_whole
+    from llmfair.report.html import page_html
     from llmfair.report.plots.base import write_plots
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    html.write_page(path, page)
+    write_whole(path, [page_html(page)])
     if formats:
         write_plots(page.plots, path.parent / "plots", formats)

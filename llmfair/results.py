@@ -7,6 +7,7 @@ general parts rely on the shared part alone. What a file has besides is ignored.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
@@ -27,9 +28,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Counts = Mapping[str, Count]
 ALL = "all"
 """All queries together, and all strata."""
-MEASURED = (
-    "condition", "stratum", "query_id", "measure", "group", "value", "low", "high", "n", "p", "p_adjusted", "reason",
-)  # fmt: skip
+MEASURED = [item.name for item in fields(Measurement) if item.name != "conclusion"]
 """What a row has of its measurement as it is."""
 Undefined = Mapping[str, Mapping[str, Counts]]
 """Queries without a value, by measure, condition and reason."""

@@ -218,7 +218,7 @@ def test_a_report_that_cannot_be_written_loses_no_run(monkeypatch: pytest.Monkey
     def full(*args: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("llmfair.report.html.write_page", full)
+    monkeypatch.setattr("llmfair.pages.write_page", full)
     with pytest.warns(UserWarning, match="no report was written, everything else was: no space left"):
         result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
     assert result["FlipRate", "relevant"].value is not None

@@ -236,7 +236,7 @@ def say_cost(folder: Path, progress: Progress, spender: str) -> None:
 
 def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
     """What a run has cost over all its commands, after what `spender` asked and cost now; "" without prices."""
-    from llmfair.report.method import cost_of
+    from llmfair.report.page import cost_of
     from llmfair.report.tables import count
 
     if not (cost := cost_of(manifest)):

@@ -25,11 +25,19 @@ from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.metrics.base import CONTROLLED, POOLED, Definition, plain_name
 from llmfair.report.exhibits import Declared, Exhibits
-from llmfair.report.figures import HEADLINES, favoured_of, on_log, ratio_of, utility_of, value_of
+from llmfair.report.figures import (
+    HEADLINES,
+    against_the_band,
+    favoured_of,
+    on_log,
+    ratio_of,
+    utility_of,
+    value_of,
+)
 from llmfair.report.groups import about
 from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
 from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
+from llmfair.report.plots.ratios import Point, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.tables import (
     Table,
@@ -377,20 +385,18 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     looks = palette([name for *_, name in named])
     across, up = utility_of(results.measures, measures) or "", ratio_of(results.measures, measures) or ""
     points: list[Point] = []
-    odds = []
+    headlines = []
     for run, condition, name in named:
         figures = {row.measure: row for row in rows if (row.run, row.condition) == (run.run, condition)}
         utility, ratio = value_of(figures.get(across)), on_log(value_of(figures.get(up)))
         if utility and ratio:
             points.append((name, utility, ratio, looks[name], name))
         if finding := run.findings.get(condition):
-            odds.append((name, None, on_log(value_of(figures.get(finding.measure)))))
+            headlines.append((finding.measure, name, figures.get(finding.measure)))
     if points:
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
-    if any(value for _, _, value in odds):
-        favoured = favoured_of(results.runs[0].words)
-        title = "Odds against the band"
-        yield ratios(odds, "odds of the conclusions", results.band, title, HEADLINES, favoured=favoured)
+    favoured = favoured_of(results.runs[0].words)
+    yield from against_the_band(headlines, measures, results.band, favoured, HEADLINES)
 
 
 SCORE = General(

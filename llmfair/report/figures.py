@@ -73,11 +73,12 @@ def headline_plots(
 def against_the_band(
     values: Iterable[tuple[str, str, Figure | None]],
     declared: Declared,
-    band: tuple[float, float],
-    favoured: tuple[str, str],
+    band: tuple[float, float] | None,
+    favoured: tuple[str, str] | None,
     name: str,
 ) -> Iterator[Plot]:
-    """A figure for each of these measures that a logarithmic axis can have: (measure, name of its row, figure)."""
+    """A figure for each of these measures that a logarithmic axis can have: (measure, name of its row, figure); against
+    parity where there is no band."""
     rows: dict[str, list[tuple[str, None, Value | None]]] = {}
     labels: dict[str, str] = {}
     for measure, of, figure in values:
@@ -88,7 +89,7 @@ def against_the_band(
     for place, (measure, of_measure) in enumerate(rows.items()):
         if any(value for *_, value in of_measure):
             label, ending = labels[measure], f"-{place}" * bool(place)
-            title = f"{capitalised(label)} against the band"
+            title = f"{capitalised(label)} against {'the band' if band else 'parity'}"
             yield ratios(of_measure, label, band, title, name + ending, favoured=favoured)
 
 
@@ -101,12 +102,7 @@ def ratio_plots(
     results: Results, conditions: Sequence[str], declared: Declared, titles: Mapping[str, str]
 ) -> Iterator[Plot]:
     """The first ratio of the table against parity, where nothing is concluded of it."""
-    if (measure := ratio_of(results.shown, declared)) is None:
-        return
-    cells, label = results.by_condition(), declared[measure].definition.label
-    rows = [
-        (titles.get(condition, condition), None, on_log(value_of(cells.get((measure, condition)))))
-        for condition in conditions
-    ]
-    if any(value for _, _, value in rows):
-        yield ratios(rows, label, None, f"{capitalised(label)} against parity", "ratio")
+    if measure := ratio_of(results.shown, declared):
+        cells = results.by_condition()
+        rows = [(measure, titles.get(of, of), cells.get((measure, of))) for of in conditions]
+        yield from against_the_band(rows, declared, None, None, "ratio")

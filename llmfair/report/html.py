@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from llmfair.io.files import write_whole
 from llmfair.io.text import in_json, in_lines, in_markdown, visible
 from llmfair.report.groups import Item
 from llmfair.report.page import Page
@@ -98,11 +97,6 @@ def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:
     """The status of a verdict, and what follows it."""
     said = in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"
     return verdict.status, said.removeprefix(verdict.status)
-
-
-def write_page(path: Path, page: Page) -> None:
-    """Writes the report. Raises OSError."""
-    write_whole(path, [page_html(page)])
 
 
 def rows_json(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -12,8 +12,20 @@ from llmfair.io.files import plain as as_json
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
-from llmfair.report.method import SIMULATED, Method, cost_of, formulas_of, limits_of, lopsided
-from llmfair.report.page import General, Page, Source, missing_of, study_general, unfinished
+from llmfair.report.page import (
+    SIMULATED,
+    General,
+    Method,
+    Page,
+    Source,
+    cost_of,
+    formulas_of,
+    limits_of,
+    lopsided,
+    missing_of,
+    study_general,
+    unfinished,
+)
 from llmfair.report.tables import (
     Table,
     capitalised,

@@ -25,7 +25,7 @@ from llmfair.report.plots.ratios import (
     MOST,
     Line,
     Value,
-    Window,
+    beside_reach,
     curves,
     exposure_curve,
     position_bias,
@@ -34,7 +34,6 @@ from llmfair.report.plots.ratios import (
     scattered,
     stacked_answers,
     utility_and_ratio,
-    windows,
 )
 
 WORDS = {"protected": "female", "unprotected": "male"}
@@ -60,8 +59,8 @@ PLOTS = [
     ),
     curves([Line("bm25", LOOKS["neutral"], [(1, Value(0.5, 0.4, 0.6))])], ("slot", "share"), "Slots", "By slot.", "slots", [1]),
     scattered({a: {"1": [0.1, 0.2], "8": [0.9]} for a in ARMS}, LOOKS, ("alpha", "EE-D"), "Disparity", "By alpha.", "points"),
-    *windows([Window("5/1", Value(0.6), 0.7, Value(0.9), (0.7, 1.4)), Window("20/10", None, None, None, None)],
-             "P@20", "ExpRatio"),
+    beside_reach("windows-utility", "P@20", "a perfect ranker would read", [("5/1", Value(0.6), (0, 0.7)), ("20/10", None, None)], False),
+    beside_reach("windows-ratio", "ExpRatio", "others read", [("5/1", Value(0.9), (0.7, 1.4)), ("20/10", None, None)], True),
 ]  # fmt: skip
 NAMES = [f"{place}-{plot.name}" for place, plot in enumerate(PLOTS)]
 

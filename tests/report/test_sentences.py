@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.pages import page_of
-from llmfair.report.method import LOPSIDED, cost_of
-from llmfair.report.page import Page, read_source
+from llmfair.report.page import LOPSIDED, Page, cost_of, read_source
 from llmfair.rundir import RunDir
 from tests.cli.command import ran
 from tests.folders import balanced, write_folder

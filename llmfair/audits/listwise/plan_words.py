@@ -15,7 +15,7 @@ from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.figures import on_log, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import Window, windows
+from llmfair.report.plots.ratios import Reached, beside_reach
 from llmfair.report.tables import (
     Table,
     calibration_table,
@@ -320,22 +320,21 @@ def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
     if not across or not up:
         return
     several = len(study.conditions) > 1
-    settings = []
+    utilities, ratios = list[Reached](), list[Reached]()
     for row in study.rows:
         if row.condition == INITIAL:
             continue
-        figures = row.figures
-        settings.append(
-            Window(
-                row.setting + (f" {TITLES.get(row.condition, row.condition)}" if several else ""),
-                value_of(figures.get(across)),
-                row.reach.get(plain_name(across), Reach()).high,
-                on_log(value_of(figures.get(up))),
-                reach_of(row.reach, up),
-            )
+        name = row.setting + (f" {TITLES.get(row.condition, row.condition)}" if several else "")
+        perfect = row.reach.get(plain_name(across), Reach()).high
+        bar = None if perfect is None else (0.0, perfect)
+        utilities.append((name, value_of(row.figures.get(across)), bar))
+        ratios.append((name, on_log(value_of(row.figures.get(up))), reach_of(row.reach, up)))
+    if ratios:
+        read = "rankers that always put one group first read; dashed: parity"
+        yield beside_reach(
+            "windows-utility", plain_name(across), "a perfect ranker would read", utilities, False
         )
-    if settings:
-        yield from windows(settings, plain_name(across), plain_name(up))
+        yield beside_reach("windows-ratio", plain_name(up), read, ratios, True)
 
 
 # A calibration in a table and sentences: what simulated audits of injected preferences found.

@@ -276,49 +276,31 @@ def _ratios_across(
     ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
 
 
-@dataclass(frozen=True)
-class Window:
-    """One setting of a windows study: its utility and ratio, and what each could have been."""
-
-    setting: str
-    utility: Value | None
-    perfect: float | None
-    ratio: Value | None
-    reach: tuple[float, float] | None
+Reached = tuple[str, Value | None, tuple[float, float] | None]
+"""A name, a figure, and between which figures it could have been."""
 
 
-def windows(settings: Sequence[Window], utility: str, ratio: str) -> tuple[Plot, Plot]:
-    """Utility by setting beside that of a perfect ranker, and the ratio beside its reach."""
-    names = [window.setting for window in settings]
+def beside_reach(name: str, label: str, bars: str, rows: Sequence[Reached], ratio: bool) -> Plot:
+    """A figure by window and step, a ratio or one between 0 and 1, beside what it could have been, as `bars` says."""
+    names = [of for of, *_ in rows]
 
-    def plot(name: str, label: str, bars: str, of: Sequence[tuple[Value | None, Any]]) -> Plot:
-        def draw(axes: Axes) -> None:
-            for place, (value, reach) in enumerate(of):
-                if reach is not None:
-                    axes.barh(place, reach[1] - reach[0], 0.5, left=reach[0], color=GREY, alpha=0.25)
-                if value is not None:
-                    _point(axes, value, Value(place), f"{names[place]}: {value}")
-            if label == utility:
-                axes.set_xlim(0, 1)
-            else:
-                _ratios_across(axes, [value for value, _ in of], [reach for _, reach in of])
-            rows_axis(axes, names)
-            axes.set_xlabel(label)
+    def draw(axes: Axes) -> None:
+        for place, (of, value, reach) in enumerate(rows):
+            if reach is not None:
+                axes.barh(place, reach[1] - reach[0], 0.5, left=reach[0], color=GREY, alpha=0.25)
+            if value is not None:
+                _point(axes, value, Value(place), f"{of}: {value}")
+        if ratio:
+            _ratios_across(axes, [value for _, value, _ in rows], [reach for *_, reach in rows])
+        else:
+            axes.set_xlim(0, 1)
+        rows_axis(axes, names)
+        axes.set_xlabel(label)
 
-        sentence = f"{label} with intervals by window and step; grey bars: what {bars}."
-        numbers = "; ".join(
-            f"{window} {value}" for window, (value, _) in zip(names, of, strict=True) if value
-        )
-        height = 74 + rows_height(names)
-        return Plot(name, f"{label} by window and step", sentence, f"{numbers}.", draw, height)
-
-    perfect = [None if window.perfect is None else (0.0, window.perfect) for window in settings]
-    return (
-        plot("windows-utility", utility, "a perfect ranker would read",
-             [(window.utility, reach) for window, reach in zip(settings, perfect, strict=True)]),
-        plot("windows-ratio", ratio, "rankers that always put one group first read; dashed: parity",
-             [(window.ratio, window.reach) for window in settings]),
-    )  # fmt: skip
+    sentence = f"{label} with intervals by window and step; grey bars: what {bars}."
+    numbers = "; ".join(f"{of} {value}" for of, value, _ in rows if value)
+    height = 74 + rows_height(names)
+    return Plot(name, f"{label} by window and step", sentence, f"{numbers}.", draw, height)
 
 
 Shares = Mapping[str, float]
