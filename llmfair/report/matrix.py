@@ -13,7 +13,6 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
 from llmfair.report.page import (
-    SIMULATED,
     General,
     Method,
     Page,
@@ -25,6 +24,7 @@ from llmfair.report.page import (
     missing_of,
     study_general,
     unfinished,
+    warnings_of,
 )
 from llmfair.report.tables import (
     Table,
@@ -40,10 +40,6 @@ from llmfair.report.tables import (
 from llmfair.results import Row
 from llmfair.rundir import AskedWith
 
-SEVERAL_SIMULATED = (
-    "Simulated models with injected preferences: their figures test the audit procedure, no real model."
-)
-
 
 def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[str, General]) -> Page:
     """The page of several runs; those without results are named, and left out. `general` by task."""
@@ -57,7 +53,6 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
     attributes = dict.fromkeys(
         run.attribute for one in results for run in (one.runs if one.task == "score" else [one])
     )
-    simulated = any(getattr(one, "model", "").startswith("fake:") for one in results)
     outcome = [
         (f"{source.name} {name}".strip(), verdict)
         for source, of in told
@@ -80,7 +75,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             for source, of in told
             for line in of.missing(source)
         ],
-        warnings=[*[SEVERAL_SIMULATED] * simulated, *_warnings(groups, told)],
+        warnings=[*warnings_of(getattr(each, "model", "") for each in results), *_warnings(groups, told)],
         tables=[
             *(
                 replace(table, title=_of_lists(table.title, group))
@@ -100,7 +95,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             facts=[(source.name, _fact(source, of)) for source, of in told],
             prompt="",
             command="llmfair report " + " ".join(source.name for source in sources),
-            limits=[*limits_of(results), *[SIMULATED] * simulated],
+            limits=limits_of(results),
         ),
         # with the lists that they are of: figures of others do not compare
         rows=[

@@ -49,9 +49,6 @@ LOPSIDED = (
 )
 MARKUP = re.compile(r"(`+)(.*?)\1")
 TITLES_ONLY = "The model saw titles only: it judged by names and by what it remembers of them."
-SIMULATED = (
-    "The model is simulated: its figures show what was injected, not how any model of the world behaves."
-)
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,6 @@ def method_of(
     # a ranker that asks nothing reads titles and texts, whatever a model would be shown
     if settings.get("input") == "title" and not registry.has("ranker", model.partition(":")[0]):
         limits.append(TITLES_ONLY)
-    if model.startswith("fake:"):
-        limits.append(SIMULATED)
     return Method(
         words=[*words, *lopsided([results])],
         formulas=formulas_of(exhibits.measures),

@@ -392,7 +392,7 @@ def held_note(form: str, answers: Collection[AnswerCounts]) -> str:
     if unformed := sum(counts.unformed or 0 for counts in answers):
         asked = count(sum(counts.asked for counts in answers), "answer")
         return f"the server passed over --constrain: {unformed:,} of {asked} are not {form}"
-    return f"answers are held to {form} (--constrain): refusals and careless answers do not show"
+    return f"answers were to be held to {form} (--constrain): refusals and careless answers do not show"
 
 
 def drawn_note(drawn: HowDrawn | None) -> list[str]:
