@@ -375,28 +375,16 @@ def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhib
     section = kind.section(results, folder, exhibits)
     names = {condition: kind.titles.get(condition, condition) for condition in results.design.conditions}
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
-    return Page(
-        kind=kind.title,
-        title=f"{results.short_name} on {results.dataset}"
-        + f", {results.attribute}" * bool(results.words.protected),
-        subtitle=section.table.title,
-        words=asdict(results.words),
-        missing=missing_of(manifest.status, results.chains, results.failures, kind.titles),
-        warnings=warnings_of([results.model], results.requirements, results.warnings),
-        verdicts=section.verdicts,
-        tables=[with_reach(section.table, results.reach), *section.more],
-        plots=section.plots,
-        furthest=section.furthest,
-        queries=queries_table(
-            folder, kind.condition, lambda row: names.get(row.condition), results, results.shown, exhibits
-        ),
-        evidence=exhibits.evidence,
-        method=method_of(results, manifest, exhibits, section.words, [*section.facts, *calls]),
-        rows=plain(results.rows),
-        outcome=[("", results.verdict)] if results.verdict is not None else [],
-        following="" if results.verdict is None else results.verdict.next,
-        sees=results.sees,
-    )
+    page = plain_page(
+        results, exhibits, replace(section, facts=[*section.facts, *calls]), kind.title,
+        f"{results.short_name} on {results.dataset}" + f", {results.attribute}" * bool(results.words.protected),
+        asdict(results.words), missing_of(manifest.status, results.chains, results.failures, kind.titles),
+        warnings_of([results.model], results.requirements, results.warnings),
+        queries_table(folder, kind.condition, lambda row: names.get(row.condition), results, results.shown, exhibits),
+        manifest,
+    )  # fmt: skip
+    tables = [with_reach(section.table, results.reach), *section.more]
+    return replace(page, tables=tables, evidence=exhibits.evidence, sees=results.sees)
 
 
 def study_general(study: Study) -> General:
@@ -433,13 +421,14 @@ def plain_page(
     missing: Sequence[str],
     warnings: Sequence[str],
     queries: Table | None = None,
+    manifest: Manifest | None = None,
 ) -> Page:
-    """A page of figures alone: no one run folder stands behind it."""
+    """A page of figures; without a manifest no one run folder stands behind them."""
     verdict: RunVerdict | None = results.verdict
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
-        queries=queries, method=method_of(results, None, exhibits, section.words),
+        queries=queries, method=method_of(results, manifest, exhibits, section.words, section.facts),
         rows=plain(results.rows), outcome=[] if verdict is None else [("", verdict)],
         following="" if verdict is None else verdict.next,
     )  # fmt: skip
@@ -461,15 +450,12 @@ def warnings_of(
 
 def with_reach(table: Table, reach: Mapping[str, Reach]) -> Table:
     """The table with a last row: what each measure can be in this setting at all."""
-
-    def attainable(heading: str) -> str:
-        found = reach.get(heading.split(" [")[0], Reach())
-        if found.low is not None and found.high is not None:
-            return f"{found.low:.3f} … {found.high:.3f}"
-        return "" if found.high is None else f"about {found.high:.3f}"
-
-    row = tuple(attainable(heading) for heading in table.header[1:-1])
-    if not any(row):
+    cells = []
+    for heading in table.header[1:-1]:
+        of = reach.get(heading.split(" [")[0], Reach())
+        about = "" if of.high is None else f"about {of.high:.3f}"
+        cells.append(about if of.low is None or of.high is None else f"{of.low:.3f} … {of.high:.3f}")
+    if not any(cells):
         return table
-    last = ("attainable", *row, "by rankers that always put one group first, by a perfect one on average")
+    last = ("attainable", *cells, "by rankers that always put one group first, by a perfect one on average")
     return replace(table, rows=(*table.rows, last))
