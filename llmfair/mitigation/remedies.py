@@ -328,11 +328,7 @@ class Consensus(Merging):
 # The run's prompt with a fair instruction.
 
 
-FAIR = "{}-fair"
-"""What a prompt with the instruction is called beside the one without."""
-
-
-UNREAD = ("simulated models read no words, so the instruction cannot move them",)
+UNREAD = "simulated models read no words, so the instruction cannot move them"
 
 
 @register("remedy", "fair-prompt")
@@ -356,17 +352,14 @@ class FairPrompt(Asking):
                 "the run's prompt is a file of your own, to which llmfair has no fair twin.",
                 "--remedy fair-prompt:FILE    a copy of it with a fair instruction",
             )
-        prompt = self.prompt or FAIR.format(wordings(TASK)[str(run.wording)])
+        prompt = self.prompt or f"{wordings(TASK)[str(run.wording)]}-fair"
         settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
-        return Audit(
-            kind_of(TASK), settings, run.subject, run.condition, remarks=UNREAD if run.simulated else ()
-        )
+        return Audit(kind_of(TASK), settings, run.subject, run.condition, remarks=[UNREAD] * run.simulated)
 
 
 # FAIR-QR: queries refined until the groups on a page meet a target, where the run's data are a collection.
 
 
-QR_TASK = "refine"
 SIMULATED = "fake:refiner"
 
 
@@ -380,7 +373,7 @@ class FairQr(Asking):
     )
 
     def audit(self, run: Unmitigated) -> Audit:
-        kind, of = kind_of(QR_TASK), run.settings
+        kind, of = kind_of("refine"), run.settings
         if not run.prompted:
             raise UsageError(f"{run.model} reads no prompt.", OTHERS)
         # a simulated model of lists writes no keywords

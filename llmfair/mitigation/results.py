@@ -94,11 +94,11 @@ class MitigationResults(JsonDocument, frozen=True, kw_only=True):
     @property
     def tried(self) -> Sequence[RemedyRow]:
         """The remedies that have figures."""
-        return [one for one in self.remedies[1:] if one.available]
+        return [row for row in self.remedies[1:] if row.available]
 
     @property
     def missing(self) -> Sequence[RemedyRow]:
-        return [one for one in self.remedies[1:] if not one.available]
+        return [row for row in self.remedies[1:] if not row.available]
 
 
 class RemedyPlanned(JsonObject, frozen=True, kw_only=True):

@@ -368,10 +368,8 @@ def attainable_ratio(
         raise ValueError("no list has documents of both groups")
     first, last = np.zeros(2), np.zeros(2)  # Σ E1 and Σ E0 over the lists
     for (n, protected, unprotected), count in shapes.items():
-        tastes = np.repeat(
-            np.array([0, 1, 2], np.int8), [protected, n - protected - unprotected, unprotected]
-        )
-        initial = _random_orders(tastes, ceil(draws * count / shapes.total()), rng)
+        tastes = (protected, n - protected - unprotected, unprotected)
+        initial = random_lists(tastes, ceil(draws * count / shapes.total()), rng=rng).astype(np.int8)
         weights = rank_exposures(n)
         for sums, ranked in ((first, rank(initial)), (last, 2 - rank(2 - initial))):
             sides = ((0, protected), (2, unprotected))
@@ -393,16 +391,11 @@ def attainable_precision(
     """
     total = 0.0
     for (n, relevant), count in Counter(lists).items():
-        tastes = np.repeat(np.array([0, 1], np.int8), [relevant, n - relevant])
-        initial = _random_orders(tastes, ceil(draws * count / len(lists)), rng)
+        tastes = (relevant, n - relevant)
+        initial = random_lists(tastes, ceil(draws * count / len(lists)), rng=rng).astype(np.int8)
         ranked = rank(initial)
         total += count * float((ranked[:, :k] == 0).sum(axis=1).mean()) / k
     return total / len(lists)
-
-
-def _random_orders(tastes: Tastes, draws: int, rng: np.random.Generator) -> Tastes:
-    """Independent uniform orders of one list; shape (draws, n)."""
-    return rng.permuted(np.tile(tastes, (draws, 1)), axis=1)
 
 
 # Strengths of items behind several orders of them, on the scale of log odds. Bradley and Terry's model of every two

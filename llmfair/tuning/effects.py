@@ -156,6 +156,8 @@ def measure(
     answers: AnsweredPairs, base: AnsweredPairs, inference: Inference, band: tuple[float, float]
 ) -> Figures:
     """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
+    from scipy.stats import rankdata
+
     level, of_base = inference.level, AnsweredPairs(answers.pairs, base.margins, base.attribute)
     by_stratum: dict[str, list[PairVerdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
     audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
@@ -175,21 +177,18 @@ def measure(
             won, lost = ([float(np.mean(sigmoid(sign * of))) for of in g] for sign in (1, -1))
             add(SOFT, stratum, intervals.ratio_of_means(won, lost, level))
         # rank correlations of g with the base's; equal preferences have none
-        kept = [_correlation(*both) for both in zip(g, before, strict=True) if all(map(np.ptp, both))]
-        add(ORDER, stratum, intervals.mean(kept, level) if kept else None)
+        rhos = [
+            float(np.corrcoef(*map(rankdata, both))[0, 1])
+            for both in zip(g, before, strict=True)
+            if all(map(np.ptp, both))
+        ]
+        add(ORDER, stratum, intervals.mean(rhos, level) if rhos else None)
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for group, sides in {"": None, **COMBINED}.items():
         shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
-
-
-def _correlation(one: Floats, other: Floats) -> float:
-    """Spearman's rho."""
-    from scipy.stats import rankdata
-
-    return float(np.corrcoef(rankdata(one), rankdata(other))[0, 1])
 
 
 def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, OddsChange]:

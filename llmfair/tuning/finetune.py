@@ -87,7 +87,6 @@ from llmfair.tuning.effects import (
     validate,
     with_text,
 )
-from llmfair.tuning.lora import groups_at_a_time, local_device, world
 from llmfair.tuning.results import (
     AdapterDir,
     FinetunePlan,
@@ -142,7 +141,7 @@ class TuningDesign:
             dtype, why_dtype = "bfloat16", "as bases of adapters are held on a GPU"
         else:
             dtype, why_dtype = dtype_of(self.checkpoint, self.settings.dtype)
-        return Place(local_device(device), dtype, f"{device}: {why}; {dtype}: {why_dtype}")
+        return Place(lora.local_device(device), dtype, f"{device}: {why}; {dtype}: {why_dtype}")
 
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
@@ -215,7 +214,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
             "conversation on.",
             "choose an instruction-tuned causal model",
         )
-    groups_at_a_time(settings, world())
+    lora.groups_at_a_time(settings, lora.world())
     dataset, attribute = load_lists(settings)
     queries = selected_queries(dataset, settings)
     lists = [dataset.candidates(query) for query in queries]

@@ -83,49 +83,37 @@ def test_status(status: str, chosen: str, remedies: list[RemedyRow]) -> None:
     assert found.next and found.group == "female"
 
 
-def test_a_remedy_that_moves_nothing_is_not_told_to_ask_more_queries() -> None:
-    still = remedy("still", 0.5, KEPT, p=1.0)
-    still = replace(
-        still, changes={**still.changes, ODDS: replace(still.changes[ODDS], change=1.0, low=1.0, high=1.0)}
-    )
-    assert verdict_of(results(still), Path("m")).next.startswith(
-        "another remedy: none of these moves any odds"
-    )
-    both = verdict_of(results(still, remedy("chance", 0.6, KEPT, p=0.5)), Path("m"))
-    assert both.next.startswith("more queries")
+WITHIN, AROUND = figure(0.95, 0.9, 1.0), figure(0.9, 0.6, 1.5)
+CHANCE = remedy("chance", 1.0, KEPT, p=0.5)
+STILL = remedy("still", 0.5, KEPT, p=1.0)
+STILL = replace(
+    STILL, changes={**STILL.changes, ODDS: replace(STILL.changes[ODDS], change=1.0, low=1.0, high=1.0)}
+)
 
 
-def test_rankings_within_the_band_are_parity_only_where_the_audit_says_so() -> None:
-    within = figure(0.95, 0.9, 1.0)
-    told = verdict_of(results(base=within, conclusion=Conclusion.WITHIN), Path("m"))
-    assert told.status == "parity" and "nothing is to be mitigated" in told.sentence
-    told = verdict_of(results(base=within, conclusion=Conclusion.OUTSIDE), Path("m"))
-    assert told.status == "inconclusive" and "--passes" in told.next
-
-
-@pytest.mark.parametrize("conclusion", [Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE])
-def test_where_no_preference_is_shown_none_is_left_unmitigated(conclusion: Conclusion) -> None:
-    chance = remedy("chance", 1.0, KEPT, p=0.5, base=0.9)
-    told = verdict_of(
-        results(chance, base=figure(0.9, 0.6, 1.5), conclusion=conclusion), Path("runs/mine/mitigation")
-    )
-    assert (told.status, told.condition) == ("inconclusive", NONE)
-    assert "0.90 [0.60, 1.50], which include 1: no preference is shown" in told.sentence
-    helped = verdict_of(
-        results(remedy("near", 1.0, KEPT, base=0.7), base=figure(0.7, 0.4, 1.1)), Path("runs/mine/mitigation")
-    )
-    assert helped.status == "mitigated at no loss"
-
-
-def test_what_is_undefined_or_too_little_is_said() -> None:
-    told = verdict_of(results(remedy("one", 1.0, KEPT), base=figure(None)), Path("m"))
-    assert told.status == "not assessable" and "no list has items of both groups" in told.sentence
-    unpaired = remedy("one", 1.0, KEPT, p=None)
-    assert verdict_of(results(unpaired), Path("m")).status == "not assessable"
-    many = [remedy(f"r{n}", 1.0, KEPT, p=0.5) for n in range(7)]
-    told = verdict_of(results(*many, queries=7), Path("m"))
-    assert told.status == "inconclusive" and "7 queries are too few to tell 7 remedies" in told.sentence
-    assert "--remedy r0" in told.next
+@pytest.mark.parametrize(
+    ("made", "status", "says", "following"),
+    [
+        (results(STILL), "not mitigated", "", "another remedy: none of these moves any odds"),
+        (results(STILL, remedy("chance", 0.6, KEPT, p=0.5)), "not mitigated", "", "more queries"),
+        (results(base=WITHIN, conclusion=Conclusion.WITHIN), "parity", "nothing is to be mitigated", "all side"),
+        (results(base=WITHIN), "inconclusive", "the audit finds no parity", "rankings that follow the answers: more --passes"),
+        *(
+            (results(CHANCE, base=AROUND, conclusion=of), "inconclusive", "0.90 [0.60, 1.50], which include 1: no pref", "more")
+            for of in (Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE)
+        ),
+        (results(remedy("near", 1.0, KEPT, base=0.7), base=figure(0.7, 0.4, 1.1)), "mitigated at no loss", "", "its"),
+        (results(CHANCE, base=figure(None)), "not assessable", "no list has items of both groups", "all side"),
+        (results(remedy("one", 1.0, KEPT, p=None)), "not assessable", "could be paired", "all side"),
+        (
+            results(*(remedy(f"r{n}", 1.0, KEPT, p=0.5) for n in range(7)), queries=7), "inconclusive",
+            "7 queries are too few to tell 7 remedies", "more queries, or fewer remedies at once: --remedy r0",
+        ),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_way(made: MitigationResults, status: str, says: str, following: str) -> None:
+    verdict = verdict_of(made, Path("m"))
+    assert verdict.status == status and says in verdict.sentence and verdict.next.startswith(following)
 
 
 # Which remedies are not dominated

@@ -39,7 +39,7 @@ for layout in sys.argv[4:]:
     model = tiny.loaded(folder)
     recipe = replace(tiny.RECIPE, layout=layout, prompts_per_step=prompts, max_prompts=2 * prompts)
     try:
-        train(model, tiny.examples(model), tiny.passing, recipe, out / layout, tiny.tell_nobody)
+        train(model, tiny.examples(model), tiny.passing, recipe, out / layout)
     except LlmfairError as error:
         print(error.message, error.hint, file=sys.stderr)
         sys.exit(error.exit_code)
@@ -53,16 +53,7 @@ def launched_on_two(folder: Path, out: Path, prompts: int, *layouts: str) -> sub
     script = out / "rank.py"
     script.write_text(RANK)
     return subprocess.run(
-        [
-            *TORCHRUN,
-            "--master-port",
-            str(free_port()),
-            str(script),
-            str(folder),
-            str(out),
-            str(prompts),
-            *layouts,
-        ],
+        [*TORCHRUN, "--master-port", *map(str, (free_port(), script, folder, out, prompts)), *layouts],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},

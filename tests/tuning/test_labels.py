@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 
 import numpy as np
@@ -58,11 +58,13 @@ def asked(
     return found
 
 
-def strata_of(labelled: Mapping[str, TrainingPair]) -> dict[tuple[str, str], list[TrainingPair]]:
-    found: dict[tuple[str, str], list[TrainingPair]] = {}
+def of_equal_relevance(labelled: Mapping[str, TrainingPair]) -> Collection[list[TrainingPair]]:
+    """The pairs of each query and stratum but the mixed ones."""
+    strata: dict[tuple[str, str], list[TrainingPair]] = {}
     for pair in labelled.values():
-        found.setdefault((pair.query.query_id, pair.stratum), []).append(pair)
-    return found
+        if pair.stratum != "mixed":
+            strata.setdefault((pair.query.query_id, pair.stratum), []).append(pair)
+    return strata.values()
 
 
 @pytest.mark.parametrize(("labels", "alike"), [("shifted", False), ("random", False), ("shifted", True)])
@@ -71,9 +73,7 @@ def test_exactly_half_of_every_query_and_stratum_is_won(labels: Labels, alike: b
     train = trained()
     margins = dict.fromkeys(asked(train), (0.5, 0.5)) if alike else asked(train)
     labelled = label(train, margins, GENDER, labels)
-    for (_, stratum), pairs in strata_of(labelled).items():
-        if stratum == "mixed":
-            continue
+    for pairs in of_equal_relevance(labelled):
         counts = Counter(pair.target for pair in pairs if pair.weight)
         assert counts[0.0] == counts[1.0] > 0 and set(counts) == {0.0, 1.0}
         assert sum(not pair.weight for pair in pairs) == len(pairs) % 2
@@ -83,39 +83,34 @@ def test_exactly_half_of_every_query_and_stratum_is_won(labels: Labels, alike: b
 def test_shifted_labels_keep_the_order_of_preferences() -> None:
     train = trained()
     margins = asked(train)
-    for (_, stratum), pairs in strata_of(label(train, margins, GENDER)).items():
-        if stratum != "mixed":
-            g = {pair.pair_id: (margins[pair.pair_id][0] - margins[pair.pair_id][1]) / 2 for pair in pairs}
-            lost = [g[pair.pair_id] for pair in pairs if pair.target == 0.0 and pair.weight]
-            won = [g[pair.pair_id] for pair in pairs if pair.target == 1.0]
-            assert max(lost) < min(won)
+    for pairs in of_equal_relevance(label(train, margins, GENDER)):
+        g = preference(np.array([margins[pair.pair_id] for pair in pairs]))
+        lost, won = ([x for x, pair in zip(g, pairs, strict=True) if pair.target == t] for t in (0.0, 1.0))
+        assert max(lost) < min(won)
 
 
 def test_soft_shifted_labels_are_probabilities_around_one_half() -> None:
     train = trained()
     margins = asked(train)
-    for (_, stratum), pairs in strata_of(label(train, margins, GENDER, soft=True)).items():
-        if stratum == "mixed":
-            continue
+    for pairs in of_equal_relevance(label(train, margins, GENDER, soft=True)):
         g = preference(np.array([margins[pair.pair_id] for pair in pairs]))
         expected = 1 / (1 + np.exp(-(g - np.median(g))))
         assert [pair.target for pair in pairs] == pytest.approx(expected.tolist())
         assert np.median(expected) == pytest.approx(0.5, abs=0.1)
 
 
-def test_soft_labels_are_one_half() -> None:
+def test_soft_labels_are_one_half_and_an_anchor_in_relevance_wants_the_relevant_item() -> None:
     train = trained()
-    labelled = label(train, asked(train), GENDER, "soft")
-    assert {pair.target for pair in labelled.values() if pair.stratum != "mixed"} == {0.5}
+    labelled = label(train, asked(train), GENDER, "soft").values()
+    assert {pair.target for pair in labelled if pair.stratum != "mixed"} == {0.5}
+    assert {pair.target for pair in labelled if pair.stratum == "mixed"} == {0.9}
 
 
 def test_equal_answers_are_the_model_s_own_consistent_ones_in_equal_numbers() -> None:
     train = trained()
     margins = asked(train, bias=-1.0)
     used = 0
-    for (_, stratum), pairs in strata_of(label(train, margins, GENDER, "equal-answers")).items():
-        if stratum == "mixed":
-            continue
+    for pairs in of_equal_relevance(label(train, margins, GENDER, "equal-answers")):
         counting = [pair for pair in pairs if pair.weight]
         counts = Counter(pair.target for pair in counting)
         assert counts[0.0] == counts[1.0]
@@ -153,13 +148,6 @@ def test_labels_of_a_query_depend_on_it_alone() -> None:
         assert all(two[pair_id] == pair for pair_id, pair in one.items())
     other = label(many, margins, GENDER, "random", seed=1)
     assert other != label(many, margins, GENDER, "random", seed=0)
-
-
-def test_an_anchor_in_relevance_wants_the_relevant_item() -> None:
-    train = trained()
-    mixed = [pair for pair in label(train, asked(train), GENDER).values() if pair.stratum == "mixed"]
-    assert {pair.target for pair in mixed} == {0.9}
-    assert len(set(Counter(combination(pair, GENDER) for pair in mixed).values())) == 1
 
 
 def test_an_anchor_in_the_base_does_not_pull_the_bias_back() -> None:

@@ -17,7 +17,7 @@ from llmfair.settings import FinetuneSettings
 from llmfair.tuning import merging
 from llmfair.tuning.head import pair_margins
 from llmfair.tuning.merging import merge, merge_adapter
-from llmfair.tuning.results import ADAPTER, MergeResults
+from llmfair.tuning.results import ADAPTER, MergeResults, PairItem, PairRow, pairs_text
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny
@@ -86,14 +86,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = models.adapter(base, root / "adapter")
     checkpoint, template = find_checkpoint(str(base)), tiny.loaded(base).template
     assert template is not None
+    origin = {"name": str(base), "identity": checkpoint.identity, "fingerprint": checkpoint.version}
     manifest = {
         "schema": 1,
-        "base": {
-            "name": str(base),
-            "identity": checkpoint.identity,
-            "fingerprint": checkpoint.version,
-            "dtype": "float32",
-        },
+        "base": {**origin, "dtype": "float32"},
         "system": "folded",
         "template_args": {},
         "template_sha256": template.sha256,
@@ -103,36 +99,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "adapter_sha256": files_sha256([folder / name for name in ADAPTER]),
     }
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    (folder / "pairs.jsonl").write_text(
-        "".join(
-            json.dumps(
-                {
-                    "pair_id": f"{number}",
-                    "query_id": f"q{number // 100}",
-                    "query": f"Topic {number // 100}",
-                    "stratum": "relevant",
-                    **{
-                        item: {
-                            "doc_id": item,
-                            "title": f"Title\u2028{item} {number}",
-                            "group": [],
-                            "side": None,
-                            "relevance": 1,
-                        }
-                        for item in "ab"
-                    },
-                    "target": None,
-                    "weight": 1.0,
-                    "part": "train" if number < 100 else "test",
-                    "z1": 1.0,
-                    "z2": -1.0,
-                },
-                ensure_ascii=False,
+    rows = []
+    for number in range(600):
+        query = f"{number // 100}"
+        items = [PairItem(item, f"Title\u2028{item} {number}", (), None, 1) for item in "ab"]
+        part = "train" if number < 100 else "test"
+        rows.append(
+            PairRow(
+                f"{number}", f"q{query}", f"Topic {query}", "relevant", *items, None, 1.0, part, 1.0, -1.0
             )
-            + "\n"
-            for number in range(600)
         )
-    )
+    (folder / "pairs.jsonl").write_text(pairs_text(rows))
     return folder
 
 

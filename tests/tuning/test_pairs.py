@@ -123,18 +123,13 @@ def test_a_group_holds_13_13_6_pairs_of_one_query() -> None:
     assert all(len({pair.query.query_id for pair in group}) == 1 for group in found.groups)
 
 
-def test_the_last_of_an_odd_number_of_groups_keeps_combinations_even() -> None:
-    found = drawn([listed(f"q{number}") for number in range(12)])
-    groups = [group for group in found.groups if group[0].query.query_id == found.split.train[0]]
-    assert [_shape(group) for group in groups] == [(13, 13, 6), (13, 13, 6), (14, 14, 4)]
-    mixed = Counter(combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed")
-    assert set(mixed.values()) == {4}
-
-
-def test_no_pair_comes_twice_but_to_complete_a_last_group() -> None:
+def test_a_last_group_of_an_odd_number_is_completed_and_keeps_combinations_even() -> None:
     found = drawn([listed(f"q{number}") for number in range(12)])
     for query_id in found.train:
         groups = [group for group in found.groups if group[0].query.query_id == query_id]
+        assert [_shape(group) for group in groups] == [(13, 13, 6), (13, 13, 6), (14, 14, 4)]
+        mixed = Counter(combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed")
+        assert set(mixed.values()) == {4}
         used = Counter(pair.pair_id for pair in chain(*groups[:-1]))
         assert set(used.values()) == {1}
         relevant = [pair for pair in chain(*groups) if pair.stratum == "relevant"]

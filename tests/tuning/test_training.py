@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -433,12 +432,3 @@ def test_compiled_layers_train_to_the_same_adapter(folder: Path, tmp_path: Path)
     _, ended = trained(folder, tmp_path / "compiled", replace(recipe, compile=True, layout="auto"))
     assert ended.layout == "padded"
     assert tiny.difference(tmp_path / "plain", tmp_path / "compiled") < 1e-4
-
-
-def test_time_left_can_be_told(folder: Path, tmp_path: Path) -> None:
-    told: list[tuple[int, str]] = []
-    started = time.perf_counter()
-    _, ended = trained(folder, tmp_path, SHORT, tell=lambda done, words: told.append((done, words)))
-    assert [done for done, _ in told] == [16, 32, 48, 64]
-    assert all(words.startswith("loss ") for _, words in told)
-    assert 0 < ended.seconds < time.perf_counter() - started

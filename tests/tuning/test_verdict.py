@@ -37,7 +37,6 @@ from tests.tuning.answered import (
     biased,
     figures,
     listed,
-    pairs,
     results,
     shown,
 )
@@ -97,14 +96,6 @@ def test_it_comes_first_wherever_an_adapter_is_told_of() -> None:
     name, said = headed_table(made).lead[0]
     assert (name, said) == ("VERDICT", f"{made.verdict.status}: {made.verdict.sentence}")
     assert f"**VERDICT** {made.verdict.status}: " in model_card(made)
-
-
-@pytest.mark.whole
-def test_how_far_the_odds_are_from_parity_is_told_in_words() -> None:
-    (said, *_) = (
-        note for note in headed_table(results(True)).notes if "parity (distance in log odds " in note
-    )
-    assert "nearer to parity (distance in log odds " in said and "|" not in said
 
 
 # Before and after, from margins made by hand
@@ -255,12 +246,6 @@ def test_what_is_written_of_the_figures() -> None:
             assert sum(shares) == pytest.approx(1.0)
             low, value, high = of_it.ratio.low, of_it.ratio.value, of_it.ratio.high
             assert low is not None and value is not None and high is not None and low < value < high
-
-
-def test_few_queries_have_figures_without_intervals() -> None:
-    base = AnsweredPairs(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
-    row = figures(base, base).row("RelevantFirst", "mixed")
-    assert (row.value, row.low, row.reason) == (1.0, None, "too_few_queries")
 
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:

@@ -124,7 +124,3 @@ def difference(one: Path, other: Path) -> float:
     ours, theirs = weights(one), weights(other)
     assert ours.keys() == theirs.keys() and ours
     return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
-
-
-def tell_nobody(done: int, words: str) -> None:
-    """How far a training is, where nobody looks."""
