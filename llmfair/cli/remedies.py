@@ -115,22 +115,13 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.audits.gates import refused, statuses_of
     from llmfair.rundir import REPORT
-    from llmfair.tuning import lora
+    from llmfair.tuning import lora, words
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.words import (
-        NEAREST,
-        STATUSES,
-        TrainingProgress,
-        finetune_tsv,
-        headed_table,
-        missed_on_test,
-        model_card,
-    )
 
-    shown, error = TrainingProgress(), None
-    fail_on = statuses_of(settings.fail_on, STATUSES)
+    shown, error = words.TrainingProgress(), None
+    fail_on = statuses_of(settings.fail_on, words.STATUSES)
     try:
-        done = finetune(settings, model_card, shown)
+        done = finetune(settings, words.model_card, shown)
     except KeyboardInterrupt:
         if shown.folder is None:
             raise
@@ -139,19 +130,19 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     if done.before:
         terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":
-        error = RequirementFailed(str(done.results.training.why), NEAREST)
+        error = RequirementFailed(str(done.results.training.why), words.NEAREST)
     elif failed := refused(done.results.verdict, fail_on):
         error = RequirementFailed(failed, "everything is written")
     results, page = done.results, done.folder.path / REPORT
     terminal.show(
         style,
         {**plain(done.results), **(terminal.failure(error) if error else {})},
-        lambda: headed_table(results),
-        lambda: finetune_tsv(results),
+        lambda: words.headed_table(results),
+        lambda: words.finetune_tsv(results),
         page if page.is_file() else None,
         [done.folder.path],
     )
-    if missed := missed_on_test(done.results):
+    if missed := words.missed_on_test(done.results):
         terminal.warn(missed)
     if error is not None:
         terminal.output.as_json = False  # said already

@@ -334,8 +334,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     margins = lora.first(folder.margins)
     if not all(pair.pair_id in margins for pair in chain(*groups)):
         with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, groups))) as tell:
-            found = asked(groups, tell).tolist()
-        margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), found, strict=True)}
+            both = asked(groups, tell).tolist()
+        margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
     labelled = label(
         drawn.train,
         margins,
@@ -413,15 +413,15 @@ def margins_of(
     model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
 ) -> Floats:
     """Margins (pairs, 2) of all groups, each process calculating its share of them."""
-    found, piece = list[Floats](), list[ExampleGroup]()
+    margins, piece = list[Floats](), list[ExampleGroup]()
     for place, group in enumerate(groups, 1):
         piece.append(group)
         if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
-            found += lora.shared_out(piece, lambda share: head.pair_margins(model, share, batch_tokens))
+            margins += lora.shared_out(piece, lambda share: head.pair_margins(model, share, batch_tokens))
             piece = []
             if tell is not None:
-                tell(2 * sum(map(len, found)), "")
-    return np.concatenate(found)
+                tell(2 * sum(map(len, margins)), "")
+    return np.concatenate(margins)
 
 
 def _rows(

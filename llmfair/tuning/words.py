@@ -377,8 +377,8 @@ def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
     )
     if gravest is not None:
         sentence += VerdictWords("").caution(gravest)
-    told = structs.replace(of_odds, status=status, sentence=sentence, next=following, measure=HEADLINE)
-    return structs.replace(results, verdict=told)
+    of_odds = structs.replace(of_odds, status=status, sentence=sentence, next=following, measure=HEADLINE)
+    return structs.replace(results, verdict=of_odds)
 
 
 def _status(results: FinetuneResults, gravest: Case | None, audited: str) -> tuple[str, str, str]:
