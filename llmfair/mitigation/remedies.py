@@ -122,12 +122,6 @@ class Unmitigated:
         n = len(ranking.doc_ids)
         return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
 
-    @property
-    def wording(self) -> str | None:
-        """The name of its prompt among those of the task; None of a file of one's own."""
-        name = "" if self.manifest.prompt is None else self.manifest.prompt.file
-        return name if name in wordings(TASK) else None
-
     def again(self, **differs: object) -> str:
         """The command of the run with other settings."""
         return command_of(TASK, replace(self.settings, **differs), self.model)  # type: ignore[arg-type]
@@ -347,12 +341,13 @@ class FairPrompt(Asking):
     def audit(self, run: Unmitigated) -> Audit:
         if not run.prompted:
             raise UsageError(f"{run.model} reads no prompt.", OTHERS)
-        if not self.prompt and run.wording is None:
+        file, twins = "" if run.manifest.prompt is None else run.manifest.prompt.file, wordings(TASK)
+        if not self.prompt and file not in twins:
             raise UsageError(
                 "the run's prompt is a file of your own, to which llmfair has no fair twin.",
                 "--remedy fair-prompt:FILE    a copy of it with a fair instruction",
             )
-        prompt = self.prompt or f"{wordings(TASK)[str(run.wording)]}-fair"
+        prompt = self.prompt or f"{twins[file]}-fair"
         settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
         return Audit(kind_of(TASK), settings, run.subject, run.condition, remarks=[UNREAD] * run.simulated)
 
