@@ -102,12 +102,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = []
     for number in range(600):
         query = f"{number // 100}"
-        items = [PairItem(item, f"Title\u2028{item} {number}", (), None, 1) for item in "ab"]
+        a, b = (PairItem(item, f"Title\u2028{item} {number}", (), None, 1) for item in "ab")
         part = "train" if number < 100 else "test"
         rows.append(
-            PairRow(
-                f"{number}", f"q{query}", f"Topic {query}", "relevant", *items, None, 1.0, part, 1.0, -1.0
-            )
+            PairRow(f"{number}", f"q{query}", f"Topic {query}", "relevant", a, b, None, 1.0, part, 1.0, -1.0)
         )
     (folder / "pairs.jsonl").write_text(pairs_text(rows))
     return folder
