@@ -538,7 +538,7 @@ def groups_at_a_time(settings: FinetuneSettings, devices: int) -> int:
 
     Raises UsageError unless `prompts_per_step` is that many groups on that many devices exactly.
     """
-    at_once = settings.group_size * devices
+    at_once = (settings.group_size + settings.group_size % 2) * devices
     if settings.group_size % 2 or settings.prompts_per_step % at_once:
         raise UsageError(
             f"--prompts-per-step {settings.prompts_per_step} is no multiple of --group-size {settings.group_size}, "

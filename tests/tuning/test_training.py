@@ -334,13 +334,10 @@ def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
 
 def test_counts_that_do_not_go_into_each_other_are_refused() -> None:
     assert groups_at_a_time(FinetuneSettings(), 2) == 2
-    for recipe, devices in (
-        (FinetuneSettings(prompts_per_step=256), 3),
-        (FinetuneSettings(prompts_per_step=9, group_size=3), 1),
-    ):
+    for per_step, size, devices, multiple in ((256, 64, 3, 192), (9, 3, 1, 4), (32, 15, 1, 16)):
         with pytest.raises(UsageError, match=f"which has to be even, times {devices} device") as error:
-            groups_at_a_time(recipe, devices)
-        assert error.value.hint.endswith(f"a multiple of {recipe.group_size * devices}")
+            groups_at_a_time(FinetuneSettings(prompts_per_step=per_step, group_size=size), devices)
+        assert error.value.hint.endswith(f"a multiple of {multiple}")
 
 
 def test_what_is_not_offered_is_said_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
