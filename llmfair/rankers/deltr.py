@@ -176,7 +176,9 @@ class Features:
     def __call__(self, candidates: Candidates) -> Floats:
         """A row for each candidate, in their order: (candidates, columns). Raises UsageError (`Bm25Index`)."""
         documents = candidates.documents
-        columns = [[float(self._attribute.side(document) is Side.PROTECTED) for document in documents]]
+        columns: list[Sequence[float] | Floats] = [
+            [float(self._attribute.side(document) is Side.PROTECTED) for document in documents]
+        ]
         for index in self._indexes.values():
             scores = index.scores(candidates.query.text, candidates.doc_ids)
             columns.append([scores[doc_id] for doc_id in candidates.doc_ids])

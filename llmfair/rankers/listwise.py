@@ -134,9 +134,10 @@ class _Asking:
         answers: list[WindowAnswer] = []
         for _, one_pass in groupby(self.windows, key=lambda window: window.pass_number):
             windows = [*one_pass]
-            before: list[Place] = ["tail", *["middle"] * (len(windows) - 2)][: len(windows) - 1]
-            places = zip(windows, [*before, "head"], strict=True)
-            answers += (replace(window, place=place) for window, place in places)
+            places: list[Place] = ["middle"] * len(windows)
+            places[0], places[-1] = "tail", "head"
+            placed = zip(windows, places, strict=True)
+            answers += (replace(window, place=place) for window, place in placed)
         return tuple(answers)
 
     def together(
