@@ -80,8 +80,8 @@ def run(name: str, mockllm: Path | None, killed: bool = False, returns: bool = T
     from llmfair.asking.journal import Journal
     from llmfair.asking.limits import Limits, Progress
     from llmfair.backends.base import BackendOptions
-    from llmfair.backends.fleet import Fleet
     from llmfair.backends.openai import OpenAI
+    from llmfair.backends.server import Fleet
     from llmfair.nouns import Failure, Sampling
 
     shape, progress, away = SHAPE, Progress(), [0.0, 0.0, 0.0]  # killed, up again, answers in flight then

@@ -10,7 +10,8 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -207,8 +208,7 @@ class Server(ABC):
         self, method: str, path: str, body: bytes | None = None, seconds: float | None = None
     ) -> Reply:
         """The reply. Raises Transient when there is none, Rejected for one too long."""
-        if self._client is None:
-            raise RuntimeError("the backend is not open")
+        assert self._client is not None, "the backend is open"
         try:
             return await self._client.ask(method, self.address(path), body, seconds=seconds)
         except ReplyTooLong:
@@ -304,3 +304,52 @@ def _flag(refusal: Refusal) -> tuple[str, str]:
             return "--constrain", "leave --constrain out"
         case field:
             return f"--extra {field}", f"--extra {field}=null leaves it out"
+
+
+# Several servers of one model, asked as one. Which of them a question goes to, and what is done when one goes down, is
+# dispatch's (`asking/lanes.py`). Answers are filed under the identity of the first, whichever gave them: it names the
+# run, as it does where it is alone.
+
+
+class Fleet:
+    """`members`: the servers by host and port, and by path where several have these in common.
+
+    Raises UsageError for a server named twice.
+    """
+
+    reads_about = False
+
+    def __init__(self, members: Sequence[Server]) -> None:
+        from yarl import URL
+
+        first = members[0]
+        self.identity, self.server, self.server_name = first.identity, first.server, first.server_name
+        self.max_workers = first.max_workers
+        # A batch goes to one server, which alone can tell of it.
+        self.capabilities = frozenset.intersection(*(one.capabilities for one in members)) - {"batch"}
+        shared = Counter(one.server for one in members)
+        self.members = {
+            one.server
+            if shared[one.server] == 1
+            else "/".join((one.server, *filter(None, URL(one.base_url).parts[1:]))): one
+            for one in members
+        }
+        if len(self.members) < len(members):
+            raise UsageError("--base-url names a server twice.", "each once, however much it can take")
+
+    def ready(self) -> None:
+        """Whether all could be asked now. Raises MissingKey and UsageError."""
+        for one in self.members.values():
+            one.ready()
+
+    async def open(self) -> None:
+        for one in self.members.values():
+            await one.open()
+
+    async def close(self) -> None:
+        for one in self.members.values():
+            await one.close()
+
+    async def complete(self, request: Request) -> Completion:
+        """One attempt, by the first server: whoever has no lanes has no use for the others."""
+        return await next(iter(self.members.values())).complete(request)

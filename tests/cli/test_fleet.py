@@ -20,8 +20,8 @@ from llmfair.api import make_settings
 from llmfair.asking.journal import read_rows
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.fleet import Fleet
 from llmfair.backends.openai import OpenAI
+from llmfair.backends.server import Fleet
 from llmfair.errors import BackendError
 from tests.cli.command import kept, llmfair, process, ran, refuses
 from tests.cli.kills import LISTWISE, MOCKLLM, OWN, ServerKind, asked, journalled
