@@ -55,16 +55,14 @@ def fake(name: str, options: BackendOptions) -> Fake:
                 f"fake:{model} has no parameter '{key}'.{did_you_mean(key, parameters)}",
                 f"known: {', '.join(parameters)}",
             )
+        least, most = (0.0 if key in shares | scales else -math.inf), (1.0 if key in shares else math.inf)
         try:
             parameters[key] = float(text)
         except ValueError:
             parameters[key] = math.nan
-        if not math.isfinite(parameters[key]):
-            raise UsageError(f"fake:{model}: {key}={text!r} is not a number.", f"for example {key}=0.5")
-        if key in shares and not 0 <= parameters[key] <= 1:
-            raise UsageError(f"fake:{model}: {key}={text} is not a share of 1.", f"for example {key}=0.05")
-        if key in scales and parameters[key] < 0:
-            raise UsageError(f"fake:{model}: {key}={text} is negative.", f"for example {key}=0.1")
+        if not (math.isfinite(parameters[key]) and least <= parameters[key] <= most):
+            what = "share of 1" if key in shares else "number from 0" if key in scales else "number"
+            raise UsageError(f"fake:{model}: {key}={text!r} is not a {what}.", f"for example {key}=0.5")
     return Fake(Injected(model, parameters, options.seed), forms, further)
 
 

@@ -102,7 +102,9 @@ def scores_of(found: Any, documents: Sequence[str], spec: str) -> list[tuple[int
         items = list(found)
         if items and all(isinstance(item, str) for item in items):
             return _ranks(items, documents)
-        if len(items) == len(documents) and all(_number(item) for item in items):
+        if len(items) == len(documents) and all(
+            hasattr(item, "__float__") and not isinstance(item, str | bytes | bool) for item in items
+        ):
             return [(place, float(item)) for place, item in enumerate(items)]
         try:
             return list(rows_of(items))
@@ -121,11 +123,6 @@ def _ranks(order: Sequence[str], documents: Sequence[str]) -> list[tuple[int, fl
         (places[document].popleft() if places[document] else len(documents), float(len(order) - rank))
         for rank, document in enumerate(order)
     ]
-
-
-def _number(item: Any) -> bool:
-    """Whether it is one, also of numpy or torch."""
-    return not isinstance(item, str | bytes | bool) and hasattr(item, "__float__")
 
 
 def _field(row: Any, names: Sequence[str]) -> Any:

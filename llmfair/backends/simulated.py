@@ -195,8 +195,9 @@ class Pairs(Answerer):
     with_margins = Answerer.plays
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
-        if injected.model in self.parameters:
-            order = _chosen(chat.about, injected, rng)
+        if injected.model in self.parameters:  # calls are independent given query and pair (`pairwise.md` 12)
+            protected_wins = bool(rng.random() < _chance(chat.about, injected))
+            order = [0, 1] if protected_wins == (chat.about["sides"][0] == "protected") else [1, 0]
         else:
             order = ranked(chat.about, injected, rng)
         return chat.expects.labels[order[0]] if isinstance(chat.expects, Labels) else in_order(order)
@@ -223,13 +224,6 @@ class Pairs(Answerer):
         first = chance if chat.about["sides"][0] == "protected" else 1 - chance
         pairs = zip(labels, (first, 1 - first), strict=True)
         return {label: math.log(share) for label, share in pairs if share > 0}
-
-
-def _chosen(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:
-    """The two slots of a pair, the winner's first; calls are independent given query and pair (`pairwise.md` 12)."""
-    protected_leads = about["sides"][0] == "protected"
-    protected_wins = bool(rng.random() < _chance(about, injected))
-    return [0, 1] if protected_wins == protected_leads else [1, 0]
 
 
 def _chance(about: Mapping[str, Any], injected: Injected) -> float:

@@ -17,7 +17,7 @@ import llmfair
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.given import Given
 from llmfair.backends.python import Function, cross_encoder, pyterrier, python
-from llmfair.errors import BackendError, Rejected, UsageError
+from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
 from llmfair.rankers.strategies import SCORED, Scored
 from tests import models
@@ -65,6 +65,7 @@ def order_of(ranker: Any) -> tuple[int, ...] | None:
         np.array([2.0, 3.0, 1.0]),
         iter([2.0, 3.0, 1.0]),
         ["a", "b", "c"],
+        ["a", "z", "b"],  # z was not shown, and c, which is missing, comes last
         [{"corpus_id": 1, "score": 3.0}, {"corpus_id": 0, "score": 2.0}, {"corpus_id": 2, "score": 1.0}],
         [{"index": np.int64(1), "relevance_score": np.float32(3)}, {"index": 0, "score": 2}, {"index": 2, "score": 1}],
         Ranked([Result(1, 3.0), Result(0, 2.0), Result(2, 1.0)]),
@@ -115,27 +116,14 @@ def test_a_class_that_cannot_be_made_is_refused_in_a_sentence() -> None:
             Function(kind)
 
 
-def test_a_ranker_that_exits_fails_on_its_list_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def leaves(query: str, documents: list[str]) -> list[float]:
-        raise SystemExit(3)
-
-    with pytest.raises(Rejected, match="SystemExit"):
-        order_of(leaves)
-    (tmp_path / "a_script_that_exits.py").write_text("raise SystemExit(2)")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="cannot be imported"):
-        python("a_script_that_exits:rank", BackendOptions())
-
-
-def test_a_document_that_was_not_shown_and_one_left_out_are_no_order() -> None:
-    assert order_of(lambda query, documents: ["a", "z", "b"]) == (1, 0, 2), "c is missing: it comes last"
-
-
-def test_a_ranker_that_fails_on_a_list_says_how() -> None:
+@pytest.mark.parametrize(
+    ("error", "says"), [(SystemExit(3), "SystemExit"), (KeyError("embedding"), "KeyError: 'embedding'")]
+)
+def test_a_ranker_that_fails_or_exits_fails_on_its_list_alone(error: BaseException, says: str) -> None:
     def broken(query: str, documents: list[str]) -> list[float]:
-        raise KeyError("embedding")
+        raise error
 
-    with pytest.raises(Rejected, match="KeyError: 'embedding'"):
+    with pytest.raises(Rejected, match=says):
         order_of(broken)
 
 
@@ -174,9 +162,14 @@ def test_a_spec_names_a_module_of_this_folder_and_its_source_is_its_identity(
         ("no_such_module:rank", "no_such_module cannot be imported"),
         ("json:nothing", "json has no nothing"),
         ("math:pi", "is a float, which ranks nothing"),
+        ("a_script_that_exits:rank", "a_script_that_exits cannot be imported"),
     ],
 )
-def test_specs_that_name_nothing(spec: str, says: str) -> None:
+def test_specs_that_name_nothing(
+    spec: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_script_that_exits.py").write_text("raise SystemExit(2)")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=says):
         python(spec, BackendOptions())
 
@@ -289,12 +282,6 @@ def test_the_package_s_object_is_taken_as_it_is(checkpoint: Path) -> None:
     (taken,) = scores_of(Function(CrossEncoder(str(checkpoint))), request())
     (named,) = scores_of(cross_encoder(str(checkpoint), BackendOptions()), request())
     assert taken == pytest.approx(named, abs=1e-6)
-
-
-def test_a_checkpoint_that_is_none() -> None:
-    models.needs_local()
-    with pytest.raises((UsageError, BackendError)):
-        cross_encoder("./no/such/folder", BackendOptions())
 
 
 PIPELINE = """
