@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -148,24 +149,18 @@ async def in_thread(start: Callable[[], T]) -> T:
 
     When this is cancelled, engines that are still starting are killed.
     """
-    loop = asyncio.get_running_loop()
-    started: asyncio.Future[T] = loop.create_future()
-
-    def settle(settled: Callable[[], None]) -> None:
-        if not started.done():
-            settled()
+    started: Future[T] = Future()
+    started.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            result = start()
+            started.set_result(start())
         except BaseException as error:
-            loop.call_soon_threadsafe(settle, lambda error=error: started.set_exception(error))
-        else:
-            loop.call_soon_threadsafe(settle, lambda: started.set_result(result))
+            started.set_exception(error)
 
     threading.Thread(target=run, name="llmfair-vllm", daemon=True).start()
     try:
-        return await started
+        return await asyncio.wrap_future(started)
     except asyncio.CancelledError:
         for child in multiprocessing.active_children():
             if child.name.startswith("EngineCore"):
@@ -324,8 +319,7 @@ class VLLM:
         from vllm.exceptions import VLLMClientError
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-        if self._engine is None:
-            raise RuntimeError("the backend is not open")
+        assert self._engine is not None, "the backend is open"
         name = f"llmfair-{next(self._numbers)}"
         prompt = {"prompt_token_ids": list(ids)}
         found: RequestOutput | None = None

@@ -77,16 +77,15 @@ def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
     assert "answers 503" in cause and seconds == 0.6
 
 
-@pytest.mark.parametrize("call", [state, content])
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
         (endless(b" " * 9_000), "sends more than 0.1 MB in one reply"),
+        (endless(b" ", 0.01), "sends its answers too slowly"),
         (
             endless(b"X-More: y\r\n", 0.01, head=b"HTTP/1.1 200 OK\r\n"),
             "no answer from 127.0.0.1:.* within 0.4 s",
         ),
-        (drip(0.02), "no answer from 127.0.0.1:.* within 0.4 s"),
         (silent, "no answer from 127.0.0.1:.* within 0.4 s"),
         (reset, "connection to 127.0.0.1:.* lost"),
         (cut(0.5), "the reply of 127.0.0.1:.* breaks off"),
@@ -97,22 +96,11 @@ def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_call_ends_by_itself_and_says_why(
-    damage: Damage, says: str, call: Callable[[Batches], object]
-) -> None:
+def test_reading_a_file_ends_by_itself_and_says_why(damage: Damage, says: str) -> None:
     began = time.monotonic()
     with pytest.raises(BackendError, match=says):
-        looked(damage, call)
+        looked(damage, content)
     assert time.monotonic() - began < 15
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [(state, "no answer from 127.0.0.1:.* within 0.4 s"), (content, "sends its answers too slowly")],
-)
-def test_a_reply_that_trickles_is_not_waited_for(says: str, call: Callable[[Batches], object]) -> None:
-    with pytest.raises(BackendError, match=says):
-        looked(endless(b" ", 0.01), call)
 
 
 def test_a_packed_reply_is_read_and_no_cookie_is_sent_back() -> None:
