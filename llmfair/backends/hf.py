@@ -110,8 +110,7 @@ class LocalBackend:
 
     async def complete(self, request: Request) -> Completion:
         """One answer. Raises ContextTooLong before the model sees the prompt, and what loading it raises."""
-        if self._batcher is None:
-            raise RuntimeError("the backend is not open")
+        assert self._batcher is not None, "the backend is open"
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._batcher.call(self._load))
         model = await asyncio.shield(self._loading)
@@ -215,20 +214,16 @@ class LocalBackend:
             sampling.top_p,
             self.arguments["num_beams"],
         )
-        return [self._completion(job, *answer) for job, answer in zip(batch, answers, strict=True)]
-
-    def _completion(self, job: _Job, ids: list[int], ended: bool) -> Completion:
-        text = self._model.decode(ids)
-        for stop in job.request.sampling.stop:
-            text, found, _ = text.partition(stop)
-            ended = ended or bool(found)
-        return Completion(
-            text=text,
-            finish=finish_of("stop" if ended else "length", text, job.request.chat.expects),
-            prompt_tokens=len(job.ids),
-            completion_tokens=len(ids),
-            model=self.checkpoint.name,
-        )
+        completions = []
+        for job, (ids, ended) in zip(batch, answers, strict=True):
+            text = self._model.decode(ids)
+            for stop in job.request.sampling.stop:
+                text, found, _ = text.partition(stop)
+                ended = ended or bool(found)
+            finish = finish_of("stop" if ended else "length", text, job.request.chat.expects)
+            completion = Completion(text, finish, len(job.ids), len(ids), model=self.checkpoint.name)
+            completions.append(completion)
+        return completions
 
 
 def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:

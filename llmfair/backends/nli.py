@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.base import BackendOptions
@@ -38,13 +38,6 @@ def nli(name: str, options: BackendOptions) -> Nli:
     return Nli(find_checkpoint(name))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Loaded:
-    model: Any
-    tokenizer: Any
-    tokens: int
-
-
 class Nli:
     """A classifier of pairs of texts. It is loaded for the first pair, so that a finished run loads none."""
 
@@ -59,7 +52,7 @@ class Nli:
         self.dtype = dtype_of(checkpoint)[0]
         self.identity = f"nli {checkpoint.identity} {self.dtype} tokens={TOKENS}"
         self._batcher: MicroBatcher[Mapping[str, list[int]], Completion] | None = None
-        self._loading: asyncio.Future[_Loaded] | None = None
+        self._loading: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
         self._batcher = MicroBatcher(self._classify, BATCH_TOKENS)
@@ -68,12 +61,11 @@ class Nli:
         if self._batcher is not None:
             await self._batcher.close()
         self._batcher = self._loading = None
-        self.__dict__.pop("_loaded", None)
+        self.__dict__.pop("_model", None)
 
     async def complete(self, request: Request) -> Completion:
         """Yes or no. Raises UsageError for another question, and what loading the model raises."""
-        if self._batcher is None:
-            raise RuntimeError("the backend is not open")
+        assert self._batcher is not None, "the backend is open"
         messages = request.chat.messages
         if len(messages) != 2 or request.chat.expects != ANSWERS:
             raise UsageError(
@@ -82,21 +74,21 @@ class Nli:
             )
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._batcher.call(self._load))
-        loaded = await asyncio.shield(self._loading)
+        await asyncio.shield(self._loading)
         started = time.perf_counter()
-        encoded = encode(loaded.tokenizer, loaded.tokens, *(message.content for message in messages))
+        encoded = encode(self._tokenizer, self._tokens, *(message.content for message in messages))
         completion = await self._batcher.ask(encoded, "pair", len(encoded["input_ids"]))
         return replace(completion, seconds=time.perf_counter() - started)
 
     # On the model's thread
 
     @files.usual()
-    def _load(self) -> _Loaded:
+    def _load(self) -> None:
         import torch
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        tokenizer = tokenizer_of(self.checkpoint)
+        self._tokenizer = tokenizer_of(self.checkpoint)
         where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
         try:
             model = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -108,15 +100,14 @@ class Nli:
                 f"{self.checkpoint.name} cannot be loaded as a classifier: {line_of(error)}.",
                 "-v shows where",
             ) from error
-        tokenizer.padding_side = "right"
-        tokens = min(TOKENS, tokenizer.model_max_length, self.checkpoint.context or TOKENS)
-        self._loaded = _Loaded(model, tokenizer, tokens)
-        return self._loaded
+        self._model, self._tokenizer.padding_side = model, "right"
+        context = self.checkpoint.context or TOKENS
+        self._tokens = min(TOKENS, self._tokenizer.model_max_length, context)
 
     def _classify(self, batch: Sequence[Mapping[str, list[int]]]) -> list[Completion]:
         import torch
 
-        model, tokenizer = self._loaded.model, self._loaded.tokenizer
+        model, tokenizer = self._model, self._tokenizer
         try:
             with torch.inference_mode():
                 inputs = tokenizer.pad([dict(one) for one in batch], return_tensors="pt").to(model.device)
@@ -126,21 +117,19 @@ class Nli:
                 f"the memory of {model.device} is too small for {len(batch)} pairs at once.",
                 "--workers 8, or a smaller model",
             ) from None
-        return [
-            self._completion(len(one["input_ids"]), found)
-            for one, found in zip(batch, logprobs.tolist(), strict=True)
-        ]
-
-    def _completion(self, tokens: int, logprobs: Sequence[float]) -> Completion:
-        likeliest = self.classes[max(range(len(logprobs)), key=logprobs.__getitem__)]
-        return Completion(
-            text="yes" if likeliest.lower() == ENTAILMENT else "no",
-            finish=Finish.STOP,
-            prompt_tokens=tokens,
-            completion_tokens=0,
-            logprobs=dict(zip(self.classes, logprobs, strict=True)),
-            model=self.checkpoint.name,
-        )
+        answers = []
+        for one, of_classes in zip(batch, logprobs.tolist(), strict=True):
+            likeliest = self.classes[max(range(len(of_classes)), key=of_classes.__getitem__)]
+            completion = Completion(
+                text="yes" if likeliest.lower() == ENTAILMENT else "no",
+                finish=Finish.STOP,
+                prompt_tokens=len(one["input_ids"]),
+                completion_tokens=0,
+                logprobs=dict(zip(self.classes, of_classes, strict=True)),
+                model=self.checkpoint.name,
+            )
+            answers.append(completion)
+        return answers
 
 
 def classes_of(checkpoint: Checkpoint) -> list[str]:
