@@ -125,7 +125,7 @@ def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) ->
     ("text", "message"),
     [
         ("[gender", "not valid TOML"),
-        ("gender = 1", "gender: is not a table"),
+        ("gender = 1", "gender: expected `object`, got `int`"),
         ('[gender]\nprotected = "female"\nunprotected = ["male"]', "gender.protected: expected `array`, got `str`"),
         ('[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = {protected = "x"}', "gender.words.unprotected: is missing"),
         ('[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}', "named twice"),
