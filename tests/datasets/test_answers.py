@@ -105,7 +105,7 @@ def test_answers_may_be_unknown_and_ids_of_items_may_return(tmp_path: Path) -> N
         ({"items": []}, "own.jsonl:2: items: is empty"),
         ({"items": [{"id": "a", "text": " "}]}, "own.jsonl:2: items[0].text: is empty"),
         ({"items": [{"id": "", "text": "x"}]}, "own.jsonl:2: items[0].id: is empty or holds white space"),
-        ({"items": [ITEMS[0], ITEMS[0]]}, "own.jsonl:2: items[1].id: '01' was already given to an item"),
+        ({"items": [ITEMS[0], ITEMS[0]]}, "own.jsonl:2: items[1].id: '01' was already given"),
         ({"items": [{**ITEMS[0], "label": ""}]}, "own.jsonl:2: items[0].label: is empty"),
     ],
 )  # fmt: skip
