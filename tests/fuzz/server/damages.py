@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.fuzz.server.front import Damage, Exchange, Reply
 
-Change = Callable[[dict[str, Any]], Any]
 REPLY = Reply(200, b"")
 DEEP = 100_000
 ESCAPES = "\x1b[31mred\x1b[0m\x07\x1b]0;title\x07\u202e\x9b2J"

@@ -75,19 +75,19 @@ def bodies() -> Iterator[Mode]:
         ("20 MB of spaces", b" " * 20_000_000, "application/json"),
     ):
         yield Mode(f"body: {name}", instead(content, kind), f"{ODD}|{LONG}|no answer from")
-    yield Mode("body with a BOM", body(lambda content: b"\xef\xbb\xbf" + content), ODD, "either")
-    yield Mode("body in UTF-16", body(lambda content: content.decode().encode("utf-16")), ODD, "either")
-    yield Mode(
-        "body that says Latin-1", headed(("Content-Type", "application/json; charset=latin-1")), "", "well"
-    )
-    yield Mode("body that says rubbish", headed(("Content-Type", "\xff/;;;charset=nothing")), ODD, "either")
-    yield Mode("body and more", body(lambda content: content + b'{"and": "more"}'), ODD, "either")
+    said: dict[str, Damage] = {
+        "with a BOM": body(lambda content: b"\xef\xbb\xbf" + content),
+        "in UTF-16": body(lambda content: content.decode().encode("utf-16")),
+        "that says rubbish": headed(("Content-Type", "\xff/;;;charset=nothing")),
+        "and more": body(lambda content: content + b'{"and": "more"}'),
+        "with a bad byte": body(lambda content: content.replace(b"[", b"\xff[", 1)),
+        "twice": body(lambda content: content * 2),
+    }
+    yield from (Mode(f"body {name}", damage, ODD, "either") for name, damage in said.items())
+    latin = headed(("Content-Type", "application/json; charset=latin-1"))
+    yield Mode("body that says Latin-1", latin, "", "well")
     yield Mode("body and spaces", body(lambda content: b"\r\n \r\n" + content + b"\n\n\n"), "", "well")
-    yield Mode(
-        "body with a bad byte", body(lambda content: content.replace(b"[", b"\xff[", 1)), ODD, "either"
-    )
     yield Mode("body cut, length right", body(lambda content: content[: len(content) // 2]), ODD)
-    yield Mode("body twice", body(lambda content: content * 2), ODD, "either")
 
 
 FIELDS = {
@@ -137,19 +137,9 @@ def completions() -> Iterator[Mode]:
         "a thousand fields more", document(lambda found: found | {f"x{i}": i for i in range(1000)}), "well"
     )
     yield mode("open think", field(CONTENT, "<think> and so on"), "kept", "the model was thinking")
-    yield mode(
-        "logprobs of another form",
-        field("choices.0.logprobs", {"content": [{"top_logprobs": [{"token": 7, "logprob": "x"}]}]}),
-        "either",
-    )
-    yield mode(
-        "logprobs beyond numbers",
-        field(
-            "choices.0.logprobs",
-            dumped='{"content": [{"top_logprobs": [{"token": "A", "logprob": 1e400}]}]}',
-        ),
-        "either",
-    )
+    for name, top in (("of another form", '7, "logprob": "x"'), ("beyond numbers", '"A", "logprob": 1e400')):
+        dumped = f'{{"content": [{{"top_logprobs": [{{"token": {top}}}]}}]}}'
+        yield mode(f"logprobs {name}", field("choices.0.logprobs", dumped=dumped), "either")
 
 
 # Files and batches that are wrong, beside what any reply may be
@@ -165,65 +155,40 @@ def batches() -> Iterator[Mode]:
         return Mode(f"{stage}: {name}", damage, says, ends, stages=frozenset({stage}))
 
     wrong: dict[str, Any] = {
-        "absent": ...,
-        "null": None,
-        "a number": 7,
-        "a list": ["x"],
-        "an object": {"a": 1},
-        "empty": "",
-        "with escapes": ESCAPES,
-        "a path": "../../etc",
-        "long": "x" * 100_000,
+        "absent": ..., "null": None, "a number": 7, "a list": ["x"], "an object": {"a": 1}, "empty": "",
+        "with escapes": ESCAPES, "a path": "../../etc", "long": "x" * 100_000,
+    }  # fmt: skip
+    counts = {
+        "in words": "none",
+        "NaN": float("nan"),
+        "negative": {"total": -1, "completed": -1, "failed": -5},
+        "of texts": {"total": "x", "completed": None, "failed": []},
     }
+    lists = {"of a list": {"data": [7, None, {"line": "x", "message": 7}]}, "data null": {"data": None}}
+    done = {"unknown": "quantum"} | {name: name for name in ("failed", "expired", "cancelled")}
     for stage in ("upload", "create", "look"):
         for name, value in wrong.items():
             yield mode(f"id {name}", stage, thing(id=value), "either")
     for stage in ("create", "look"):
-        for name, value in {
-            **wrong,
-            "unknown": "quantum",
-            "failed": "failed",
-            "expired": "expired",
-            "cancelled": "cancelled",
-        }.items():
+        for name, value in {**wrong, **done}.items():
             yield mode(f"status {name}", stage, thing(status=value), "either")
-        for name, value in {
-            **wrong,
-            "in words": "none",
-            "NaN": float("nan"),
-            "negative": {"total": -1, "completed": -1, "failed": -5},
-            "of texts": {"total": "x", "completed": None, "failed": []},
-        }.items():
+        for name, value in {**wrong, **counts}.items():
             yield mode(f"request_counts {name}", stage, thing(request_counts=value), "well")
-        for name, value in {
-            **wrong,
-            "of a list": {"data": [7, None, {"line": "x", "message": 7}]},
-            "data null": {"data": None},
-        }.items():
+        for name, value in {**wrong, **lists}.items():
             yield mode(f"errors {name}", stage, thing(errors=value), "well")
-            yield mode(
-                f"failed, errors {name}", stage, thing(status="failed", errors=value), "either", "refuses"
-            )
-        yield mode(
-            "completed, without files",
-            stage,
-            thing(status="completed", output_file_id=None, error_file_id=None),
-            "either",
-        )
+            failed = thing(status="failed", errors=value)
+            yield mode(f"failed, errors {name}", stage, failed, "either", "refuses")
+        without = thing(status="completed", output_file_id=None, error_file_id=None)
+        yield mode("completed, without files", stage, without, "either")
         for name in ("absent", "null", "a number", "a list", "with escapes", "a path"):
-            yield mode(f"output_file_id {name}", stage, thing(output_file_id=wrong[name]), "either")
-            yield mode(
-                f"completed, output_file_id {name}",
-                stage,
-                thing(status="completed", output_file_id=wrong[name]),
-                "either",
-            )
+            for begins, more in (("", {}), ("completed, ", {"status": "completed"})):
+                file = thing(**more, output_file_id=wrong[name])
+                yield mode(f"{begins}output_file_id {name}", stage, file, "either")
     yield mode("completed at once", "create", thing(status="completed"), "either")
     for name, change in ROWS.items():
         yield mode(name, "content", rows(change), "either")
-    yield mode(
-        "pages without an end", "list", thing(has_more=True, data=[{"id": "x", "object": "batch"}]), "either"
-    )
+    page = thing(has_more=True, data=[{"id": "x", "object": "batch"}])
+    yield mode("pages without an end", "list", page, "either")
     yield mode("no data", "list", thing(data=None), "either")
 
 
@@ -344,33 +309,28 @@ def statuses() -> Iterator[Mode]:
         yield Mode(f"status {code} with the answer", first_line(b"HTTP/1.1 %d X" % code, code), "", "well")
     yield Mode("status 204", raw(b"HTTP/1.1 204 No Content\r\n\r\n"), f"{ODD}|204")
     yield Mode("status 205", status(205, b""), f"{ODD}|205")
-    yield Mode("error that is a text", status(400, b'{"error": "no"}'), "400: no")
-    yield Mode("error that is a list", status(400, b'{"error": ["no", {"a": 1}]}'), "400")
-    yield Mode("error that is a number", status(500, b"7"), "500")
-    yield Mode("error that is null", status(400, b'{"error": null}'), "400")
-    yield Mode("error nested deep", status(400, b'{"error": ' + b"[" * DEEP + b"]" * DEEP + b"}"), "400")
-    yield Mode("error in HTML", status(502, BAD_GATEWAY), "502")
-    yield Mode("error in Latin-1", status(500, '{"error": {"message": "caf\xe9"}}'.encode("latin-1")), "500")
-    yield Mode("error with escapes", status(400, {"message": ESCAPES}), "400")
-    yield Mode("error with escapes, 500", status(500, {"message": ESCAPES}), "500")
-    yield Mode("error of 10 MB", status(500, {"message": "x" * 10**7}), "500|more than .* MB|no answer from")
-    yield Mode("error of 500 kB", status(400, {"message": "x" * 500_000}), "400")
-    yield Mode("error with half a surrogate", status(400, b'{"error": {"message": "\\ud800 no"}}'), "400")
-    yield Mode("error whose code is a list", status(429, {"code": ["insufficient_quota"]}), "429")
-    yield Mode("error whose message is an object", status(400, {"message": {"text": "no"}}), "400")
-    yield Mode(
-        "unsupported limit, for ever",
-        status(400, {"code": "unsupported_parameter", "param": "max_tokens"}),
-        "400",
-        "refused",
-    )
-    yield Mode(
-        "temperature refused",
-        status(400, {"code": "unsupported_value", "param": "temperature"}),
-        "temperature|400",
-        "either",
-    )
-    yield Mode("context too long", status(400, {"code": "context_length_exceeded"}), "context|400")
+    errors: dict[str, tuple[int, object, str]] = {
+        "error that is a text": (400, b'{"error": "no"}', "400: no"),
+        "error that is a list": (400, b'{"error": ["no", {"a": 1}]}', "400"),
+        "error that is a number": (500, b"7", "500"),
+        "error that is null": (400, b'{"error": null}', "400"),
+        "error nested deep": (400, b'{"error": ' + b"[" * DEEP + b"]" * DEEP + b"}", "400"),
+        "error in HTML": (502, BAD_GATEWAY, "502"),
+        "error in Latin-1": (500, '{"error": {"message": "caf\xe9"}}'.encode("latin-1"), "500"),
+        "error with escapes": (400, {"message": ESCAPES}, "400"),
+        "error with escapes, 500": (500, {"message": ESCAPES}, "500"),
+        "error of 10 MB": (500, {"message": "x" * 10**7}, "500|more than .* MB|no answer from"),
+        "error of 500 kB": (400, {"message": "x" * 500_000}, "400"),
+        "error with half a surrogate": (400, b'{"error": {"message": "\\ud800 no"}}', "400"),
+        "error whose code is a list": (429, {"code": ["insufficient_quota"]}, "429"),
+        "error whose message is an object": (400, {"message": {"text": "no"}}, "400"),
+        "context too long": (400, {"code": "context_length_exceeded"}, "context|400"),
+    }
+    yield from (Mode(name, status(code, error), says) for name, (code, error, says) in errors.items())
+    limit = {"code": "unsupported_parameter", "param": "max_tokens"}
+    yield Mode("unsupported limit, for ever", status(400, limit), "400", "refused")
+    temperature = status(400, {"code": "unsupported_value", "param": "temperature"})
+    yield Mode("temperature refused", temperature, "temperature|400", "either")
     yield Mode("content filter", status(400, {"code": "content_filter"}), "400", "either")
 
 
@@ -384,117 +344,98 @@ PACKED = "cannot be unpacked"
 BOMB = gzip.compress(b"0" * 300_000_000, 6)
 
 
+NO_ANSWER = "no answer from .* within 1 s"
+OK, CONTINUE = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
 def wires() -> Iterator[Mode]:
     """Connections, status lines, headers, lengths, encodings."""
+    lost: dict[str, Damage] = {
+        "connection reset": reset,
+        "connection reset after the work is done": reset_after,
+        "closed without a word": raw(b""),
+        "closed after half a status line": raw(b"HTTP/1.1 2"),
+        "closed after half a header": raw(b"HTTP/1.1 200 OK\r\nContent-Le"),
+        "not HTTP": raw(b"SSH-2.0-OpenSSH_9.6\r\n"),
+        "noise": raw(bytes(range(256)) * 8),
+        "TLS alert": raw(b"\x15\x03\x01\x00\x02\x02\x46"),
+        "HTTP/2 preface": raw(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)),
+        "HTTP/0.9": raw(b"<html>hello</html>"),
+        "status of five digits": first_line(b"HTTP/1.1 20000 OK"),
+        "status of letters": first_line(b"HTTP/1.1 abc OK"),
+        "header of 100 kB": headed(("X-Long", "x" * 100_000)),
+        "two lengths": headed(("Content-Length", "5"), ("Content-Length", "7")),
+        "length too long": cut(1.0, lambda size: size + 10),
+        "length negative": cut(1.0, lambda size: -5),
+        "length no number": cut(1.0, lambda size: "many"),
+        "cut in the middle of the body": cut(0.5),
+        "chunks without an end": chunked(b"%"),
+        "chunk of letters": chunked(b"zz\r\n", b"%"),
+        "chunk negative": chunked(b"-5\r\n", b"%"),
+    }
+    long: dict[str, Damage] = {
+        "endless headers": endless(b"X-More: yes\r\n" * 50, head=OK),
+        "endless one header": endless(b"x" * 5000, head=OK + b"X: "),
+        "100 for ever": endless(b"", 0.01, head=CONTINUE * 2, chunks=False),
+        "endless 100": endless(CONTINUE, 0.001, head=b""),
+        "length huge": cut(1.0, lambda size: 10**30),
+        "chunk of 2^64": chunked(b"ffffffffffffffffff\r\n", b"%"),
+    }
+    named: dict[str, tuple[str, Damage]] = {
+        "never answers": (NO_ANSWER, silent),
+        "slow chunks for ever": (NO_ANSWER, endless(b" ", 0.2)),
+        "slow drip": (NO_ANSWER, drip(0.05)),
+        "chunks for ever": (LONG, endless(b" " * 65536)),
+        "length for ever": (LONG, endless(b" " * 65536, chunks=False)),
+        "status 0": (f"{LOST}|answers 0|HTTP", first_line(b"HTTP/1.1 000 OK")),
+        "status 999": (f"999|{LOST}", first_line(b"HTTP/1.1 999 OK", 999)),
+        "reason with escapes": (f"500|{LOST}", first_line(b"HTTP/1.1 500 \x1b[31mred")),
+        "101": (f"101|{LOST}", raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n")),
+        "length too short": (f"{ODD}|{LOST}", cut(1.0, lambda size: size - 10)),
+        "length 0": (f"{ODD}|{LOST}", cut(1.0, lambda size: 0)),
+        "gzip bomb": (f"{LONG}|no answer from", replied(lambda reply: Reply(200, BOMB).with_headers(Content_Encoding="gzip"))),
+        "gzip that is none": (PACKED, headed(("Content-Encoding", "gzip"))),
+        "deflate, cut": (f"{PACKED}|{ODD}", body(lambda content: gzip.compress(content)[:-20], Content_Encoding="deflate")),
+    }  # fmt: skip
+    well: dict[str, Damage] = {
+        "HTTP/1.0 that closes": replied(lambda reply: replace(reply, line=b"HTTP/1.0 200 OK"), stays=False),
+        "no reason phrase": first_line(b"HTTP/1.1 200"),
+        "header not in ASCII": headed(("X-Latin", "\xe9\xff")),
+        "cookies": headed(("Set-Cookie", "session=1; Domain=.com; HttpOnly"), ("Set-Cookie", "x" * 4000)),
+        "100 before the reply": before(CONTINUE * 3),
+        "103 before the reply": before(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
+        "chunks": chunked(b"%", b"0\r\n\r\n"),
+        "chunk with an extension": chunked(b"1;a=b\r\n \r\n", b"%", b"0\r\n\r\n"),
+        "trailers": chunked(b"%", b"0\r\nX-Trailer: y\r\n\r\n"),
+        "closing after every reply": replied(lambda reply: reply.with_headers(Connection="close"), stays=False),
+        "closing without saying so": replied(lambda reply: reply, stays=False),
+        "keep-alive of 0": headed(("Keep-Alive", "timeout=0, max=1")),
+    }  # fmt: skip
+    either: dict[str, Damage] = {
+        "HTTP/9.9": first_line(b"HTTP/9.9 200 OK"),
+        "bare line feeds": replied(lambda reply: replace(reply, line=b"HTTP/1.1 200 OK\nX: y")),
+        "a thousand headers": headed(*((f"X-{number}", "y") for number in range(1000))),
+        "header without colon": headed(("No colon here\r\nX", "y")),
+        "header with escapes": headed(("X-Escapes", "\x1b[31m")),
+        "header with NUL": headed(("X-Nul", "a\x00b")),
+        "a second reply unasked": replied(_twice),
+    }
+    yield from (Mode(name, damage, LOST) for name, damage in lost.items())
+    yield from (Mode(name, damage, f"{LOST}|{LONG}") for name, damage in long.items())
+    yield from (Mode(name, damage, says) for name, (says, damage) in named.items())
+    yield from (Mode(name, damage, "", "well") for name, damage in well.items())
+    yield from (Mode(name, damage, LOST, "either") for name, damage in either.items())
+    yield Mode("TLS asked of a plain server", raw(b""), "no secure connection", tls=True)
+    yield Mode("quick drip", drip(0.0001), NO_ANSWER, "either")
+    yield Mode("gzip", body(gzip.compress, Content_Encoding="gzip"), PACKED, "well")
+    yield Mode("an unknown encoding", headed(("Content-Encoding", "rot13")), "", "either")
 
-    def mode(name: str, damage: Damage, says: str = LOST, ends: str = "fails", **more: Any) -> Mode:
-        return Mode(name, damage, says, ends, **more)
 
-    yield mode("connection reset", reset)
-    yield mode("connection reset after the work is done", reset_after)
-    yield mode("closed without a word", raw(b""))
-    yield mode("closed after half a status line", raw(b"HTTP/1.1 2"))
-    yield mode("closed after half a header", raw(b"HTTP/1.1 200 OK\r\nContent-Le"))
-    yield mode("never answers", silent, "no answer from .* within 1 s")
-    yield mode("not HTTP", raw(b"SSH-2.0-OpenSSH_9.6\r\n"))
-    yield mode("noise", raw(bytes(range(256)) * 8))
-    yield mode("TLS alert", raw(b"\x15\x03\x01\x00\x02\x02\x46"))
-    yield mode("TLS asked of a plain server", raw(b""), "no secure connection", tls=True)
-    yield mode("HTTP/2 preface", raw(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)))
-    yield mode("HTTP/0.9", raw(b"<html>hello</html>"))
-    yield mode(
-        "HTTP/1.0 that closes",
-        replied(lambda reply: replace(reply, line=b"HTTP/1.0 200 OK"), stays=False),
-        "",
-        "well",
-    )
-    yield mode("HTTP/9.9", first_line(b"HTTP/9.9 200 OK"), ends="either")
-    yield mode("status of five digits", first_line(b"HTTP/1.1 20000 OK"))
-    yield mode("status of letters", first_line(b"HTTP/1.1 abc OK"))
-    yield mode("status 0", first_line(b"HTTP/1.1 000 OK"), f"{LOST}|answers 0|HTTP")
-    yield mode("status 999", first_line(b"HTTP/1.1 999 OK", 999), f"999|{LOST}")
-    yield mode("no reason phrase", first_line(b"HTTP/1.1 200"), "", "well")
-    yield mode("reason with escapes", first_line(b"HTTP/1.1 500 \x1b[31mred"), f"500|{LOST}")
-    yield mode(
-        "bare line feeds", replied(lambda reply: replace(reply, line=b"HTTP/1.1 200 OK\nX: y")), ends="either"
-    )
-    yield mode("header of 100 kB", headed(("X-Long", "x" * 100_000)))
-    yield mode("a thousand headers", headed(*((f"X-{number}", "y") for number in range(1000))), ends="either")
-    yield mode(
-        "endless headers", endless(b"X-More: yes\r\n" * 50, head=b"HTTP/1.1 200 OK\r\n"), f"{LOST}|{LONG}"
-    )
-    yield mode("endless one header", endless(b"x" * 5000, head=b"HTTP/1.1 200 OK\r\nX: "), f"{LOST}|{LONG}")
-    yield mode("header without colon", headed(("No colon here\r\nX", "y")), ends="either")
-    yield mode("header with escapes", headed(("X-Escapes", "\x1b[31m")), ends="either")
-    yield mode("header with NUL", headed(("X-Nul", "a\x00b")), ends="either")
-    yield mode("header not in ASCII", headed(("X-Latin", "\xe9\xff")), "", "well")
-    yield mode(
-        "cookies",
-        headed(("Set-Cookie", "session=1; Domain=.com; HttpOnly"), ("Set-Cookie", "x" * 4000)),
-        "",
-        "well",
-    )
-    yield mode("100 before the reply", before(b"HTTP/1.1 100 Continue\r\n\r\n" * 3), "", "well")
-    yield mode("103 before the reply", before(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), "", "well")
-    yield mode(
-        "100 for ever",
-        endless(b"", 0.01, head=b"HTTP/1.1 100 Continue\r\n\r\n" * 2, chunks=False),
-        f"{LOST}|{LONG}",
-    )
-    yield mode("endless 100", endless(b"HTTP/1.1 100 Continue\r\n\r\n", 0.001, head=b""), f"{LOST}|{LONG}")
-    yield mode("101", raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"), f"101|{LOST}")
-    yield mode("two lengths", headed(("Content-Length", "5"), ("Content-Length", "7")))
-    yield mode("length too long", cut(1.0, lambda size: size + 10))
-    yield mode("length too short", cut(1.0, lambda size: size - 10), f"{ODD}|{LOST}")
-    yield mode("length negative", cut(1.0, lambda size: -5))
-    yield mode("length huge", cut(1.0, lambda size: 10**30), f"{LOST}|{LONG}")
-    yield mode("length no number", cut(1.0, lambda size: "many"))
-    yield mode("length 0", cut(1.0, lambda size: 0), f"{ODD}|{LOST}")
-    yield mode("cut in the middle of the body", cut(0.5))
-    yield mode("chunks", chunked(b"%", b"0\r\n\r\n"), "", "well")
-    yield mode("chunks without an end", chunked(b"%"))
-    yield mode("chunk of letters", chunked(b"zz\r\n", b"%"))
-    yield mode("chunk of 2^64", chunked(b"ffffffffffffffffff\r\n", b"%"), f"{LOST}|{LONG}")
-    yield mode("chunk negative", chunked(b"-5\r\n", b"%"))
-    yield mode("chunk with an extension", chunked(b"1;a=b\r\n \r\n", b"%", b"0\r\n\r\n"), "", "well")
-    yield mode("trailers", chunked(b"%", b"0\r\nX-Trailer: y\r\n\r\n"), "", "well")
-    yield mode("chunks for ever", endless(b" " * 65536), LONG)
-    yield mode("length for ever", endless(b" " * 65536, chunks=False), LONG)
-    yield mode("slow chunks for ever", endless(b" ", 0.2), "no answer from .* within 1 s")
-    yield mode("slow drip", drip(0.05), "no answer from .* within 1 s")
-    yield mode("quick drip", drip(0.0001), "no answer from .* within 1 s", "either")
-    yield mode(
-        "closing after every reply",
-        replied(lambda reply: reply.with_headers(Connection="close"), stays=False),
-        "",
-        "well",
-    )
-    yield mode("closing without saying so", replied(lambda reply: reply, stays=False), "", "well")
-    yield mode(
-        "a second reply unasked",
-        replied(
-            lambda reply: replace(
-                reply,
-                body=reply.body + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-                headers=[*reply.headers, ("Content-Length", str(len(reply.body)))],
-            )
-        ),
-        ends="either",
-    )
-    yield mode("gzip", body(gzip.compress, Content_Encoding="gzip"), PACKED, "well")
-    yield mode(
-        "gzip bomb",
-        replied(lambda reply: Reply(200, BOMB).with_headers(Content_Encoding="gzip")),
-        f"{LONG}|no answer from",
-    )
-    yield mode("gzip that is none", headed(("Content-Encoding", "gzip")), PACKED)
-    yield mode("an unknown encoding", headed(("Content-Encoding", "rot13")), "", "either")
-    yield mode(
-        "deflate, cut",
-        body(lambda content: gzip.compress(content)[:-20], Content_Encoding="deflate"),
-        f"{PACKED}|{ODD}",
-    )
-    yield mode("keep-alive of 0", headed(("Keep-Alive", "timeout=0, max=1")), "", "well")
+def _twice(reply: Reply) -> Reply:
+    """A reply with another one behind it."""
+    length = ("Content-Length", str(len(reply.body)))
+    more = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    return replace(reply, body=reply.body + more, headers=[*reply.headers, length])
 
 
 MODES = {mode.name: mode for mode in (*wires(), *statuses(), *bodies(), *completions(), *batches())}
