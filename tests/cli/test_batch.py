@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -215,36 +214,6 @@ def test_killed_again_and_again_and_then_collected() -> None:
         assert [len(made.lines) for made in server.batches] == [40, CHATS - 40]
         assert set(server.submitted.values()) == {1} and len(rows()) == CHATS
         assert_as_one_by_one(server, "a/run")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_twenty_five_kills_at_random_moments() -> None:
-    killed, runs, chance = list[int](), 0, Random(0)
-    while len(killed) < 25:
-        folder = Path(str(runs))
-        folder.mkdir()
-        heard = list[str]()
-        with pytest.MonkeyPatch.context() as inside, BatchServer(looks=20, on=heard.append) as server:
-            inside.chdir(folder)
-            write_folder(Path("lists"), balanced(3, 20, 20))
-            while len(killed) < 25:
-                enough = len(heard) + chance.randrange(12)
-                with started(server) as running:
-                    while running.poll() is None and len(heard) < enough:
-                        time.sleep(0.001)
-                    time.sleep(chance.uniform(0, 0.05))
-                    running.kill()
-                    running.communicate()
-                if running.returncode != -signal.SIGKILL:
-                    break
-                killed.append(len(rows()) if Path("a/run/journal.jsonl").exists() else 0)
-            assert batch(server).code == 0
-            assert server.submitted.total() == CHATS and set(server.submitted.values()) == {1}
-            assert len(rows()) == len({row["key"] for row in rows()}) == CHATS
-            CALM.clear()
-            assert_as_one_by_one(server, "a/run")
-        runs += 1
 
 
 def interrupted(running: subprocess.Popen[str], number: int) -> tuple[str, str]:

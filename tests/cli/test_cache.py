@@ -127,15 +127,6 @@ def test_another_server_or_model_has_answers_of_its_own() -> None:
     assert len(llmfair("cache", "info", "--json").json["models"]) == 2
 
 
-def test_no_question_is_in_the_cache() -> None:
-    with Server() as server:
-        audit(server, "one")
-        question = server.bodies[0]["messages"][1]["content"].encode()
-    content = b"".join(path.read_bytes() for path in CACHE.parent.rglob("answers*"))
-    assert rows() > 0 and question not in content
-    assert b"Title q0f0" not in content
-
-
 def test_simulated_models_and_rankers_leave_no_cache() -> None:
     for model in ("fake:oracle", "bm25"):
         ran("listwise", "-n", "1", "--orders", "1", "--passes", "1", "-m", model)

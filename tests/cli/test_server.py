@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from tests.cli.command import kept, llmfair, only_run, process, ran
 from tests.cli.kills import LISTWISE, OWN, asked, command, journalled, outage
 from tests.folders import balanced, write_folder
-from tests.pace import within
 from tests.servers import Reply, Server, completion, faulty, rank
 
 pytestmark = pytest.mark.whole
@@ -164,20 +162,6 @@ def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(
         assert f"this command: {sent} calls, cost " in err and "; the run in all: " in err
         ran(*command(LISTWISE, port, run))
         assert len(asked(log)) == 190
-
-
-def test_a_chain_costs_its_critical_path(tmp_path: Path) -> None:
-    """4 queries × 40 items at 20/10, one pass: three windows after one another, everything else overlaps."""
-    write_folder(tmp_path / "lists", balanced(4, 20, 20))
-    folders = iter(["first", "second", "third"])
-
-    def audit() -> int:
-        return llmfair("listwise", "-d", "lists", *at(server), "--passes", "1", "-o", next(folders)).code
-
-    with Server(faulty(rank, latency=0.1)) as server:
-        llmfair("listwise", "-d", "lists", *at(server), "--passes", "1", "--limit", "1", "-o", "warm")
-        assert within(0.7, audit, waiting=3 * 0.1) == 0
-    assert Counter(len(seen.body["messages"]) for seen in server.requests).keys() == {44}
 
 
 def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
