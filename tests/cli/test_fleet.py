@@ -6,29 +6,24 @@ import asyncio
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import pytest
 from aiohttp import web
 
-from llmfair.api import make_settings
 from llmfair.asking.journal import read_rows
-from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
 from llmfair.backends.server import Fleet
 from llmfair.errors import BackendError
-from tests.cli.command import kept, llmfair, process, ran, refuses
-from tests.cli.kills import LISTWISE, MOCKLLM, OWN, ServerKind, asked, journalled
-from tests.cli.test_kill import needs_mockllm
+from tests.cli.command import kept, llmfair, ran, refuses
+from tests.cli.kills import LISTWISE
 from tests.endpoints import by_length, endpoint
 from tests.folders import balanced, write_folder
-from tests.servers import MODEL, Reply, Server, faulty, rank
+from tests.servers import MODEL, Server, faulty, rank
 
 AUDIT = (*LISTWISE.command, "-d", "lists", "-j", "8", "--max-invalid", "1", "--no-cache", "--no-report")
 
@@ -81,7 +76,7 @@ def test_three_servers_find_what_one_finds_and_the_manifest_says_who_answered_wh
 def test_the_first_server_names_the_run() -> None:
     with servers(2) as two:
         urls = [server.base_url for server in two]
-        flags = ("-m", f"openai:{MODEL}", "--base-url", urls[0])
+        flags = ("-n", "1", "-m", f"openai:{MODEL}", "--base-url", urls[0])
         ran(*AUDIT, *flags, "-q")
         ran(*AUDIT, *flags, "--base-url", urls[1], "-q")
     assert len(list(Path("runs").iterdir())) == 1 and not two[1].requests
@@ -134,12 +129,6 @@ def test_a_configuration_file_names_one_server_or_several() -> None:
         Path("llmfair.toml").write_text(f"base_url = {both}\n{model}")
         ran(*AUDIT, "-o", "run", "-q")
         assert len(two[0].requests) == 190 and not two[1].requests, "it is the same run"
-
-
-@pytest.mark.parametrize("given", ["http://h/v1", ["http://h/v1", "http://i/v1"]])
-def test_in_python_a_server_is_a_text_and_several_are_a_list(given: Any) -> None:
-    several = [given] if isinstance(given, str) else given
-    assert make_settings(ListwiseSettings, {"base_url": given}).base_url == tuple(several)
 
 
 @pytest.mark.whole
@@ -198,72 +187,6 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pyt
     before, there = {seen.raw for seen in three.requests}, {seen.raw for seen in again.requests}
     assert there and len(before & there) <= 8
     assert kept("manifest", "a/run")["calls"] <= 190 + 8 + 3
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    ("status", "message", "said"),
-    [(404, "no such model", "answers 404: no such model"), (401, "bad key", "asks for a key")],
-)
-def test_a_server_that_turns_wrong_ends_no_run(status: int, message: str, said: str) -> None:
-    seen = list[int]()
-
-    def turns(body: dict[str, Any], attempt: int) -> Reply:
-        seen.append(attempt)
-        wrong = Reply(body={"error": {"message": message}}, status=status)
-        return wrong if len(seen) > 5 else rank(body, attempt)
-
-    with Server(rank) as one, Server(turns) as two, Server(rank) as three:
-        found = ran(*AUDIT, *at(*(server.base_url for server in (one, two, three))), "-o", "a/run")
-        assert f"{two.host} cannot be asked ({two.host} {said}): until it is back" in found.err
-        assert kept("manifest", "a/run")["servers"][two.host] == 5
-        ran(*AUDIT, *at(one.base_url), "-o", "b/run")
-        same_files("a/run", "b/run")
-        one.respond = three.respond = two.respond
-        refused = llmfair(*AUDIT, *at(*(server.base_url for server in (one, two, three))), "-o", "c/run")
-        assert refused.code == 1 and said in refused.err.splitlines()[-2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("server", "model"),
-    [(OWN, MODEL), pytest.param(MOCKLLM, "mock-1", marks=needs_mockllm)],
-    ids=["own", "mockllm"],
-)
-def test_a_server_is_killed_and_comes_back(server: ServerKind, model: str, tmp_path: Path) -> None:
-    disturbed, calm = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    logs = [tmp_path / f"{number}.jsonl" for number in range(4)]
-    arguments = ("--latency-ms", "400")
-    three = [server.started(log, *arguments) for log in logs[:3]]
-    try:
-        urls = [f"http://127.0.0.1:{port}/v1" for _, port in three]
-        running = process(*AUDIT, *at(*urls, model=f"openai:{model}"), "-o", disturbed)
-        while len(journalled(disturbed, server)) < 40:
-            assert running.poll() is None
-            time.sleep(0.02)
-        killed, port = three[1]
-        killed.kill()
-        killed.communicate()
-        known, before = journalled(disturbed, server), [len(asked(log)) for log in logs]
-        time.sleep(1.0)  # what was in flight is answered elsewhere, and the next questions find nobody here
-        three.append(server.started(logs[3], *arguments, "--port", str(port)))
-        _, errors = running.communicate(timeout=60)
-        assert running.returncode == 0, errors
-        after = [body for log, count in zip(logs, before, strict=True) for body in asked(log)[count:]]
-        assert not known & {*after}, "an answered chat was asked again"
-        times = Counter(body for log in logs for body in asked(log))
-        twice = {body for body, count in times.items() if count > 1}
-        assert twice <= {*asked(logs[1])} and len(twice) <= 8, "only what was in flight at the killed one"
-        answers = kept("manifest", disturbed)["servers"]
-        assert sum(answers.values()) == 190 and len(asked(logs[3])) > 0, "it is returned to"
-        for said in ("is down (connect", f"127.0.0.1:{port} is back."):
-            assert said in errors
-        assert llmfair(*AUDIT, *at(*urls, model=f"openai:{model}"), "-o", calm).code == 0
-    finally:
-        for started, _ in three:
-            started.terminate()
-            started.communicate(timeout=60)
-    same_files(disturbed, calm)
 
 
 def test_a_server_without_the_model_is_named_before_anything_is_asked() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 from pathlib import Path
@@ -42,13 +41,10 @@ def test_the_first_contact_is_quick(report: str, seconds: float) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("orders", "condition"), [pytest.param("1", "neutral", marks=pytest.mark.slow), ("3", "neutral.o0.r0")]
-)
-def test_ir_measures_agrees_on_the_files_we_write(orders: str, condition: str) -> None:
+def test_ir_measures_agrees_on_the_files_we_write() -> None:
     import ir_measures
 
-    ran("listwise", "--orders", orders, "--passes", "1")
+    ran("listwise", "--passes", "1")
     folder = only_run()
     ours = rows(folder / "metrics.csv")
     qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels.txt")))  # type: ignore[no-untyped-call]
@@ -57,41 +53,21 @@ def test_ir_measures_agrees_on_the_files_we_write(orders: str, condition: str) -
     theirs = ir_measures.calc_aggregate(measures, qrels, ranking)
     assert len(theirs) == 2
     for measure, value in theirs.items():
-        assert float(ours["all", str(measure), condition, ""]["value"]) == pytest.approx(value, abs=1e-6)
-
-
-def test_per_query_values_aggregate_to_the_headline() -> None:
-    """Ratio of means, from the exposures that per_query.csv holds."""
-    measures = "ExpRatio,Exposure,ExpRatio(agg=geometric)"
-    ran("listwise", "--passes", "1", "--measures", measures)
-    per_query, total = rows(only_run() / "per_query.csv"), rows(only_run() / "metrics.csv")
-    queries = {key[0] for key in per_query}
-    sums = [
-        sum(float(per_query[q, "Exposure", "female", side]["value"]) for q in queries)
-        for side in ("protected", "unprotected")
-    ]
-    assert float(total["all", "ExpRatio", "female", ""]["value"]) == pytest.approx(
-        sums[0] / sums[1], rel=1e-12
-    )
-    logs = [math.log(float(per_query[q, "ExpRatio", "female", ""]["value"])) for q in queries]
-    geometric = total["all", "ExpRatio(agg=geometric)", "female", ""]
-    assert float(geometric["value"]) == pytest.approx(math.exp(sum(logs) / len(logs)), rel=1e-12)
-    assert int(geometric["n"]) == 8
+        of_order = ours["all", str(measure), "neutral.o0.r0", ""]
+        assert float(of_order["value"]) == pytest.approx(value, abs=1e-6)
 
 
 def test_workers_do_not_change_a_byte() -> None:
+    """Nor do namesakes on different sides depend on who is asked first."""
+    titles = {f"q{q}{s}{i}": f"Name {i % 2}" for q in range(4) for s in "fm" for i in range(8)}
+    write_folder(Path("mine"), balanced(4, 8, 8), titles)
+    model = ("-m", "fake:biased,malformed=0.2,latency=0.001", "--max-invalid", "1")
     for workers in ("1", "64"):
-        arguments = ("--runs-dir", workers, "-j", workers, "-n", "4", "--orders", "2")
-        ran("listwise", "-m", "fake:biased,malformed=0.2", "--max-invalid", "1", *arguments)
+        small = ("-d", "mine", "--window", "6", "--step", "3", "--passes", "1", "--orders", "2")
+        ran("listwise", *model, *small, "--runs-dir", workers, "-j", workers)
     one, many = only_run(Path("1")), only_run(Path("64"))
-    for name in (
-        "results.json",
-        "metrics.csv",
-        "per_query.csv",
-        "candidates.jsonl",
-        "texts.jsonl",
-        "rankings/female.o1.r0.run",
-    ):
+    tables = "results.json metrics.csv per_query.csv candidates.jsonl texts.jsonl"
+    for name in (*tables.split(), "rankings/female.o1.r0.run"):
         assert (one / name).read_bytes() == (many / name).read_bytes(), name
 
 
@@ -112,16 +88,12 @@ def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
 
 
 def test_every_answer_is_accounted_for() -> None:
-    found = llmfair(
-        "listwise", "--orders", "1", "-m", "fake:biased,malformed=0.3", "--max-invalid", "1", "--json"
-    ).json
+    model = ("-m", "fake:biased,malformed=0.3", "--max-invalid", "1")
+    found = ran("listwise", "--orders", "1", *model, "--json").json
     for condition in found["answers"].values():
         assert sum(condition["classes"].values()) == condition["windows"] == 72
-        assert (
-            condition["repaired"] + condition["unparseable"]
-            == condition["windows"] - condition["classes"]["ok"]
-        )
-        assert sum(sum(place.values()) for place in condition["places"].values()) == condition["windows"]
+        assert condition["repaired"] + condition["unparseable"] == 72 - condition["classes"]["ok"]
+        assert sum(sum(place.values()) for place in condition["places"].values()) == 72
     assert {name for condition in found["answers"].values() for name in condition["classes"]} == {
         "ok", "missing", "duplicate", "out_of_range", "no_ids", "empty", "refused", "truncated",
     }  # fmt: skip
@@ -138,8 +110,6 @@ def test_a_budget_of_calls_is_one_for_all_models_of_a_command() -> None:
             alone, unasked, ranked = stopped.json["runs"]
             assert alone["status"] == "incomplete" and ranked["status"] == "complete"
             assert (unasked["model"], unasked["exit_code"]) == ("fake:oracle", 3)
-            assert unasked["error"]["message"] == "the budget of 20 calls is spent."
-            assert unasked["error"]["hint"] == "the same command continues"
         if most == 40:
             told = "the budget of 24 calls is spent. Of the command's 40 calls 16 were used before."
             assert told in stopped.err
@@ -168,16 +138,6 @@ def test_what_is_stopped_has_as_many_answers_as_lists_say() -> None:
         assert f"{most} answers are on disk already" in llmfair(*asked).err
 
 
-def test_a_dry_run_says_which_key_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "openai:x: api.openai.com needs a key: set OPENAI_API_KEY\n"
-    for command in (SMALL, ("pairwise", "-n", "2"), ("study", "windows", "-n", "2", "--settings", "20/10")):
-        found = llmfair(*command, "-m", "openai:x", "--dry-run")
-        assert found.code == 0 and (found.out + found.err).count(told) == 1, found
-    assert told not in llmfair(*SMALL, "--dry-run").out
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert told not in llmfair(*SMALL, "-m", "openai:x", "--dry-run").out
-
-
 def test_a_stop_in_the_second_model_names_the_first_one_s_folder_too() -> None:
     models = ("-m", "fake:oracle", "-m", "fake:biased,latency=0.2", "--json")
     running = process(*SMALL, *models)
@@ -197,24 +157,6 @@ def test_several_models_run_one_after_the_other_and_one_failure_stops_no_other()
     refused = llmfair(*SMALL, "-m", "fake:oracle", "-m", "fake:nope", "--runs-dir", "none", "--json")
     assert refused.code == 2 and refused.json["error"]["class"] == "UsageError"
     assert not Path("none").exists(), "nothing is spent while another model's name is wrong"
-
-
-def test_undefined_is_null_with_a_count() -> None:
-    lists = balanced(3, 6, 6)
-    lists["only"] = [(f"w{i}", "female", i % 2) for i in range(6)]
-    lists["none"] = [(f"x{i}", None, i % 2) for i in range(6)]
-    folder = write_folder(Path("mine"), lists)
-    found = ran("listwise", "-d", folder, "--orders", "1", "--json", "--max-invalid", "1")
-    undefined = found.json["undefined"]["ExpRatio"]["neutral"]
-    assert undefined == {"no_unprotected": 1, "no_group": 1}
-    row = next(r for r in found.json["rows"] if r["measure"] == "ExpRatio" and r["condition"] == "neutral")
-    assert row["n"] == 3 and row["low"] is None and row["reason"] == "too_few_queries"
-    csv_rows = rows(only_run() / "per_query.csv")
-    assert csv_rows["only", "ExpRatio", "neutral", ""]["value"] == ""
-    assert csv_rows["only", "ExpRatio", "neutral", ""]["reason"] == "no_unprotected"
-    for path in only_run().glob("*.[cj]s*"):
-        if path.name != "journal.jsonl":
-            assert "NaN" not in path.read_text() and "inf," not in path.read_text()
 
 
 def test_titles_may_hold_anything() -> None:
@@ -241,13 +183,11 @@ def test_titles_may_hold_anything() -> None:
     assert kept("manifest", run)["texts_altered"]["count"] == 6
 
 
-def test_formats() -> None:
+def test_tsv_and_silence() -> None:
     header, *lines = [line.split("\t") for line in llmfair(*SMALL, "--format", "tsv").out.splitlines()]
     assert header == ["run", "condition", "measure", "group", "value", "low", "high", "n", "reason"]
     assert all(len(line) == 9 and line[7] == "3" for line in lines)
-    assert llmfair(*SMALL, "--format", "json").json["schema"] == 1
-    quiet = llmfair(*SMALL, "-q")
-    assert quiet.err == "" and "neutral" in quiet.out
+    assert llmfair(*SMALL, "-q").err == ""
 
 
 def test_config_file_variables_and_flags_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,12 +52,7 @@ def test_the_run_folder() -> None:
     for query_id in {row[0] for row in scores}:
         own = [float(row[2]) for row in scores if row[0] == query_id]
         assert own == sorted(own, reverse=True)
-
-    before = {
-        path: path.read_bytes() for path in run.glob("*.*") if path.name not in ("manifest.json", ".lock")
-    }
     assert llmfair("listwise", "-m", "bm25", "--json").out == first.out
-    assert before == {path: path.read_bytes() for path in before}
     assert llmfair("runs", "check", run).code == llmfair("runs", "show", run).code == 0
 
 
@@ -81,16 +76,9 @@ def test_what_it_cannot_honour_is_refused() -> None:
 
 
 def test_beside_a_model_each_is_asked_in_its_own_way() -> None:
-    found = llmfair(
-        "listwise", "-n", "2", "--orders", "2", "--passes", "1", "-m", "bm25", "-m", "fake:oracle", "--json"
-    ).json
-    assert [(run["model"], run["design"]["orders"]) for run in found["runs"]] == [
-        ("bm25", 1),
-        ("fake:oracle", 2),
-    ]
-    planned = llmfair("listwise", "-n", "2", "-m", "bm25", "-m", "fake:oracle", "--dry-run", "--json").json
-    assert planned["calls"] == llmfair("listwise", "-n", "2", "--dry-run", "--json").json["calls"] > 0
-    assert not list(Path("runs").glob("*dry*"))
+    both = ("listwise", "-n", "2", "--orders", "2", "--passes", "1", "-m", "bm25", "-m", "fake:oracle")
+    runs = llmfair(*both, "--json").json["runs"]
+    assert [(run["model"], run["design"]["orders"]) for run in runs] == [("bm25", 1), ("fake:oracle", 2)]
 
 
 def test_beside_a_model_it_lists_nothing_that_only_the_model_was_told() -> None:
@@ -305,28 +293,9 @@ def test_data_with_lists_teach_by_those_and_others_by_what_is_found() -> None:
     assert training_lists(Collection(dataset)) == lists
 
 
-@pytest.mark.parametrize("ranker", ["mmr", "fair-star", "greedy"])
-def test_a_run_is_replayed_and_measured_again(ranker: str) -> None:
-    found = ran("listwise", "-m", ranker, "--no-report", "--json").json
-    run = only_run()
-    manifest = kept("manifest", run)
-    assert manifest["settings"]["identity"].startswith(f"{ranker} ") and manifest["calls"] == 0
-    assert " over bm25 k1=1.2 " in manifest["settings"]["identity"]
-    assert not (run / "scores.tsv").exists()
-    ran("runs", "check", run)
-    again = ran("score", run, "--json").json["rows"]
-    values = {row["measure"]: row["value"] for row in found["rows"] if row["condition"] == "neutral"}
-    assert {row["measure"]: row["value"] for row in again}["nDCG@20"] == values["nDCG@20"]
-    assert ran("listwise", "-m", ranker, "--no-report", "--json").json["rows"] == found["rows"]
-
-
 def test_what_cannot_be_done_is_said() -> None:
-    refuses("fair-star: p cannot be '3'.", "listwise", "-m", "fair-star:p=3")
-    refuses(
-        "greedy: target cannot be 'uniforn'. Did you mean 'uniform'?",
-        *"listwise -m greedy:target=uniforn".split(),
-    )
-    refuses("mmr ranks lists; it answers no questions", "pairwise", "-m", "mmr")
+    unknown = "greedy: target cannot be 'uniforn'. Did you mean 'uniform'?"
+    refuses(unknown, "listwise", "-m", "greedy:target=uniforn")
     refuses("mmr gives an order and no scores", "rag", "--retriever", "mmr")
     refuses("mmr gives an order and no scores", "refine", "--rerank", "mmr")
     Path("greedy.json").write_text('{"femal": 1}')

@@ -33,14 +33,6 @@ def row(document: Any, measure: str, stratum: str = "relevant", group: str = "")
     return found
 
 
-def test_both_outcomes_of_every_pair_are_written() -> None:
-    ran("pairwise")
-    verdicts = table(only_run() / "verdicts.csv")
-    assert len(verdicts) == 880 and {v["draw"] for v in verdicts} == {"0", "1"}
-    assert all(v["cell"] in ("PP", "UU", "FF", "SS", "T", "M1", "M2") for v in verdicts)
-    assert all((v["first_answer"] == "") == (v["first_problem"] != "") for v in verdicts)
-
-
 def test_content_bias_position_bias_and_unparseable_answers_are_told_apart() -> None:
     found = asked(
         *"fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05 --max-invalid 1 --model-seed 1 --json".split(),
@@ -60,23 +52,6 @@ def test_content_bias_position_bias_and_unparseable_answers_are_told_apart() -> 
         assert high - low == pytest.approx(0.05, abs=0.026)
 
 
-def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
-    def verdicts(*more: str) -> dict[tuple[str, ...], dict[str, str]]:
-        name = "-".join(("run", *more))
-        asked("fake:biased", "-o", name, *("--pairs", "20") * ("--pairs" not in more), *more, queries=8)
-        return {
-            (v["condition"], v["query_id"], v["pair"], v["draw"]): v
-            for v in table(Path(name, "verdicts.csv"))
-        }
-
-    whole = verdicts()
-    for part in (verdicts("-n", "5"), verdicts("--conditions", "irrelevant"), verdicts("--pairs", "8")):
-        assert 0 < len(part) < len(whole)
-        assert {key: whole[key] for key in part if key in whole} == {
-            k: v for k, v in part.items() if k in whole
-        }
-
-
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 64])
 def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int, tmp_path: Path) -> None:
     model = "fake:biased,pairwise=-0.7,position=0.5,query_sd=0,malformed=0"
@@ -94,21 +69,13 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
         stopped = found["stopping"][stratum]
         assert stopped["decision"] == "below" and 20 <= stopped["pairs"] < 600 and stopped["saved"] > 0.4
         assert sum(found["cells"][stratum].values()) == stopped["pairs"]
+        assert found["findings"][stratum]["conclusion"] == "outside", "as it was settled, and no p is claimed"
+        assert row(found, "AdjustedOdds", stratum)["p"] is None
     (only_run() / "results.json").touch()
     again = asked(model, "--sequential", "-j", str(workers))
     assert kept("manifest")["calls"] == 0
     assert again.code == 0
     ran("runs", "check", only_run())
-
-
-def test_over_http_both_orders_are_asked() -> None:
-    with Server() as server:
-        found = asked("openai:any", "--base-url", server.base_url, "--pairs", "5", "--json", queries=6)
-        bodies = server.bodies
-    assert len(bodies) == 6 * 2 * (5 + 1) * 2
-    first, second = (body["messages"][-1]["content"] for body in bodies[:2])
-    assert first != second and sorted(first.splitlines()) != first.splitlines()
-    assert all(condition["unparseable"] == 0 for condition in found.json["answers"].values())
 
 
 def uneven() -> Path:
@@ -137,17 +104,12 @@ def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_od
     )
     assert {**row(gated, "AdjustedOdds"), "run": "plain"} == row(plain, "AdjustedOdds")
     assert row(gated, "AdjustedOdds(agg=pooled)")["value"] != row(gated, "AdjustedOdds")["value"]
-    tables = [
-        llmfair("pairwise", *flags, *more).out.splitlines()[3] for more in (("-o", "plain"), ("-o", "gated"))
-    ]
-    assert tables[0] == tables[1]
     shares = plain["shares"]["relevant"]
     assert sum(shares.values()) == pytest.approx(1)
     for side, cell in (("protected", "PP"), ("unprotected", "UU")):
         assert shares[cell] == pytest.approx(row(plain, "WinShare", group=side)["value"])
     assert shares["FF"] + shares["SS"] == pytest.approx(row(plain, "FlipRate")["value"])
     pooled = llmfair("pairwise", *flags, "-o", "pooled", "--weights", "pooled", "--json").json
-    assert pooled["headline"] == "AdjustedOdds(agg=pooled)"
     cells = pooled["cells"]["relevant"]
     assert pooled["shares"]["relevant"]["PP"] == pytest.approx(cells["PP"] / sum(cells.values()))
 
@@ -171,25 +133,6 @@ def test_ties_are_shown() -> None:
     header, relevant = (line for line in found.out.splitlines() if line.startswith((" pairs ", " relevant ")))
     assert "tied" in header and "100.0 %" in relevant
     assert "unparseable answers 0.0 %, tied ones 100.0 %" in found.out
-
-
-def test_a_sequential_audit_claims_what_it_settled_and_no_p() -> None:
-    found = asked(f"{BIASED},pairwise=-1,query_sd=0", "--sequential", "--json").json
-    for stratum in ("relevant", "irrelevant"):
-        assert found["stopping"][stratum]["decision"] == "below"
-        assert (
-            found["findings"][stratum]["conclusion"] == "outside"
-            and row(found, "AdjustedOdds", stratum)["p"] is None
-        )
-    open_ = asked(
-        f"{BIASED},pairwise=-0.2,query_sd=0", "--sequential", "--max-pairs", "40", "-o", "open", "--json"
-    ).json
-    assert (
-        open_["stopping"]["relevant"]["decision"] is None and open_["stopping"]["relevant"]["saved"] is None
-    )
-    assert open_["findings"]["relevant"]["conclusion"] == "inconclusive"
-    scored = llmfair("score", "open", "--json").json
-    assert scored["runs"][0]["findings"]["relevant"]["conclusion"] == "inconclusive"
 
 
 def test_a_sequential_audit_asks_nothing_past_a_pair_without_an_answer() -> None:
@@ -221,10 +164,8 @@ def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
     other = llmfair("score", "audit", "--measures", "Kappa", "--json").json
     assert {r["measure"] for r in other["rows"]} == {"Kappa", "AdjustedOdds(agg=pooled)"}
     assert other["runs"][0]["measures"] == ["Kappa"]
-    whole = llmfair("score", "audit", "--json").json["runs"][0]
-    assert [other["runs"][0][key] for key in ("findings", "verdict")] == [
-        whole[key] for key in ("findings", "verdict")
-    ]
+    whole = kept("results", "scored")["runs"][0]
+    assert all(other["runs"][0][key] == whole[key] for key in ("findings", "verdict"))
     assert llmfair("score", "audit", "-a", "location").code == 2
 
 
@@ -252,30 +193,6 @@ def test_where_too_much_is_unparseable_nothing_says_otherwise() -> None:
     assert [(one["conclusion"], one["reason"]) for one in rows] == [
         ("not_assessable", "too_many_unparseable")
     ]
-
-
-def test_margins_are_read_where_the_model_gives_them() -> None:
-    found = asked(
-        *"fake:biased,pairwise=0.2,position=0,query_sd=0,malformed=0 --answers margin --json".split(),
-        queries=6,
-    )
-    assert (
-        row(found.json, "WinShare", group="protected")["value"] == 1
-        and found.json["design"]["form"] == "letter"
-    )
-    assert found.json["answers"]["relevant"]["mass"] == pytest.approx(1)
-    for line in table(only_run() / "verdicts.csv"):
-        assert float(line["first_margin"]) == pytest.approx(0.2)
-        assert float(line["second_margin"]) == pytest.approx(-0.2)
-
-
-def test_a_first_token_that_holds_little_of_the_labels_is_told() -> None:
-    top = [{"token": token, "logprob": math.log(share)} for token, share in ((" B", 0.4), ("So", 0.3))]
-    choice = {"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
-    flags = ("--answers", "margin", "--noise-share", "0", "--pairs", "2", "--max-invalid", "1")
-    with Server(lambda body, attempt: Reply("A", choice=choice)) as server:
-        found = ran("pairwise", "-d", lists(6), *server.flags, *flags)
-    assert "40 % of the first token's probability: this model does not answer in this form" in found.out
 
 
 def test_a_server_without_log_probabilities_is_told_from_a_model_without_an_answer() -> None:

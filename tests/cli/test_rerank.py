@@ -9,7 +9,7 @@ import pytest
 
 import llmfair as package
 from llmfair.io.trec import read_run
-from tests.cli.command import llmfair, only_run, ran, refuses
+from tests.cli.command import kept, llmfair, only_run, ran, refuses
 
 pytestmark = pytest.mark.whole
 
@@ -92,6 +92,8 @@ def test_the_run_of_bm25_becomes_that_of_an_audit_with_the_ranker(ranker: str) -
         for path in ("new.run", "audited/rankings/neutral.run")
     ]
     assert columns[0] == columns[1]
+    assert " over bm25 k1=1.2 " in kept("manifest", "audited")["settings"]["identity"]
+    ran("runs", "check", "audited")
     scored = ran("score", "new.run", "first/rankings/neutral.run", "-d", "sample", "--json").json
     assert len(scored["runs"]) == 2
 
