@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import llmfair as package
 from llmfair.audits.comparing import verdicts_of, way_of
 from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.io.files import typed
@@ -27,25 +26,15 @@ def run(*arguments: str, output: str) -> str:
     return output
 
 
-def test_json_tsv_and_markdown() -> None:
-    base, other = (run(*PAIRWISE, "-m", f"fake:biased,pairwise={p}", output=f"p{p}") for p in (-1, 0))
-    compared = llmfair("compare", base, other, "--json").json
-    assert (compared["schema"], compared["task"], compared["family"]) == (1, "pairwise", 2)
-    assert llmfair("compare", base, other, "--format", "json").json == compared
-    header, *lines = llmfair("compare", base, other, "--format", "tsv").out.splitlines()
-    assert header.split("\t")[:4] == ["run", "condition", "measure", "scale"]
-    assert len(lines) == len(compared["rows"]) == 10
-    shown = llmfair("compare", base, other, "--format", "md", "--measures", "AdjustedOdds").out
-    assert "| preference odds | relevant |" in shown and "BalancedRatio" not in shown
-
-
 def test_several_runs_below_a_folder_by_their_names() -> None:
     for strength in (0, 1, 2):
         model = f"fake:biased,listwise={strength}"
         run(*LISTWISE, "-m", model, output=f"runs/list-{strength}")
     compared = llmfair("compare", "list-0", "list-1", "list-2", "--json").json
+    header, *lines = llmfair("compare", "list-0", "list-1", "list-2", "--format", "tsv").out.splitlines()
+    assert header.startswith("run\tcondition\tmeasure\tscale\t") and len(lines) == len(compared["rows"])
     assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
-    assert compared["family"] == 4
+    assert (compared["schema"], compared["task"], compared["family"]) == (1, "listwise", 4)
     shown = llmfair("compare", "list-0", "list-1", "list-2").out
     assert shown.count("VERDICT ") == 2 and "list-1" not in shown.partition("\n\n")[2]
 
@@ -64,9 +53,7 @@ def test_the_verdict_is_of_the_paired_change_of_preference_odds() -> None:
             f"VERDICT  {status}: {other} beside {base}, preference odds (neutral prompt):"
         )
         assert f"\nNEXT     both side by side: llmfair report {base} {other}\n" in found.out
-        verdict = llmfair("compare", base, other, "--json").json["verdict"]
-        assert verdict["status"] == status
-        assert package.compare(base, other).verdict.status == status
+        assert llmfair("compare", base, other, "--json").json["verdict"]["status"] == status
 
 
 def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:
@@ -111,7 +98,7 @@ def test_that_odds_changed_is_not_that_they_came_closer(
 ) -> None:
     notes = "\n".join(compare_table(assumed(exp(base), exp(other))).notes)
     assert f"preference odds, relevant: {said} (" in notes
-    assert ("flips, relevant: more answers now depend on the order" in notes) is True
+    assert "flips, relevant: more answers now depend on the order" in notes
     assert ("bought with indecision" in notes) == bought
 
 
@@ -177,15 +164,10 @@ def test_runs_that_share_all_answers_are_not_tested() -> None:
     for runs in ((base, other), (other, base)):
         compared = llmfair("compare", *runs, "--json").json
         assert [one["same_answers"] for one in compared["runs"]] == [False, True]
-        assert {(row["p"], row["low"], row["reason"]) for row in compared["rows"]} == {
-            (None, None, "same_answers")
-        }
-        assert compared["family"] == 0
+        untested = {(row["p"], row["low"], row["reason"]) for row in compared["rows"]}
+        assert untested == {(None, None, "same_answers")} and compared["family"] == 0
         notes = compare_table(typed(compared, Comparison)).notes
-        assert notes[0] == (
-            f"{runs[0]} and {runs[1]} hold the same answers: they differ in how these were measured, and nothing is "
-            "tested"
-        )
+        assert notes[0].startswith(f"{runs[0]} and {runs[1]} hold the same answers: ")
         assert not any("parity" in note or "no difference" in note for note in notes)
     compared = llmfair("compare", base, asked, "--json").json
     assert not any(one["same_answers"] for one in compared["runs"])
@@ -225,20 +207,22 @@ def test_other_refusals() -> None:
     refuses("two runs or more, each named once", "compare", one, "./one")
     two = run(*LISTWISE, "-m", "fake:oracle", output="oracle")
     refuses("AdjustedOdds is a measure of pairs", "compare", one, two, "--measures", "AdjustedOdds")
-    found = llmfair("compare", one, two, "--measures", "KL@20")
-    assert found.code == 2 and "KL@20 has no values that can be paired" in found.err and "P@20" in found.err
-    assert llmfair("listwise", "-q", "--max-calls=5", "-o", "broken").code == 3
-    found = llmfair("compare", one, "broken", "--json")
-    assert found.code == 2 and found.json["error"]["message"] == "broken is incomplete."
     assert (
-        found.json["error"]["hint"]
-        == "llmfair listwise -m fake:biased --prompt wikiproject -o broken    completes it"
+        "P@20"
+        in refuses("KL@20 has no values that can be paired", "compare", one, two, "--measures", "KL@20").err
     )
+    assert llmfair("listwise", "-q", "--max-calls=5", "-o", "broken").code == 3
+    hint = "llmfair listwise -m fake:biased --prompt wikiproject -o broken    completes it"
+    refuses(f"Error: broken is incomplete.\n  {hint}\n", "compare", one, "broken")
     manifest = kept("manifest", "one")
     manifest["settings"]["attribute"]["protected"] = ["male"]
     Path("two").mkdir()
     for name in ("results.json", "per_query.csv"):
         Path("two", name).write_text(Path("one", name).read_text())
     Path("two/manifest.json").write_text(json.dumps(manifest))
-    found = llmfair("compare", one, "two")
-    assert "audit different attributes (gender, female against male; gender, male against male)." in found.err
+    refuses(
+        "audit different attributes (gender, female against male; gender, male against male).",
+        "compare",
+        one,
+        "two",
+    )

@@ -117,7 +117,6 @@ def test_an_interrupt_before_the_first_answer_leaves_nothing_behind() -> None:
     ("command", "says"),
     [
         (("listwise", *SMALL), "No result: none of the chains has all its answers."),
-        (("pairwise", "-n", "2", "--pairs", "3"), "No result: none of the probes has all its answers."),
         (("rag", "-n", "2"), "No result: none of the queries has all its answers."),
         (("study", "windows", "-n", "2", "--orders", "1"), "No result: no setting has a chain with all its answers."),
     ],
@@ -142,25 +141,16 @@ def test_what_to_try_next_is_said_once() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_run_without_a_report_leaves_none_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_a_report_leaves_none_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    told = ran("listwise", *SMALL).out
-    folder = only_run()
-    page, kept = folder / "report.html", folder / "plots" / "mine.svg"
-    assert told.splitlines()[-1] == str(page)
-    kept.parent.mkdir(exist_ok=True)
-    kept.write_text("")
-    assert page.is_file()
-    assert llmfair("listwise", *SMALL, "--max-calls", "0").code == 2 and page.is_file(), (
-        "nothing was rewritten"
-    )
-    found = llmfair("listwise", *SMALL, "--no-report")
-    assert found.code == 0 and found.out.splitlines()[-1] == str(folder)
-    assert not page.exists() and kept.is_file() and (folder / "results.json").is_file()
-    rankings = folder / "rankings" / "neutral.run"
+    ran("listwise", *SMALL, "-o", "run")
+    Path("run/plots").mkdir(exist_ok=True)
+    Path("run/plots/mine.svg").touch()
+    assert ran("listwise", *SMALL, "-o", "run", "--no-report").out.splitlines()[-1] == "run"
+    assert not Path("run/report.html").exists() and Path("run/plots/mine.svg").is_file()
     for more, there in (((), True), (("--no-report",), False)):
-        scored = llmfair("score", rankings, "-d", "sample", "-o", "scored", *more)
-        assert scored.code == 0 and Path("scored/report.html").is_file() is there
+        ran("score", "run/rankings/neutral.run", "-d", "sample", "-o", "scored", *more)
+        assert Path("scored/report.html").is_file() is there
 
 
 def said_of_variables(found: Outcome) -> list[str]:

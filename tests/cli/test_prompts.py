@@ -12,7 +12,7 @@ from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import read_text
 from llmfair.rankers.strategies import strategy_of
-from tests.cli.command import kept, llmfair, only_run, ran, refuses
+from tests.cli.command import kept, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 
 PAPERS, GENERAL = "for the WikiProject coordinators", "for users of a collection"
@@ -155,22 +155,15 @@ def test_texts_that_are_shown_are_said_to_be(mine: Path) -> None:
 @pytest.mark.whole
 def test_two_prompts_of_one_name_are_told_apart(mine: Path) -> None:
     text = load_prompt("listwise-general").text
+    ran(*LISTS, "-d", "mine", "-o", "general")
     for name in ("one", "two"):
         Path("my.toml").write_text(text.replace("users of a collection", f"users of collection {name}"))
         ran(*LISTS, "-d", "mine", "--prompt", "my.toml", "-o", name)
     first, second = (f"my.toml {kept('manifest', name)['prompt']['sha256'][:8]}" for name in ("one", "two"))
     for name, prompt in (("one", first), ("two", second)):
         assert f"prompt {prompt}, titles only" in ran("runs", "show", name).out.splitlines()
-    table = ran("report", "one", "two", "--format", "md").out
-    assert first in table and second in table
-
-
-@pytest.mark.whole
-def test_prompts_are_told_apart_in_a_table_of_several_runs(mine: Path) -> None:
-    for name in ("general", "wikiproject"):
-        ran(*LISTS, "-d", "mine", "--prompt", name, "-o", name)
-    table = llmfair("report", "general", "wikiproject", "--format", "md").out
-    assert "fake:biased prompt general" in table and "fake:biased prompt wikiproject" in table
+    table = ran("report", "one", "two", "general", "--format", "md").out
+    assert first in table and second in table and "fake:biased prompt general" in table
 
 
 def test_a_prompt_takes_a_line_of_the_list_and_all_of_its_source_is_shown() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from llmfair.audits.design import versions
-from tests.cli.command import Outcome, Snapshot, kept, llmfair, only_run, ran, transcript
+from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, transcript
 from tests.folders import balanced, write, write_folder
 from tests.report.reading import read
 
@@ -75,49 +75,15 @@ def test_json_is_results_json_and_the_files_hold_its_rows() -> None:
     assert len(Path("out/per_query.csv").read_text().splitlines()) == 1 + 6 * 3
 
 
-def test_tsv_and_markdown() -> None:
-    tsv = llmfair(*SCORE, "--measures", "ExpRatio", "--format", "tsv").out.splitlines()
-    assert len(tsv) == 3 and tsv[1].startswith("my.run\tmy.run\tExpRatio\t\t1.58496")
-    assert tsv[2].startswith("my.run\tmy.run\tPreferenceOdds(of=ranking)")  # what is concluded from
-    assert "| my.run | 1.585 [" in llmfair(*SCORE, "--measures", "ExpRatio", "--format", "md").out
-
-
 def test_runs_of_equal_name_are_told_apart() -> None:
     Path("b").mkdir()
     Path("b/my.run.gz").write_bytes(gzip.compress(RUN.encode()))
     found = llmfair("score", "b/my.run.gz", *SCORE[1:], "--measures", "P@1")
-    assert [line.split("  ")[0].strip() for line in found.out.partition("Score · ")[2].splitlines()[2:5]] == [
-        "run",
-        "b/my.run.gz",
-        "my.run",
-    ]
+    lines = found.out.partition("Score · ")[2].splitlines()
+    assert [line.split("  ")[0].strip() for line in lines[2:5]] == ["run", "b/my.run.gz", "my.run"]
     verdicts = [line for line in found.out.splitlines() if line.startswith("VERDICT  ")]
     assert [line.split(": ")[0] for line in verdicts] == ["VERDICT  b/my.run.gz", "VERDICT  my.run"]
     assert "b/my.run.gz my" not in llmfair("score", "b/my.run.gz", *SCORE[1:], "-v").out
-
-
-def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
-    ran("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--conditions", "neutral")
-    folder = only_run()
-    of_dataset = llmfair("score", folder / "rankings" / "neutral.run", "-d", "sample", "--per-query")
-    of_folder = llmfair("score", folder, "--per-query")
-    of_files = llmfair(
-        "score", folder / "rankings" / "neutral.run", "--qrels", folder / "qrels.txt", "--groups", folder / "groups.tsv",
-        "--per-query",
-    )  # fmt: skip
-    dataset, own, files = (
-        {
-            (row["query_id"], row["measure"]): float(row["value"])
-            for row in csv.DictReader(found.out.splitlines(), delimiter="\t")
-            if row["query_id"] != "all"
-            and row["value"]
-            and row["condition"] in ("neutral", str(folder / "rankings" / "neutral.run"))
-        }
-        for found in (of_dataset, of_folder, of_files)
-    )
-    assert len(own) == 15 and files == pytest.approx(own, rel=1e-12)
-    assert {key: dataset[key] for key in own} == files
-    assert "3 queries of the qrels not in the run: 0 in the measures of trec_eval" in of_dataset.err
 
 
 def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,24 +95,15 @@ def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gate_of_a_run_file() -> None:
     ran(*SCORE, "--require", "P@1=0.4..0.6", "--require", "P@1:my.run<=0.5")
     found = llmfair(*SCORE, "--require", "P@1=0.6..0.8", "--require", "P@1>=0.4", "--require", "ExpRatio>=1")
-    assert found.code == 4
+    assert found.code == 4 and " my.run " in found.out, "the result is shown all the same"
     assert found.err.splitlines() == [
         "Error: P@1 (my.run) 0.500 is outside 0.6..0.8; ExpRatio (my.run) cannot be assessed: no list has items of both groups with the same grade of relevance",
         "  --json lists verdicts and requirements, -o DIR keeps them",
     ]
-    assert " my.run " in found.out, "the result is shown all the same"
     written = llmfair(*SCORE, "--require", "P@1>=0.6", "-o", "out", "--json")
     assert written.code == 4 == written.json["exit_code"] and written.json["status"] == "failed"
     document = kept("results", "out")
     assert document["requirements"] == written.json["requirements"] and document["status"] == "complete"
-    (entry,) = document["requirements"]
-    assert (entry["run"], entry["condition"], entry["measure"], entry["value"]) == (
-        "my.run",
-        "my.run",
-        "P@1",
-        0.5,
-    )
-    assert not entry["holds"] and "everything is written" not in llmfair(*SCORE, "--require", "P@1>=0.6").err
 
 
 def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
@@ -160,15 +117,17 @@ def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
     refused(("score", "no.run", *SCORE[2:], "--require", "P@1"), "has no bound")
 
 
+LISTS = ("listwise", "--conditions", "neutral", "--orders", "2")
+
+
 def test_run_folders_have_the_gates_of_their_audits() -> None:
-    ran("listwise", "--conditions", "neutral", "--orders", "2", "-o", "lists")
-    assert llmfair("pairwise", "--pairs", "5", "-o", "pairs").code in (0, 4)
-    for folder, gates in (("lists", ("nDCG@20>=0.99", "P@20:neutral<=0.5")), ("pairs", ("FlipRate<=0.1",))):
-        flags = [part for gate in gates for part in ("--require", gate)]
-        task = "listwise" if folder == "lists" else "pairwise"
-        own = ("--conditions", "neutral", "--orders", "2") if folder == "lists" else ("--pairs", "5")
-        audited = llmfair(task, *own, "-o", folder, *flags, "--max-invalid", "1", "--json")
-        scored = llmfair("score", folder, *flags, "--json")
+    for own, gates in (
+        ((*LISTS, "-o", "lists"), ("--require", "nDCG@20>=0.99", "--require", "P@20:neutral<=0.5")),
+        (("pairwise", "--pairs", "5", "-o", "pairs"), ("--require", "FlipRate<=0.1")),
+    ):
+        folder = own[-1]
+        audited = llmfair(*own, *gates, "--max-invalid", "1", "--json")
+        scored = llmfair("score", folder, *gates, "--json")
         assert audited.code == scored.code == 4
         assert scored.json["error"]["message"] == audited.json["error"]["message"]
         for ours, theirs in zip(scored.json["requirements"], audited.json["requirements"], strict=True):
@@ -177,32 +136,21 @@ def test_run_folders_have_the_gates_of_their_audits() -> None:
     assert wide.code == 4 and "no ranker could fail ExpRatio=0.1..9 at window 20, step 10" in wide.err
 
 
-BROKEN: list[tuple[str, str, bytes, str]] = [
-    ("groups", "groups.tsv", b"f1 gender female\n", "groups.tsv:1: expected 3 columns separated by a tab (doc_id, attribute, group), found 1"),
-    ("one side", "groups.tsv", b"f1\tgender\tfemale\n", "no document is in the unprotected group of gender."),
-    ("nobody known", "groups.tsv", b"f1\tgender\t@UNKNOWN\n", "has no attribute: no document has a group."),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("file", "content", "message"), [c[1:] for c in BROKEN], ids=[c[0] for c in BROKEN])
-def test_a_malformed_file_is_named_with_its_line(file: str, content: bytes, message: str) -> None:
-    Path(file).write_bytes(content)
-    refused(SCORE, message)
-
-
-USAGE: list[tuple[str, tuple[str, ...], str]] = [
-    ("no judgements", ("score", "my.run"), "my.run: what is relevant, and who is in which group?"),
-    ("no groups", SCORE[:4], "--qrels and --groups go together."),
-    ("two sources", (*SCORE, "-d", "sample"), "--dataset and --qrels both say what is relevant."),
-    ("no lists", ("score", "my.run", "-d", "trec-fair/2022/gender"), "has no qrels of its own: lists are drawn from it."),
-    ("dataset's attributes", ("score", "my.run", "-d", "sample", "--attributes", "x"), "a dataset has its own"),
-    ("no run", ("score",), "RUN… is missing."),
-    ("output", (*SCORE, "-o", "my.run"), "cannot write my.run: File exists."),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("arguments", "message"), [c[1:] for c in USAGE], ids=[c[0] for c in USAGE])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("score", "my.run"), "my.run: what is relevant, and who is in which group?"),
+        (SCORE[:4], "--qrels and --groups go together."),
+        ((*SCORE, "-d", "sample"), "--dataset and --qrels both say what is relevant."),
+        (("score", "my.run", "-d", "trec-fair/2022/gender"), "has no qrels of its own: lists are drawn from it."),
+        (("score", "my.run", "-d", "sample", "--attributes", "x"), "a dataset has its own"),
+        (("score",), "RUN… is missing."),
+        ((*SCORE, "-o", "my.run"), "cannot write my.run: File exists."),
+        ((*SCORE[:5], "unknown.tsv"), "has no attribute: no document has a group."),
+    ],
+)  # fmt: skip
 def test_wrong_usage(arguments: tuple[str, ...], message: str) -> None:
+    Path("unknown.tsv").write_text("f1\tgender\t@UNKNOWN\n")
     refused(arguments, message)
 
 
