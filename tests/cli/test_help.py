@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,12 @@ LONG = [
 
 
 def shown(words: tuple[str, ...], flag: str = "--help") -> str:
+    return page(words, flag, os.environ.get("COLUMNS", ""))
+
+
+@cache
+def page(words: tuple[str, ...], flag: str, columns: str) -> str:
+    """A page of help, made once for each width."""
     found = llmfair(*words, flag)
     assert (found.code, found.err) == (0, ""), words
     return found.out
@@ -72,7 +79,6 @@ def test_the_whole_help_names_every_flag_with_its_variable_and_ends_with_example
 ) -> None:
     text = shown(words, "--help-all")
     lines = text.splitlines()
-    assert shown(words, "-h") == shown(words)
     assert lines[0].startswith(" ".join(("Usage: llmfair", *words, "[OPTIONS]")))
     assert "…" not in text.replace("COMMAND …", "").replace("RUN…", "").replace(
         "fake:…", ""
@@ -172,6 +178,11 @@ def test_no_width_loses_a_flag_or_a_variable(width: int, monkeypatch: pytest.Mon
         assert all(name in text for name in item.opts) and (item.envvar or "") in text
     wrapped = [line for line in text.splitlines() if line.startswith(" " * 6)]
     assert max(map(len, wrapped)) <= max(width, 40)
+
+
+def test_a_short_flag_shows_it_too() -> None:
+    for words in ((), ("runs",), ("listwise",)):
+        assert shown(words, "-h") == shown(words)
 
 
 def test_alone_it_says_in_five_lines_what_to_try_first() -> None:

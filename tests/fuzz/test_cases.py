@@ -28,14 +28,11 @@ CASES: dict[str, tuple[int, int]] = {
     "stored": (15, 1_000),
 }
 """How many cases of a generator come first, and up to how many come with -m slow."""
-COSTLY = ("runs", "stored")
-"""What these need is made by a dozen commands."""
 AT_ONCE = 250
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.whole if name in COSTLY else ()) for name in CASES]
-)
+@pytest.mark.whole
+@pytest.mark.parametrize("name", CASES)
 def test_few(name: str) -> None:
     assert not (found := faults(name, 0, CASES[name][0], SEED)), "\n".join(found)
 
@@ -101,18 +98,15 @@ def test_a_child_is_measured_and_ended_and_its_files_are_read(
         assert (scratch / "stdout").read_text() == "told"
 
 
-# x
-
-
 PICKED = re.compile(os.environ.get("LLMFAIR_FUZZ_MODES", ""))
 """Modes of servers by their names, with -m slow."""
 FEW = (
-    ("listwise", "chunks for ever", "always"),
-    ("pairwise", "302 to another origin", "always"),
     ("pairwise", "completion: choices.0.logprobs a text", "always"),
     ("create", "connection reset after the work is done", "the first five"),
 )
 MORE = (
+    ("listwise", "chunks for ever", "always"),
+    ("pairwise", "302 to another origin", "always"),
     ("listwise", "connection reset", "every third"),
     ("listwise", "status 500", "from the 20th on"),
     ("pairwise", "429, Retry-After 1e9", "always"),
