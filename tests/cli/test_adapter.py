@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,8 @@ def test_the_adapter_alone(base: Path, fair: Path) -> None:
 
 
 def test_one_folder_holds_one_run(base: Path, fair: Path) -> None:
-    found = llmfair(*command("pairwise", base, "--adapter", fair, "-o", "here"))
-    assert found.code == 2 and "--adapter-only" in found.err and not Path("here").exists()
+    refuses("--adapter-only", *command("pairwise", base, "--adapter", fair, "-o", "here"))
+    assert not Path("here").exists()
 
 
 def test_a_dry_run_counts_both(base: Path, fair: Path) -> None:
@@ -74,8 +75,6 @@ def test_a_dry_run_counts_both(base: Path, fair: Path) -> None:
 @pytest.fixture
 def known(base: Path, fair: Path, tmp_path: Path) -> Path:
     """The adapter with a manifest, as training writes it."""
-    import shutil
-
     from transformers import AutoTokenizer
 
     from llmfair.backends.local import ChatTemplate
@@ -98,11 +97,6 @@ def known(base: Path, fair: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def changed(folder: Path, **changes: object) -> None:
-    path = folder / "llmfair.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def asked(base: Path, adapter: Path) -> list[str | Path]:
     return command(
         "pairwise", base, "--answers", "margin", "--pairs", "2", "--adapter", adapter, "--adapter-only"
@@ -110,33 +104,28 @@ def asked(base: Path, adapter: Path) -> list[str | Path]:
 
 
 def test_an_adapter_knows_its_base_wherever_it_is(base: Path, known: Path, tmp_path: Path) -> None:
-    import shutil
-
-    moved = tmp_path / "moved"
-    shutil.copytree(base, moved)
+    moved = Path(shutil.copytree(base, tmp_path / "moved"))
     ran(*asked(moved, known))
     other = models.causal(tmp_path / "other" / base.name, seed=1)
     refuses(f"belongs to {base}, not to {other}", *asked(other, known))
 
 
-def test_a_base_that_has_changed_or_another_adapters_manifest_is_refused(
-    base: Path, known: Path, tmp_path: Path
-) -> None:
-    changed(known, base={"name": str(base), "identity": "folder 0", "fingerprint": "0"})
-    refuses("is not what it was when the adapter", *asked(base, known))
-    changed(known, adapter_sha256="0")
-    refuses("does not hold the adapter that llmfair.json describes", *asked(base, known))
-    (known / "llmfair.json").write_text("{")
+def test_what_has_changed_since_the_training_or_is_not_finished_is_refused(base: Path, known: Path) -> None:
+    path = known / "llmfair.json"
+    manifest = json.loads(path.read_text())
+    for changes, says in (
+        (
+            {"base": manifest["base"] | {"identity": "folder 0", "fingerprint": "0"}},
+            "is not what it was when the",
+        ),
+        ({"adapter_sha256": "0"}, "does not hold the adapter that llmfair.json describes"),
+        ({"template_sha256": "0"}, "another chat template"),
+    ):
+        path.write_text(json.dumps(manifest | changes))
+        refuses(says, *asked(base, known))
+    path.write_text("{")
     assert llmfair(*asked(base, known)).code == 2
-
-
-def test_prompts_must_be_rendered_as_in_training(base: Path, known: Path) -> None:
-    changed(known, template_sha256="0")
-    refuses("another chat template", *asked(base, known))
-
-
-def test_an_adapter_that_is_not_finished_is_refused(base: Path, known: Path) -> None:
-    (known / "llmfair.json").unlink()
+    path.unlink()
     (known / "checkpoints").mkdir()
     refuses("not finished", *asked(base, known))
 
@@ -150,7 +139,9 @@ def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(base: 
     unseen = f"@{known / 'test-queries.txt'}"
     found = llmfair(*asked(base, known), "--queries", unseen)
     assert found.code == 0 and "trained on" not in found.err and "2 queries" in found.out
-    changed(known, prompt={"name": "wikiproject", "sha256": 64 * "0", "form": "letter", "input": "title"})
+    manifest = json.loads((known / "llmfair.json").read_text())
+    manifest["prompt"] |= {"name": "wikiproject", "sha256": 64 * "0"}
+    (known / "llmfair.json").write_text(json.dumps(manifest))
     found = llmfair(*asked(base, known), "--queries", unseen)
     assert "was trained with another prompt (wikiproject) than it is asked with" in found.err
     found = llmfair(*asked(base, known), "--queries", unseen, "--form", "order")

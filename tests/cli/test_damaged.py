@@ -1,4 +1,8 @@
-"""Run folders that somebody or something damaged: one sentence naming the file and the field, and nothing is lost."""
+"""Run folders that somebody or something damaged, removed or moved: one sentence naming the file, and nothing is lost.
+
+Where a journal is removed in the middle of a run, what the error says leads on: putting back what was moved asks for the
+rest alone, and --fresh asks everything again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import os
 import shutil
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from llmfair.api import open_run
 from llmfair.asking.journal import read_rows
 from llmfair.errors import UsageError, warn
 from tests.cli.command import COMMANDS, copied, kept, llmfair, ran, refuses
+from tests.servers import Reply, Server, rank
 
 READERS = (
     ("runs", "show", "hurt"),
@@ -35,9 +40,10 @@ READERS = (
 
 
 def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
-    for name in ("hurt", "whole"):
-        shutil.rmtree(name, ignore_errors=True)
-        copied(kind, name)
+    shutil.rmtree("hurt", ignore_errors=True)
+    copied(kind, "hurt")
+    if not Path("whole").exists():
+        copied(kind, "whole")
     path = Path("hurt", file)
     path.write_text(json.dumps(harm(json.loads(path.read_text()))))
 
@@ -60,10 +66,15 @@ def spoilt(document: Any, path: list[int], harm: Any, gone: bool) -> Any:
     return changed
 
 
-@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
-@pytest.mark.parametrize("file", ["manifest.json", "results.json"])
+@pytest.mark.parametrize(
+    "kind", ["listwise", "pairwise", pytest.param("sequential", marks=pytest.mark.whole)]
+)
 @given(
-    st.lists(st.integers(0, 99), max_size=3), st.sampled_from(HARMS), st.booleans(), st.sampled_from(READERS)
+    st.sampled_from(["manifest.json", "results.json"]),
+    st.lists(st.integers(0, 99), max_size=3),
+    st.sampled_from(HARMS),
+    st.booleans(),
+    st.sampled_from(READERS),
 )
 def test_a_damaged_document_is_told_in_a_sentence(
     kind: str, file: str, path: list[int], harm: Any, gone: bool, command: tuple[str, ...]
@@ -88,20 +99,17 @@ def flagged(**flags: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     ("file", "harm", "says"),
     [
         ("results.json", lambda found: {**found, "rows": [*found["rows"], found["rows"][0]]}, "is there twice in `rows`"),
-        ("results.json", lambda found: {**found, "chains": {}}, "Condition '{}' is missing in `chains`"),
-        ("results.json", lambda found: {**found, "task": "elsewhere"}, "elsewhere"),
+        ("results.json", lambda found: {**found, "chains": {}}, "Condition 'neutral' is missing in `chains`"),
         ("manifest.json", lambda found: {**found, "task": "elsewhere"}, "elsewhere"),
         ("manifest.json", staged, "`$.stages`"),
         ("manifest.json", flagged(strateggy="windows"), "no flag `strateggy` is known here - at `$.flags`."),
         ("manifest.json", flagged(limit="many"), "flags.limit is 'many', but takes a whole number from 1"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
-def test_what_is_wrong_is_named(kind: str, file: str, harm: Callable[[Any], Any], says: str) -> None:
-    hurt(kind, file, harm)
-    found = llmfair("runs", "show" if file == "results.json" else "check", "hurt")
-    condition = kept("results", "whole")["design"]["conditions"][0]
-    assert found.code == 2 and f"hurt/{file}: " in found.err and says.format(condition) in found.err
+def test_what_is_wrong_is_named(file: str, harm: Callable[[Any], Any], says: str) -> None:
+    hurt("listwise", file, harm)
+    command = "show" if file == "results.json" else "check"
+    assert f"hurt/{file}: " in refuses(says, "runs", command, "hurt").err
 
 
 @pytest.mark.whole
@@ -153,17 +161,14 @@ PER_QUERY: dict[str, tuple[Callable[[str], str | None], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
 @pytest.mark.parametrize("harm", PER_QUERY)
-def test_figures_of_queries_that_are_damaged(kind: str, harm: str) -> None:
-    hurt(kind, "results.json", lambda document: document)
+def test_figures_of_queries_that_are_damaged(harm: str) -> None:
+    hurt("listwise", "results.json", lambda document: document)
     (broken, message), path = PER_QUERY[harm], Path("hurt", "per_query.csv")
     text = broken(path.read_text())
     path.unlink() if text is None else path.write_text(text)
-    if kind == "listwise":  # pairs are compared by their verdicts
-        for one, other in (("whole", "hurt"), ("hurt", "whole")):
-            found = llmfair("compare", one, other)
-            assert found.code == 2 and message in found.err
+    refuses(message, "compare", "whole", "hurt")
+    refuses(message, "compare", "hurt", "whole")
     with pytest.raises(UsageError, match=message if text is not None else "keeps no figures"):
         _ = open_run("hurt").per_query
 
@@ -199,8 +204,10 @@ def test_a_line_of_the_journal_that_is_none_of_the_audits(kind: str, harm: str) 
         assert "hurt/journal.jsonl: 1 line cannot be read as answers of this audit" in found.err
 
 
-@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
-@pytest.mark.parametrize("manifest", ["{", None, '{"schema": 1, "settings": {}}'])
+@pytest.mark.parametrize(
+    ("kind", "manifest"),
+    [("listwise", "{"), ("pairwise", None), ("sequential", '{"schema": 1, "settings": {}}')],
+)
 def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> None:
     """The same command makes it anew, and asks nothing."""
     copied(kind, "kept")
@@ -220,8 +227,10 @@ def test_a_manifest_is_made_anew_for_the_model_alone_that_answered() -> None:
     refuses("holds answers of", *COMMANDS["listwise"], "-m", "fake:oracle", "-o", "kept", code=1)
 
 
-@pytest.mark.parametrize("file", ["journal.jsonl", ".lock", "metrics.csv", "texts.jsonl"])
-@pytest.mark.parametrize("what", ["folder", "pipe"])
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [("journal.jsonl", "pipe"), (".lock", "folder"), ("metrics.csv", "pipe"), ("texts.jsonl", "folder")],
+)
 def test_what_is_no_file_is_named(file: str, what: str) -> None:
     copied("listwise", "kept")
     path = Path("kept", file)
@@ -232,27 +241,115 @@ def test_what_is_no_file_is_named(file: str, what: str) -> None:
     assert found.code == 0 or f"kept/{file}" in found.err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("runs", "list"), ("runs", "show", "x"), ("runs", "check", "x"), ("report", "x"), ("compare", "x", "y")],
-)
-def test_what_nobody_expects_comes_with_its_traceback(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_expects_comes_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> None:
         raise ZeroDivisionError("by nobody")
 
     for name in ("find_run", "list_runs"):
         monkeypatch.setattr(f"llmfair.rundir.{name}", breaks)
-    found = llmfair(*command)
-    assert found.code == 1
-    assert found.err == "Error: unexpected ZeroDivisionError: by nobody\n  repeat with -v for the traceback\n"
-    assert "in breaks" in llmfair(*command, "-v").err
-
-
-def test_no_flag_is_suggested_that_a_command_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(*_: object) -> None:
-        raise ZeroDivisionError("by nobody")
-
+    told = "Error: unexpected ZeroDivisionError: by nobody\n"
+    for command in (("runs", "list"), ("runs", "check", "x"), ("compare", "x", "y")):
+        assert refuses("", *command, code=1).err == f"{told}  repeat with -v for the traceback\n"
+    assert "in breaks" in llmfair("runs", "list", "-v").err
     monkeypatch.setattr("llmfair.registry.names", breaks)
-    assert llmfair("doctor").err == "Error: unexpected ZeroDivisionError: by nobody\n"
+    assert llmfair("doctor").err == told, "no flag is suggested that a command lacks"
+
+
+# In the middle of a run
+
+
+RUN = Path("runs/one")
+ASKED = 5
+"""Answers after which it happens."""
+HINT = "put it back, or ask again with --fresh"
+
+
+class Disturbed:
+    """A server in whose run something happens, and the command that asks it."""
+
+    def __init__(self) -> None:
+        self.asked: tuple[str, ...] = tuple(
+            "listwise -m openai:any -n 4 --orders 1 --passes 1 --conditions neutral --no-repeat".split()
+        )
+        self.happens: Callable[[], object] | None = None
+        self.server = Server(self._reply)
+        self.seen = 0
+
+    def _reply(self, body: dict[str, Any], attempt: int) -> Reply:
+        self.seen += 1
+        if self.happens is not None and self.seen == ASKED:
+            self.happens()
+        return rank(body, attempt)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        flags = ("--base-url", self.server.base_url, "-j", "1", "--no-cache", "--no-report", "-o", str(RUN))
+        return (*self.asked, *flags)
+
+    def asks(self, *flags: str) -> int:
+        """How many questions a command asks that comes to its end."""
+        self.happens, before = None, self.seen
+        ran(*self.command, *flags)
+        return self.seen - before
+
+    def disturbed(self, happens: Callable[[], object], journal: str = "journal.jsonl") -> None:
+        self.happens = happens
+        found = refuses(f"{RUN}/{journal} was removed during the run.", *self.command, code=1)
+        assert HINT in found.err
+
+
+@pytest.fixture
+def run() -> Iterator[Disturbed]:
+    run = Disturbed()
+    with run.server:
+        yield run
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {".lock"}
+
+
+def test_a_journal_that_is_removed(run: Disturbed) -> None:
+    run.disturbed((RUN / "journal.jsonl").unlink)
+    assert not RUN.exists()
+    assert run.asks() == run.asks("--fresh") > ASKED
+
+
+def test_a_journal_that_is_removed_as_a_run_goes_on(run: Disturbed) -> None:
+    assert llmfair(*run.command, "--max-calls", str(ASKED - 3)).code == 3
+    run.disturbed((RUN / "journal.jsonl").unlink)
+    refuses("put the journal back, or ask again with --fresh", *run.command, code=1)
+    assert run.asks("--fresh") > ASKED
+
+
+@pytest.mark.whole
+def test_a_folder_that_is_moved_and_put_back(run: Disturbed) -> None:
+    run.disturbed(lambda: RUN.rename("moved"))
+    assert not RUN.exists()
+    kept = run.seen
+    assert files(Path("moved")) == {"manifest.json", "journal.jsonl"}
+    Path("moved").rename(RUN)
+    assert run.asks() + kept == run.asks("--fresh"), "an answered question was asked again"
+
+
+@pytest.mark.parametrize("gone", [RUN, RUN.parent], ids=["it", "all"])
+def test_a_folder_that_is_removed(run: Disturbed, gone: Path) -> None:
+    run.disturbed(lambda: shutil.rmtree(gone))
+    assert not RUN.exists()
+    assert run.asks("--fresh") > ASKED
+
+
+def test_a_folder_that_is_removed_before_its_first_answer(run: Disturbed) -> None:
+    run.seen = ASKED - 1
+    run.disturbed(lambda: shutil.rmtree(RUN))
+    assert not RUN.exists()
+    assert run.asks() > ASKED
+
+
+@pytest.mark.whole
+def test_a_journal_of_a_further_stage(run: Disturbed) -> None:
+    run.asked = ("rag", "-m", "fake:reader", "--attribution", "openai:any", "-n", "2", "--samples", "2")
+    run.disturbed((RUN / "attribution.jsonl").unlink, "attribution.jsonl")
+    assert files(RUN) == {"manifest.json", "journal.jsonl"}
+    refuses("put the journal back, or ask again with --fresh", *run.command, code=1)
+    assert run.asks("--fresh") > ASKED

@@ -96,19 +96,14 @@ def test_an_adapter_is_trained_and_measured_on_pairs_of_one_grade(tmp_path: Path
 
     base = tiny.saved(tmp_path / "model")
 
-    def design_of(*flags: str) -> dict[str, object]:
-        grades = dict(zip(("grades",), flags, strict=False))
-        settings = FinetuneSettings.make(dataset="graded", base_model=str(base), pairs=6, **grades)
+    for grades, named in (("match", "match"), ("any", None)):
+        settings = FinetuneSettings.make(dataset="graded", base_model=str(base), pairs=6, grades=grades)
         design = make_tuning_design(settings)
         relevance = {q.query_id: design.dataset.candidates(q).relevance for q in design.queries}
         pairs = [pair for group in (*design.drawn.groups, *design.drawn.test) for pair in group]
-        unequal = [
-            pair
+        differences = {
+            relevance[pair.query.query_id][pair.a.doc_id] - relevance[pair.query.query_id][pair.b.doc_id]
             for pair in pairs
             if pair.stratum != "mixed"
-            and len({relevance[pair.query.query_id][one.doc_id] for one in (pair.a, pair.b)}) > 1
-        ]
-        return {"unequal": bool(unequal), "grades": design.identity().get("grades")}
-
-    assert design_of() == {"unequal": False, "grades": "match"}
-    assert design_of("any") == {"unequal": True, "grades": None}
+        }
+        assert (differences == {0}) is (grades == "match") and design.identity().get("grades") == named
