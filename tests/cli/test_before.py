@@ -11,7 +11,6 @@ import pytest
 from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.errors import UsageError
 from llmfair.settings.commands import FinetuneSettings
 from tests import models
 from tests.cli.command import kept, llmfair, ran, refuses

@@ -397,7 +397,9 @@ def outcome_of(
     for verdict in verdicts:
         by_stratum[verdict.stratum].append(verdict)
     answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
-    stopped = {stratum: process.settled("pairs") for stratum, process in stopping.items()}
+    stopped: dict[str, StoppingPoint] = {
+        stratum: process.settled("pairs") for stratum, process in stopping.items()
+    }
     how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
     measured = measure_verdicts(design.measures, by_stratum, how)
     asked = {**facts.probes, **{stratum: point.units for stratum, point in stopped.items()}}

@@ -327,7 +327,7 @@ class RagDesign(Design[Read | Judged]):
         """A program a query: what it asks of one list, other conditions need too."""
         for query in self.queries if self.settings.stop_after != "retrieval" else ():
             # items are cut to fit when a program begins, and forgotten when it ends
-            yield Program(query.query_id, lambda query=query: self.asked(query).steps())
+            yield Program(query.query_id, partial(lambda query: self.asked(query).steps(), query))
 
     @property
     def stops(self) -> bool:

@@ -359,7 +359,7 @@ class RefineDesign(Design[Ended]):
         for query in self.topics:
             yield Program(
                 query.query_id,
-                lambda query=query: self.program.steps(self.topic(query)),
+                partial(lambda query: self.program.steps(self.topic(query)), query),
                 threaded=True,
                 condition=FAIR_QR,
             )
@@ -367,7 +367,7 @@ class RefineDesign(Design[Ended]):
             for query in self.topics:
                 yield Program(
                     ordering(query, one.name),
-                    lambda one=one, query=query: one.steps(self.first_stage(query)),
+                    partial(lambda one, query: one.steps(self.first_stage(query)), one, query),
                     threaded=True,
                     condition=one.name,
                 )
