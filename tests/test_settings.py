@@ -137,7 +137,7 @@ def test_settings_that_do_not_go_together_are_named_as_they_were_given(
 @pytest.mark.parametrize("name", ["model", "strategy"])
 def test_a_list_that_names_none_is_refused(name: str) -> None:
     Path("llmfair.toml").write_text(f"{name} = []\n")
-    refuses(f"llmfair.toml: {name} names none.", "listwise", "--dry-run")
+    refuses(f"llmfair.toml: {name} names none", "listwise", "--dry-run")
     empty: dict[str, Any] = {name: []}
     with pytest.raises(UsageError, match=f"^{name} names none"):
         llmfair.plan_listwise(**empty)

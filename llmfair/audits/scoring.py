@@ -321,6 +321,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
         raise UsageError("logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT)
     for run in runs:
         if run.is_dir() and judgements:
+            RunDir(run).read_manifest()  # if it is no run, that is what there is to say
             raise UsageError(
                 f"{run} is a folder and brings its own judgements.",
                 f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
