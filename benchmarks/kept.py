@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 
 from llmfair.audits.kind import kind_of
+from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from llmfair.rundir import RunDir
-from tests.finished import audit
 
 ITEMS, SHOWN, SAMPLES = 12, 3, 10
 ROWS = {
@@ -70,7 +70,7 @@ def one(seed: int, queries: int, alike: bool, follow: float, alpha: float) -> tu
             seed=seed,
             no_cache=True,
         )
-        audit(kind.design(settings, Subject(f"fake:reader,follow={follow}")))
+        perform(kind.design(settings, Subject(f"fake:reader,follow={follow}")))
         results = RunDir(folder / "run").read_results()
     (row,) = [
         row

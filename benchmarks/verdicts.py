@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.kind import kind_of
+from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.rundir import RunDir
-from tests.finished import audit
 from tests.folders import balanced, write_folder
 
 SHORT: Mapping[str, Any] = {"conditions": "neutral", "repeat": False, "permutations": 0}
@@ -61,11 +61,8 @@ def verdict_of(seed: int, lists: str, asked: str, model: str) -> tuple[str, bool
             max_invalid=1.0,
             **given,
         )
-        failed = False
-        try:
-            audit(kind.design(settings, Subject(f"{model},malformed=0")))
-        except RequirementFailed:
-            failed = True
+        written = perform(kind.design(settings, Subject(f"{model},malformed=0")))
+        failed = isinstance(written.error, RequirementFailed)
         (run,) = Path(folder).iterdir()
         status = str(RunDir(run).read_results()["verdict"]["status"])
     return status, failed == (status == "disparity")
