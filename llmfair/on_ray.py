@@ -19,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from math import ceil
@@ -61,45 +61,46 @@ def joined(address: str | None) -> Future[None]:
     In a thread that the end of the process does not wait for, and that goes on until then: with the thread that started
     it a cluster is killed, and its agents notice up to a minute later, where Ray itself would have ended them before.
     """
-    ray, found = library(), Future[None]()
-    found.set_running_or_notify_cancel()
+    ray, state = library(), Future[None]()
+    state.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             with _joining:
-                _join(ray, address)
+                if not ray.is_initialized():  # by one that was given up
+                    _join(ray, address)
         except BaseException as error:
-            found.set_exception(error)
+            state.set_exception(error)
         else:
-            found.set_result(None)
+            state.set_result(None)
             threading.Event().wait()
 
     if ray.is_initialized():
-        found.set_result(None)
+        state.set_result(None)
     else:
         threading.Thread(target=run, name="llmfair-ray", daemon=True).start()
-    return found
+    return state
 
 
 _joining = threading.Lock()
 
 
 def _join(ray: Any, address: str | None) -> None:
-    if ray.is_initialized():  # by one that was given up
-        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it is told to its makers
     where = address or os.environ.get("RAY_ADDRESS") or "auto"
     host, colon, port = where.rpartition(":")
+    # Ray's own handler of SIGTERM would print a trace and abort; any thread may put the process's back so
+    handler, libc = ctypes.create_string_buffer(512), ctypes.CDLL(None)
+    libc.sigaction(signal.SIGTERM, None, handler)
     try:
         if colon and "/" not in host:  # Ray itself would try for minutes
             socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-        with _own_sigterm():
-            ray.init(
-                address=where,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                include_dashboard=None if where != LOCAL else False,
-            )
+        ray.init(
+            address=where,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=None if where != LOCAL else False,
+        )
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
             "no Ray cluster runs here that lets this command in."
@@ -108,6 +109,8 @@ def _join(ray: Any, address: str | None) -> None:
             "ray start --head, whose ~/.ray/auth_token has to be on every node, or --ray-address local for one of "
             "this run's own",
         ) from None
+    finally:
+        libc.sigaction(signal.SIGTERM, handler, None)
 
 
 def _no_place() -> BackendError:
@@ -144,17 +147,6 @@ def enter(folder: str) -> None:
         os.chdir(folder)
 
 
-@contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Puts back the process's handler of SIGTERM: Ray's would print a trace and abort. Any thread may do this so."""
-    kept, libc = ctypes.create_string_buffer(512), ctypes.CDLL(None)
-    libc.sigaction(signal.SIGTERM, None, kept)
-    try:
-        yield
-    finally:
-        libc.sigaction(signal.SIGTERM, kept, None)
-
-
 # A model in processes, each with a backend of its own
 
 
@@ -174,21 +166,23 @@ class Died(Transient):
 class Answering:
     """What runs in a process of the cluster: a backend that is asked many questions at a time."""
 
-    def __init__(self, prefix: str, name: str, options: BackendOptions, folder: str) -> None:
+    def __init__(self, model: str, identity: str, options: BackendOptions, folder: str) -> None:
         enter(folder)
         self.answers: asyncio.Queue[Numbered] = asyncio.Queue()
         self.asking: set[asyncio.Task[None]] = set()
-        self.spec = prefix, name, options
+        self.spec = model, identity, options
 
-    async def open(self) -> tuple[str, Mapping[str, Any]] | LlmfairError:
-        """Which model it is, and the backend's facts; or why it cannot be asked."""
-        prefix, name, options = self.spec
+    async def open(self) -> Mapping[str, Any] | LlmfairError:
+        """The backend's facts, or why it cannot be asked."""
+        model, identity, options = self.spec
+        prefix, _, name = model.partition(":")
         try:
             self.backend: Backend = registry.lookup("backend", prefix)(name, options)
+            check_same(self.backend.identity, identity)
             await self.backend.open()
         except LlmfairError as error:
             return error
-        return self.backend.identity, getattr(self.backend, "facts", {})
+        return getattr(self.backend, "facts", {})
 
     async def ask(self, requests: Sequence[tuple[int, Request]]) -> None:
         """Begins on questions; `take` has their answers."""
@@ -276,8 +270,7 @@ class ModelOnRay:
         self.max_workers = (here.max_workers + AHEAD) * processes  # none waits for its next question
         self.server_name: str = getattr(here, "server_name", "")
         self.facts: Mapping[str, Any] = {}
-        self._here, self._options, self._address = here, options, address
-        self._prefix, _, self._name = model.partition(":")
+        self._model, self._options, self._address = model, options, address
         self._gpus: int = getattr(here, "gpus", 0)
         self._processes = [_Process() for _ in range(processes)]
         self._receiving: list[asyncio.Task[None]] = []
@@ -302,8 +295,7 @@ class ModelOnRay:
                 f"--ray-workers {len(self._processes)} need {needed} GPUs, and the cluster has {resources['GPU']:g}.",
                 "fewer workers, or more nodes: ray start --address HEAD:6379",
             )
-        for facts in await asyncio.gather(*(self._start(one) for one in self._processes)):
-            self.facts = facts
+        self.facts = (await asyncio.gather(*map(self._start, self._processes)))[-1]
         self._receiving = [asyncio.create_task(self._receive(one)) for one in self._processes]
 
     async def complete(self, request: Request) -> Completion:
@@ -347,20 +339,16 @@ class ModelOnRay:
         ray = library()
         # else each would hold a core for good, and those beyond the cores would wait for ever
         remote = ray.remote(Answering).options(num_gpus=self._gpus, num_cpus=0, scheduling_strategy="SPREAD")
-        process.actor = remote.remote(self._prefix, self._name, self._options, str(Path.cwd()))
+        process.actor = remote.remote(self._model, self.identity, self._options, str(Path.cwd()))
         try:
             await asyncio.wait_for(process.actor.__ray_ready__.remote(), START_SECONDS)
-            opened = await process.actor.open.remote()
+            facts: Mapping[str, Any] = result_of(await process.actor.open.remote())
         except ray.exceptions.RayError as error:
             raise failed("starts", error) from None
         except TimeoutError:
             ray.kill(process.actor)
             process.deaths = MOST_DEATHS  # the next would wait as long
             raise _no_place() from None
-        identity: str
-        facts: Mapping[str, Any]
-        identity, facts = result_of(opened)
-        check_same(identity, self.identity)
         process.standing = True
         return facts
 
@@ -402,29 +390,24 @@ Scores = list[list[float]]
 
 
 class Scoring:
-    """What runs in a process of the cluster: a ranker, made by `make`, that scores lists."""
+    """What runs in a process of the cluster: a ranker of this identity, made by `make`, that scores lists."""
 
-    def __init__(self, make: Callable[[], ScoringRanker], folder: str) -> None:
+    def __init__(self, make: Callable[[], ScoringRanker], identity: str, folder: str) -> None:
         enter(folder)
-        self.make = make
+        self.make, self.identity = make, identity
 
     @cached_property
     def ranker(self) -> ScoringRanker:
-        return self.make()
+        ranker = self.make()
+        check_same(ranker.identity, self.identity)
+        return ranker
 
-    def identity(self) -> str | LlmfairError:
-        """Which ranker it is, or why there is none."""
+    def scores(self, lists: Sequence[Candidates]) -> Scores | LlmfairError:
+        """Those of one part, or why there are none."""
         try:
-            return self.ranker.identity
+            return [list(self.ranker.scores(one)) for one in lists]
         except LlmfairError as error:
             return error
-
-    def scores(self, place: int, lists: Sequence[Candidates]) -> tuple[int, Scores | LlmfairError]:
-        """Those of the part at this place."""
-        try:
-            return place, [list(self.ranker.scores(one)) for one in lists]
-        except LlmfairError as error:
-            return place, error
 
 
 class RankerOnRay(ScoringRanker):
@@ -449,21 +432,18 @@ class RankerOnRay(ScoringRanker):
         """
         lists = [*lists]
         parts = self._parts(lists)
-        found: list[list[float]] = [[] for _ in lists]
+        of_lists: list[list[float]] = [[] for _ in lists]
         for (places, _), scores in zip(parts, self._scored([of for _, of in parts]), strict=True):
-            for place, some in zip(places, scores, strict=True):
-                found[place] += some
-        return iter(found)
+            for place, of_part in zip(places, scores, strict=True):
+                of_lists[place] += of_part
+        return iter(of_lists)
 
     def _parts(self, lists: Sequence[Candidates]) -> list[tuple[range, list[Candidates]]]:
         """What is scored at once: whose lists, and the lists or parts of them."""
-        if (
-            not lists
-            or not self.scored_together
-            or any(of.documents is not lists[0].documents for of in lists)
-        ):
+        each = self.scored_together
+        if not each or len({id(of.documents) for of in lists}) != 1:
             return [(range(place, place + 1), [one]) for place, one in enumerate(lists)]
-        documents, each = lists[0].documents, self.scored_together
+        documents = lists[0].documents
         size = each * max(1, -(-len(documents) // (each * PARTS * self._processes)))
         parts = (documents[start : start + size] for start in range(0, len(documents), size))
         return [
@@ -486,23 +466,15 @@ class RankerOnRay(ScoringRanker):
             max_task_retries=MOST_DEATHS,
             scheduling_strategy="SPREAD",
         )
-        actors = [remote.remote(self._make, str(Path.cwd())) for _ in range(processes)]
-        found: list[Scores] = [[] for _ in parts]
+        actors = [remote.remote(self._make, self.identity, str(Path.cwd())) for _ in range(processes)]
         try:
-            try:
-                ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=START_SECONDS)
-            except ray.exceptions.GetTimeoutError:
-                raise _no_place() from None
-            for identity in map(result_of, ray.get([actor.identity.remote() for actor in actors])):
-                check_same(identity, self.identity)
-            pool = ActorPool(actors)
-            for place, scores in pool.map_unordered(
-                lambda actor, numbered: actor.scores.remote(*numbered), enumerate(parts)
-            ):
-                found[place] = result_of(scores)
+            ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=START_SECONDS)
+            replies = ActorPool(actors).map(lambda actor, part: actor.scores.remote(part), parts)
+            return [*map(result_of, replies)]
+        except ray.exceptions.GetTimeoutError:
+            raise _no_place() from None
         except ray.exceptions.RayError as error:
             raise failed("scores", error) from None
         finally:
             for actor in actors:
                 ray.kill(actor)
-        return found
