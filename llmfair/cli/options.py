@@ -106,8 +106,8 @@ class WithFlags:
         settings, keyword = self.settings, inspect.Parameter.KEYWORD_ONLY
         types, hints = get_type_hints(settings), get_type_hints(self._run, include_extras=True)
         in_panels = sorted(settings.given(), key=lambda item: PANELS.index(item.metadata["panel"]))
-        named = Annotated[str | None, flag(settings.preset_meaning, "--preset", panel="Prompt")]
-        preset = {"preset": (named, None)} if settings.presets() else {}
+        bundle: Any = Annotated[str | None, flag(settings.preset_meaning, "--preset", panel="Prompt")]
+        preset = {"preset": (bundle, None)} if settings.presets() else {}
         return inspect.Signature(
             [
                 inspect.Parameter("ctx", keyword, annotation=typer.Context),
