@@ -507,8 +507,9 @@ def server_of(base_url: str, source: str, key_variable: str = KEY_VARIABLE) -> s
     ):
         raise UsageError(
             f"{source} is not the address of a server.",
-            "http:// or https://, a host, and what stands before the path of a request, such as "
-            f"http://127.0.0.1:8000/v1; no query, and no key or login, which belongs into {key_variable}",
+            "http:// or https:// and what stands before the path of a request, as in http://127.0.0.1:8000/v1 or "
+            "https://NAME.openai.azure.com/openai/v1; no query, and no key or login, which belongs into "
+            f"{key_variable}",
         )
     host = match["host"].lower()
     return host if host == OPENAI_HOST else f"{host}:{port}"
