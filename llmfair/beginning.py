@@ -6,11 +6,13 @@ import atexit
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MOMENT = 0.02
 _ended_by: list[int] = []
 
 
@@ -38,6 +40,10 @@ def stoppable() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        # which calls back where nothing that is raised is heard: a moment later it is past
+        threading.Timer(MOMENT, os.kill, (os.getpid(), number)).start()
+        return
     copy = number != signal.SIGINT and any(earlier != signal.SIGINT for earlier in _ended_by)
     _ended_by.append(number)
     if not copy:

@@ -8,6 +8,8 @@ import random
 import signal
 import subprocess
 import sys
+import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from llmfair.beginning import stop_code, stoppable
 from tests.cli.command import kept, llmfair, only_run
 from tests.cli.kills import (
     FAULTS,
@@ -69,6 +72,19 @@ AUDITS = {
 def test_stopped_in_one_way_or_another(name: str, tmp_path: Path) -> None:
     audited, endings = AUDITS[name]
     assert len(stop_again_and_again(audit(audited), endings, 1, tmp_path)) == len(endings)
+
+
+def test_a_stop_within_a_call_back_of_an_import_is_heard() -> None:
+    """Python prints what such a function raises, and goes on."""
+    functions: dict[str, Any] = {}
+    stop = "import os, signal\ndef stop(_):\n    os.kill(os.getpid(), signal.SIGINT)\n    return None\n"
+    exec(compile(stop, "<frozen importlib._bootstrap>", "exec"), functions)
+    held = {0}
+    _ = weakref.ref(held, functions["stop"])
+    with pytest.raises(KeyboardInterrupt), stoppable():
+        del held
+        time.sleep(5)
+    assert stop_code() == 130
 
 
 def test_a_strategy_is_killed_twice(tmp_path: Path) -> None:
