@@ -62,7 +62,7 @@ def fake(name: str, options: BackendOptions) -> Fake:
             parameters[key] = math.nan
         if not (math.isfinite(parameters[key]) and least <= parameters[key] <= most):
             what = "share of 1" if key in shares else "number from 0" if key in scales else "number"
-            raise UsageError(f"fake:{model}: {key}={text!r} is not a {what}.", f"for example {key}=0.5")
+            raise UsageError(f"fake:{model}: {key}={text} is not a {what}.", f"for example {key}=0.5")
     return Fake(Injected(model, parameters, options.seed), forms, further)
 
 

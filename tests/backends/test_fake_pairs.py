@@ -242,8 +242,8 @@ def test_a_run_over_lists_keeps_its_name() -> None:
     ("name", "message"),
     [
         ("biased,lapse=1.5", "lapse=1.5 is not a share of 1"),
-        ("biased,query_sd=-1", "query_sd=-1 is negative"),
-        ("biased,latency=-1", "latency=-1 is negative"),
+        ("biased,query_sd=-1", "query_sd=-1 is not a number from 0"),
+        ("biased,latency=-1", "latency=-1 is not a number from 0"),
         ("biased,positon=1", "no parameter 'positon'. Did you mean 'position'?"),
         ("oracle,pairwise=1", "fake:oracle has no parameter 'pairwise'"),
     ],
