@@ -168,12 +168,14 @@ def changes_by_query(
     other: ComparedRun,
     chosen: Sequence[Measure] | None,
     called: str,
-    hint: str = "",
 ) -> Iterator[ChangeRow]:
     """From the queries' own values, paired: those with a direction, or chosen. Raises UsageError without any."""
     conditions = [condition for condition in base.conditions if condition in other.conditions]
     if not conditions:
-        raise UsageError(f"{base.name} and {other.name} have no {called} in common.", hint)
+        raise UsageError(
+            f"{base.name} and {other.name} have no {called} in common.",
+            f"llmfair runs show {base.run.path} names its own",
+        )
     both = {name for name, condition in base.values.keys() & other.values.keys() if condition in conditions}
     both |= {measure for run in (base, other) for measure in run.concluded} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
@@ -266,12 +268,14 @@ def _opened(run: RunDir) -> ComparedRun:
 
 
 def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
-    """Called by their labels or models where these differ, else by both, or by their folders."""
+    """Called by their labels or models where these differ, else by both, by strategy, or by their folders."""
     models = [run.results.short_name for run in runs]
     labelled = [run.results.named_model for run in runs]
+    strategies = [getattr(run.results.design, "strategy", None) for run in runs]
+    asked = [" ".join(filter(None, each)) for each in zip(models, strategies, strict=True)]
     folders = [run.run.path.resolve().name for run in runs]
     paths = [str(run.run.path) for run in runs]
-    names = next((names for names in (models, labelled, folders) if len({*names}) == len(runs)), paths)
+    names = next((names for names in (models, labelled, asked, folders) if len({*names}) == len(runs)), paths)
     return [dataclasses.replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 

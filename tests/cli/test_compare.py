@@ -188,7 +188,7 @@ def test_nothing_has_no_sign() -> None:
         (LISTWISE, (*LISTWISE, "-n", "4"), "asked about different lists (sample, 8 queries, ", "--limit"),
         (PAIRWISE, (*PAIRWISE, "--form", "letter"), "asked in different forms (order; letter).", "--form"),
         ((*PAIRWISE, "--conditions", "relevant"), (*PAIRWISE, "--conditions", "irrelevant"), "have no pair in common.", "--conditions"),
-        (LISTWISE, ("listwise", "-q", "--conditions", "male", "--no-repeat", "--orders", "1"), "have no prompt in common.", "--conditions"),
+        (LISTWISE, ("listwise", "-q", "--conditions", "male", "--no-repeat", "--orders", "1"), "have no prompt in common.", "runs show one"),
     ],
 )  # fmt: skip
 def test_runs_that_did_not_ask_the_same(
