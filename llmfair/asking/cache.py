@@ -137,6 +137,8 @@ def facts(path: Path) -> dict[str, Any]:
                 found = database.execute(
                     "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
                 ).fetchall()
+            if any(None in row for row in found):
+                raise sqlite3.DatabaseError("a row lacks what every row has")
         except UNUSABLE as error:
             raise _unusable(path, error) from None
         names = ("model", "entries", "oldest", "newest")
