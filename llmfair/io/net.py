@@ -124,6 +124,9 @@ class Client:
             async with asyncio.timeout(seconds + sent / SLOWEST) as alarm:
                 response = await self._begin(method, url, data, headers)
                 try:
+                    # one reply at a time: else those of a burst are all read before the first can ask again
+                    async with self._turn:
+                        await asyncio.sleep(0)
                     if (response.content_length or 0) > self.most:
                         raise ReplyTooLong
                     reply = await response.content.readany()
@@ -144,7 +147,7 @@ class Client:
         self, method: str, url: str, data: Any, headers: Mapping[str, str] | None, unpack: bool = True
     ) -> ClientResponse:
         if self._session is None:
-            self._session = _session()
+            self._session, self._turn = _session(), asyncio.Lock()
             weakref.finalize(self, _close_soon, self._session, asyncio.get_running_loop())
         headers = {**self.headers, **headers} if headers else self.headers  # a session's go to its proxy, too
         return await self._session.request(
