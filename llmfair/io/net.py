@@ -125,8 +125,8 @@ class Client:
                 response = await self._begin(method, url, data, headers)
                 try:
                     # one reply at a time: else those of a burst are all read before the first can ask again
-                    async with self._turn:
-                        await asyncio.sleep(0)
+                    await self._turn.acquire()
+                    asyncio.get_running_loop().call_soon(self._turn.release)
                     if (response.content_length or 0) > self.most:
                         raise ReplyTooLong
                     reply = await response.content.readany()
