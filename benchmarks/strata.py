@@ -150,12 +150,12 @@ def _windows(lists: Lists) -> list[tuple[int, int, int]]:
 def _encounters(
     items: Items, shown: Integers, placed: Integers, omitted: NDArray[np.bool_], z: Floats, new: int
 ) -> tuple[NDArray[np.generic], ...]:
-    """Pairs of equal grade and both groups that meet for the first time: one of them has just come in."""
+    """Pairs of equal grade and both groups that meet for the first time: both have just come in."""
     query = np.arange(len(shown))[:, None, None]
     protected, relevant = items.protected[query, shown], items.relevant[query, shown]
     pairs = protected[..., :, None] & ~protected[..., None, :]
     pairs &= relevant[..., :, None] == relevant[..., None, :]
-    pairs[..., new:, new:] = False
+    pairs[..., new:, :] = pairs[..., :, new:] = False
     number, order, first, second = np.nonzero(pairs)
     compared = ~(omitted[number, order, first] & omitted[number, order, second])
     ahead = placed[number, order, first] < placed[number, order, second]
@@ -230,7 +230,7 @@ def line(row: Row, results: Sequence[Strata]) -> str:
     ]
     medians = " ".join(f"{_median(figures):>11}" for figures, _ in columns)
     held = " ".join(f"{_coverage(figures, odds):>6}" for figures, odds in columns)
-    p_values = [each.outside for each in results]
+    p_values = [each.outside() for each in results]
     disparity = [_share([p is not None and p <= ALPHA / tests for p in p_values]) for tests in (1, 3, 7)]
     several = (100 * (1 - (1 - share) ** tests) for share, tests in zip(disparity, (1, 3, 7), strict=True))
     parity = 100 * _share([each.parity()[0] for each in results])

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,10 @@ FEWEST_ITEMS = 4.0
 """Effective clusters: an interval from fewer says nothing of parity."""
 MOST_POWERS = 4
 """Slots have a polynomial effect of this degree at most: enough for what is lost in the middle, and still smooth."""
-EDGE = math.log(1.25)
-GUARD = math.log(2)
+Band = tuple[float, float]
+BAND: Band = (0.8, 1.25)
+GUARD: Band = (0.5, 2.0)
+"""Where the interval of each stratum has to lie for parity, whose estimate is in the band."""
 MOST_LEFT_OUT = 0.05
 STEPS, TOLERANCE = 50, 1e-12
 FARTHEST = 500.0
@@ -190,6 +192,38 @@ class Choices(Outcomes):
         )
 
 
+def together(
+    queries: Sequence[tuple[Comparisons | Choices, Sequence[str]]], numbers: dict[str, int] | None = None
+) -> Comparisons | Choices:
+    """Of all queries together: each one's outcomes, whose items are places in the ids beside them.
+
+    `numbers`: of items that were numbered before; it takes in the others.
+    """
+    numbers = {} if numbers is None else numbers
+    shown: dict[tuple[int, Stratum], int] = {}
+    columns: dict[str, list[NDArray[Any]]] = {}
+    alternatives = 0
+    for number, (outcomes, ids) in enumerate(queries):
+        item = np.array([numbers.setdefault(name, len(numbers)) for name in ids], np.intp)
+        shown |= {(number, stratum): count for (_, stratum), count in outcomes.shown.items()}
+        own: dict[str, NDArray[Any]] = {
+            "query": np.full(len(outcomes.query), number),
+            "relevant": outcomes.relevant,
+            "slots": outcomes.slots,
+        }
+        if isinstance(outcomes, Comparisons):
+            own |= {"first": item[outcomes.first], "second": item[outcomes.second], "ahead": outcomes.ahead}
+        else:
+            starts = outcomes.starts + alternatives
+            own |= {"starts": starts, "item": item[outcomes.item], "of_first": outcomes.of_first}
+            alternatives += len(outcomes.item)
+        for name, column in own.items():
+            columns.setdefault(name, []).append(column)
+    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    window = max(outcomes.window for outcomes, _ in queries)
+    return type(queries[0][0])(shown=shown, window=window, **arrays)
+
+
 class _Slopes(NamedTuple):
     """At some coefficients, of each row: what its score is in the direction of, shape (rows, k), how far what was
     observed is from its chance, and its information; and the largest log odds.
@@ -215,8 +249,8 @@ class Figure:
     """Log odds with error and degrees of freedom, or why there are none.
 
     `reason`: None where there is a figure; `too_few_comparisons`, `too_few_queries`, `always_one_way`, `separated`.
-    `outside`: one-sided p against the nearer edge of the band, of a bound, too. `recurs`: items are in several queries;
-    `clusters`: effective ones, of the way that has fewest. `shared`: slots have their effect from both strata.
+    `independent`: of the comparisons that all went one way. `recurs`: items are in several queries; `clusters`:
+    effective ones, of the way that has fewest. `shared`: slots have their effect from both strata.
     """
 
     comparisons: int
@@ -225,8 +259,8 @@ class Figure:
     log_odds: float | None = None
     error: float | None = None
     freedom: float | None = None
-    outside: float | None = None
     always_ahead: bool | None = None
+    independent: int = 0
     recurs: bool = False
     clusters: float | None = None
     shared: bool = False
@@ -245,32 +279,35 @@ class Figure:
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
         return math.exp(self.log_odds - half), math.exp(self.log_odds + half)
 
-    def within(self, edge: float = EDGE) -> bool:
-        """Whether the whole interval lies within ±edge of log odds 0; never from too few items."""
+    def outside(self, band: Band = BAND) -> float | None:
+        """One-sided p against the nearer edge of the band, of a bound, too; None where there is neither."""
+        from scipy.special import stdtr
+
+        low, high = (math.log(edge) for edge in band)
+        if self.always_ahead is not None:  # each goes that way with this chance at the nearer edge
+            edge = high if self.always_ahead else -low
+            return float((1 / (1 + math.exp(-edge))) ** self.independent)
+        if self.log_odds is None or self.error is None:
+            return None
+        return float(stdtr(self.freedom, min(self.log_odds - low, high - self.log_odds) / self.error))
+
+    def within(self, band: Band = BAND) -> bool:
+        """Whether the whole interval lies in the band; never from too few items."""
         limits = self.interval()
-        return (
-            limits is not None
-            and not self.few_items
-            and max(-math.log(limits[0]), math.log(limits[1])) < edge
-        )
+        return limits is not None and not self.few_items and band[0] < limits[0] and limits[1] < band[1]
 
 
 def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> Figure:
     """The odds of a stratum, or of both together, with the error that their items' recurrence asks for."""
-    from scipy.special import stdtr
-
     own = outcomes.some(outcomes.of(stratum))
-    count, queries = len(own.query), len(set(own.query))
+    count, queries = len(own.query), len(np.unique(own.query))
     if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
         return Figure(
             count, queries, "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
         )
     if own.ahead.min() == own.ahead.max() in (0, 1):
         fewest = min(len(set(way)) for way in (own.query, own.first, own.second))
-        at_edge = 1 / (1 + math.exp(-EDGE))  # the chance at the nearer edge that one goes that way
-        return Figure(
-            count, queries, "always_one_way", outside=at_edge**fewest, always_ahead=bool(own.ahead[0])
-        )
+        return Figure(count, queries, "always_one_way", always_ahead=bool(own.ahead[0]), independent=fewest)
     fit, rows = None, own
     if stratum is None or count >= FEWEST_ALONE:
         fit = fitted(own, own.weights(stratum))
@@ -282,10 +319,9 @@ def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> F
         return Figure(count, queries, "separated")
     spread = fit.spread(fit.beta_alone)
     freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
-    outside = float(stdtr(freedom, (EDGE - abs(fit.log_odds)) / spread.error))
     return Figure(
-        count, queries, None, fit.log_odds, spread.error, freedom, outside, None, spread.recurs, spread.clusters,
-        shared, fit,
+        count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
+        clusters=spread.clusters, shared=shared, fit=fit,
     )  # fmt: skip
 
 
@@ -318,6 +354,11 @@ class Fit:
     @property
     def log_odds(self) -> float:
         return round(float(self.coefficients[0]), DECIMALS)
+
+    @property
+    def parts(self) -> Floats:
+        """Each query's part of β: its jackknife pseudo-value, shape (queries,)."""
+        return self.log_odds + (len(self.changes) - 1) * self.changes[:, 0]
 
     @property
     def beta_alone(self) -> Floats:
@@ -431,6 +472,13 @@ def null_scores(outcomes: Comparisons | Choices, stratum: Stratum | None, fit: F
     return result
 
 
+def slots_decide(outcomes: Comparisons | Choices, stratum: Stratum | None) -> bool:
+    """Whether the slots alone separate the outcomes, whatever the items: no finite effect of them is the likeliest."""
+    own = outcomes.some(outcomes.of(stratum))
+    powers, sign = next(_slot_effects(own))
+    return bool(powers) and _maximum(own, own.design([], powers, sign), own.weights(stratum)) is None
+
+
 def spread(
     influence: Floats, changes: Floats, information: Floats, ways: tuple[Integers, ...], own: Flags
 ) -> Spread:
@@ -441,10 +489,10 @@ def spread(
     """
     queries, *items = owned = [way[own] for way in ways]
     jackknife = (len(changes) - 1) / len(changes) * float(changes @ changes)
-    if not any(len(np.unique(_joint(queries, way))) > len(np.unique(way)) for way in items):
-        return Spread(math.sqrt(jackknife), float(len(set(queries))), False)
+    counts = [_clusters(way) for way in owned]
+    if not any(_clusters(_joint(queries, way)) > count for way, count in zip(items, counts[1:], strict=True)):
+        return Spread(math.sqrt(jackknife), float(counts[0]), False)
     single = [_variance(influence, way) for way in ways]
-    counts = [len(np.unique(way)) for way in owned]
     crossed = sum(
         (-1) ** (size + 1) * _variance(influence, _joint(*some))
         for size in range(2, len(ways) + 1)
@@ -463,11 +511,19 @@ def _joint(*ways: Integers) -> Integers:
     return number
 
 
+def _clusters(way: Integers) -> int:
+    """How many there are."""
+    return len(_sums(way, np.zeros(len(way))))
+
+
 def _sums(clusters: Integers, values: Floats) -> Floats:
     """Of values of shape (n,) or (n, k), those of each cluster together."""
-    rows = np.unique(clusters, return_inverse=True)[1]
-    columns = [np.bincount(rows, column) for column in np.atleast_2d(values.T)]
+    counts = np.bincount(clusters) if clusters.max() < 4 * len(clusters) else None
+    if counts is None:
+        clusters = np.unique(clusters, return_inverse=True)[1].reshape(-1)
+    columns = [np.bincount(clusters, column) for column in np.atleast_2d(values.T)]
     sums: Floats = np.stack(columns, axis=1).astype(float)
+    sums = sums if counts is None else sums[counts > 0]
     return sums if values.ndim > 1 else sums[:, 0]
 
 
@@ -488,27 +544,22 @@ class Strata(NamedTuple):
     strata: Mapping[Stratum, Figure]
     left_out: float
 
-    @property
-    def outside(self) -> float | None:
+    def outside(self, band: Band = BAND) -> float | None:
         """p that the odds are outside the band: Simes over the figures that there are, of bounds, too."""
-        figures = self.pooled, *self.strata.values()
-        return simes([each.outside for each in figures if each.outside is not None])
+        p_values = [each.outside(band) for each in (self.pooled, *self.strata.values())]
+        return simes([p for p in p_values if p is not None])
 
-    def parity(self, guard: float = GUARD) -> tuple[bool, str | None]:
+    def parity(self, band: Band = BAND, guard: Band = GUARD) -> tuple[bool, str | None]:
         """Whether this is parity but for the ranker's usefulness, and what keeps it from being known.
 
         `few_relevant`: a stratum without a figure; `few_items`; `items_left_out`: more than 5 %.
         """
-        if any(
-            figure.reason in ("too_few_comparisons", "too_few_queries") for figure in self.strata.values()
-        ):
+        figures = self.strata.values()
+        if any(figure.reason in ("too_few_comparisons", "too_few_queries") for figure in figures):
             return False, "few_relevant"
-        if any(figure.reason is not None for figure in (self.pooled, *self.strata.values())):
+        if not self.pooled.within(band) or not all(figure.within(guard) for figure in figures):
             return False, None
-        guarded = all(
-            abs(figure.log_odds or 0.0) < EDGE and figure.within(guard) for figure in self.strata.values()
-        )
-        if not (self.pooled.within() and guarded):
+        if not all(band[0] < math.exp(figure.log_odds or 0.0) < band[1] for figure in figures):
             return False, None
         return (False, "items_left_out") if self.left_out > MOST_LEFT_OUT else (True, None)
 
@@ -517,3 +568,12 @@ def simes(p_values: Sequence[float]) -> float | None:
     """Simes's p of all hypotheses at once: the least m·p_(i)/i; None without any."""
     m = len(p_values)
     return min((m * p / rank for rank, p in enumerate(sorted(p_values), 1)), default=None)
+
+
+def one_way_bound(comparisons: int, level: float = 0.95) -> float:
+    """The odds above which so many independent comparisons with no item ahead at all are too unlikely.
+
+    With a chance μ of one ahead, P(none ahead) = (1 − μ)^k: μ < 1 − ((1 − level)/2)^(1/k).
+    """
+    missed: float = ((1 - level) / 2) ** (1 / comparisons)
+    return (1 - missed) / missed
