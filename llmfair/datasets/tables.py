@@ -6,6 +6,7 @@ and column.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
@@ -16,7 +17,7 @@ from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.files import ATTRIBUTES, Content, Given, OwnData, identifier
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
-from llmfair.io.files import csv_rows, json_lines, number, unique, wrong
+from llmfair.io.files import FREELY, TIMES, csv_rows, json_lines, number, unique, wrong
 from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, declared_groups, no_group
 from llmfair.nouns import Attribute, Document, Query
 
@@ -241,6 +242,7 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
             names = unique(path, 0, file.schema_arrow.names, HINT)
             unread = dict.fromkeys(names)
             read = [name for name in names if name in wanted]
+            _check_size(path, file.metadata, read, os.fstat(stored.fileno()).st_size)
             for batch in file.iter_batches(AT_ONCE, columns=read):
                 cells: dict[str, list[Any]] = {}
                 for column in read:
@@ -252,6 +254,19 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
     except (ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
         what = "holds what cannot be read" if column else "not a Parquet file"
         raise wrong(path, row_number, column, f"{what}: {line_of(error)}", HINT) from None
+
+
+def _check_size(path: Path, metadata: Any, columns: Collection[str], size: int) -> None:
+    """Raises UsageError where these columns of a file of this size unpack to far more than texts do."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    unpacked = sum(
+        chunk.total_uncompressed_size
+        for chunk in chunks
+        if chunk.path_in_schema.partition(".")[0] in columns or chunk.path_in_schema in columns
+    )
+    if unpacked > FREELY + TIMES * size:
+        raise wrong(path, 0, "", f"unpacks to more than {TIMES} times its size", HINT)
 
 
 FORMS: Mapping[str, Callable[[Path, Collection[str]], Iterator[Row]]] = {

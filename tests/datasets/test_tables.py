@@ -373,6 +373,17 @@ def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None
             "mine.parquet: when: holds what cannot be read",
             *"datasets show mine.parquet --columns query=when".split(),
         )
+    pq.write_table(
+        table.append_column("long", pa.array(["x" * (4 << 20)] * len(rows))),
+        "mine.parquet",
+        use_dictionary=False,
+        compression="gzip",
+    )
+    ran("datasets", "show", "mine.parquet")
+    refuses(
+        "mine.parquet: unpacks to more than 100 times its size",
+        *"datasets show mine.parquet --columns text=long".split(),
+    )
     pq.write_table(pa.table({"other": [1, 2]}), "mine.parquet")
     refuses("mine.parquet:1: query_id: there is no such column (other)", "datasets", "show", "mine.parquet")
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "mine.parquet")
