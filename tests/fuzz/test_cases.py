@@ -28,11 +28,14 @@ CASES: dict[str, tuple[int, int]] = {
     "stored": (15, 1_000),
 }
 """How many cases of a generator come first, and up to how many come with -m slow."""
+COSTLY = ("runs", "stored")
+"""What these need is made by a dozen commands."""
 AT_ONCE = 250
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.whole if name in COSTLY else ()) for name in CASES]
+)
 def test_few(name: str) -> None:
     assert not (found := faults(name, 0, CASES[name][0], SEED)), "\n".join(found)
 
