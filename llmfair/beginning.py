@@ -65,6 +65,8 @@ def carry_out(command: Callable[[], object]) -> None:
                 with suppress(OSError):
                     stream.flush()
             os._exit(stop_code())
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done: what is left has nobody to hear of it
 
 
 def stop_code() -> int:

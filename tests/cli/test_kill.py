@@ -87,6 +87,15 @@ def test_a_stop_within_a_call_back_of_an_import_is_heard() -> None:
     assert stop_code() == 130
 
 
+def test_a_stop_after_the_end_leaves_no_trace() -> None:
+    ending = (
+        "import atexit, os, signal; from llmfair.beginning import carry_out; "
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); carry_out(lambda: None)"
+    )
+    ended = subprocess.run([sys.executable, "-c", ending], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
 def test_a_strategy_is_killed_twice(tmp_path: Path) -> None:
     assert len(stop_again_and_again(audit(STRATEGIES["setwise:k=5"]), [KILL] * 2, 1, tmp_path)) == 2
 
