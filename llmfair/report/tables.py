@@ -324,21 +324,6 @@ def filled(table: Table) -> Table:
     return replace(table, header=header, rows=tuple(rows))
 
 
-def the_same(
-    measures: Sequence[str], conditions: Sequence[str], cells: Mapping[tuple[str, str], Figure]
-) -> dict[str, str]:
-    """Measures whose figures are all those of an earlier one, some of them defined: one column says both."""
-    columns: dict[tuple[Any, ...], str] = {}
-    same = {}
-    for measure in measures:
-        rows = [cells.get((measure, condition)) for condition in conditions]
-        figures = tuple(row and (row.value, row.low, row.high) for row in rows)
-        first = columns.setdefault(figures, measure)
-        if first != measure and any(end is not None for row in figures if row for end in row):
-            same[measure] = first
-    return same
-
-
 SAID_BY_THE_CONCLUSION = ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline")
 
 

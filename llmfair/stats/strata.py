@@ -20,36 +20,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.preference import (
+    DECIMALS,
+    FARTHEST,
+    FEWEST_COMPARISONS,
+    MOST_POWERS,
+    STEPS,
+    TOLERANCE,
+    Floats,
+)
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Of = TypeVar("Of", bound=np.generic)
 
-FEWEST_COMPARISONS = 20
-"""From fewer comparisons, over all queries, no preference has an interval."""
 FEWEST_ALONE = 60
 """A stratum of fewer comparisons has its slots' effect from both strata."""
 FEWEST_ITEMS = 4.0
 """Effective clusters: an interval from fewer says nothing of parity."""
-MOST_POWERS = 4
-"""Slots have a polynomial effect of this degree at most: enough for what is lost in the middle, and still smooth."""
 Band = tuple[float, float]
 BAND: Band = (0.8, 1.25)
 GUARD: Band = (0.5, 2.0)
 """Where the interval of each stratum has to lie for parity, whose estimate is in the band."""
 MOST_LEFT_OUT = 0.05
-STEPS, TOLERANCE = 50, 1e-12
-FARTHEST = 500.0
-"""Log odds beyond this are no longer numbers that can be told apart: nothing is fitted."""
-DECIMALS = 10
-"""Of all that is fitted: the last digits hang on the processor, and equal answers give equal files everywhere."""
 
 
 class Stratum(StrEnum):
@@ -192,38 +191,6 @@ class Choices(Outcomes):
         )
 
 
-def together(
-    queries: Sequence[tuple[Comparisons | Choices, Sequence[str]]], numbers: dict[str, int] | None = None
-) -> Comparisons | Choices:
-    """Of all queries together: each one's outcomes, whose items are places in the ids beside them.
-
-    `numbers`: of items that were numbered before; it takes in the others.
-    """
-    numbers = {} if numbers is None else numbers
-    shown: dict[tuple[int, Stratum], int] = {}
-    columns: dict[str, list[NDArray[Any]]] = {}
-    alternatives = 0
-    for number, (outcomes, ids) in enumerate(queries):
-        item = np.array([numbers.setdefault(name, len(numbers)) for name in ids], np.intp)
-        shown |= {(number, stratum): count for (_, stratum), count in outcomes.shown.items()}
-        own: dict[str, NDArray[Any]] = {
-            "query": np.full(len(outcomes.query), number),
-            "relevant": outcomes.relevant,
-            "slots": outcomes.slots,
-        }
-        if isinstance(outcomes, Comparisons):
-            own |= {"first": item[outcomes.first], "second": item[outcomes.second], "ahead": outcomes.ahead}
-        else:
-            starts = outcomes.starts + alternatives
-            own |= {"starts": starts, "item": item[outcomes.item], "of_first": outcomes.of_first}
-            alternatives += len(outcomes.item)
-        for name, column in own.items():
-            columns.setdefault(name, []).append(column)
-    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
-    window = max(outcomes.window for outcomes, _ in queries)
-    return type(queries[0][0])(shown=shown, window=window, **arrays)
-
-
 class _Slopes(NamedTuple):
     """At some coefficients, of each row: what its score is in the direction of, shape (rows, k), how far what was
     observed is from its chance, and its information; and the largest log odds.
@@ -356,11 +323,6 @@ class Fit:
         return round(float(self.coefficients[0]), DECIMALS)
 
     @property
-    def parts(self) -> Floats:
-        """Each query's part of β: its jackknife pseudo-value, shape (queries,)."""
-        return self.log_odds + (len(self.changes) - 1) * self.changes[:, 0]
-
-    @property
     def beta_alone(self) -> Floats:
         alone: Floats = np.eye(len(self.coefficients))[0]
         return alone
@@ -472,13 +434,6 @@ def null_scores(outcomes: Comparisons | Choices, stratum: Stratum | None, fit: F
     return result
 
 
-def slots_decide(outcomes: Comparisons | Choices, stratum: Stratum | None) -> bool:
-    """Whether the slots alone separate the outcomes, whatever the items: no finite effect of them is the likeliest."""
-    own = outcomes.some(outcomes.of(stratum))
-    powers, sign = next(_slot_effects(own))
-    return bool(powers) and _maximum(own, own.design([], powers, sign), own.weights(stratum)) is None
-
-
 def spread(
     influence: Floats, changes: Floats, information: Floats, ways: tuple[Integers, ...], own: Flags
 ) -> Spread:
@@ -568,12 +523,3 @@ def simes(p_values: Sequence[float]) -> float | None:
     """Simes's p of all hypotheses at once: the least m·p_(i)/i; None without any."""
     m = len(p_values)
     return min((m * p / rank for rank, p in enumerate(sorted(p_values), 1)), default=None)
-
-
-def one_way_bound(comparisons: int, level: float = 0.95) -> float:
-    """The odds above which so many independent comparisons with no item ahead at all are too unlikely.
-
-    With a chance μ of one ahead, P(none ahead) = (1 − μ)^k: μ < 1 − ((1 − level)/2)^(1/k).
-    """
-    missed: float = ((1 - level) / 2) ** (1 / comparisons)
-    return (1 - missed) / missed

@@ -26,7 +26,6 @@ from llmfair.report.tables import (
     differs_text,
     filled,
     in_words,
-    the_same,
     uncut_notes,
 )
 from llmfair.results import Reach, absent_row
@@ -64,16 +63,6 @@ def test_a_figure_that_is_missing_says_why_in_words() -> None:
         == "undefined (no pair that does not flip)"
     )
     assert cell(structs.replace(missing, reason="no_words_for_it")) == "undefined (no words for it)"
-
-
-def test_measures_are_the_same_where_some_figure_says_so() -> None:
-    nothing = absent_row("M", "neutral")
-    figures = {
-        "A": nothing, "B": nothing, "bounded": structs.replace(nothing, high=0.1),
-        "C": structs.replace(nothing, value=0.0), "D": structs.replace(nothing, value=0.0),
-    }  # fmt: skip
-    cells = {(measure, "neutral"): row for measure, row in figures.items()}
-    assert the_same([*figures], ["neutral", "initial"], cells) == {"D": "C"}
 
 
 def test_what_is_about_an_average_is_not_called_a_limit() -> None:
