@@ -42,7 +42,9 @@ from llmfair.io.text import from_csv
 
 
 MOST_WHOLE = 4 << 30
-"""Bytes of a file that is read as a whole, such as one JSON document."""
+"""Bytes of a file that is read as a whole."""
+MOST_OF_JSON = 512 << 20
+"""Bytes of one JSON document, which takes ten times its size when read."""
 MOST_RECORDED = 64 << 20
 """Bytes of a document that programs write beside data and answers; millions of empty lists take twelve times their
 size."""
@@ -548,7 +550,7 @@ def parsed(text: bytes | str, of: type[T]) -> T:
 def read_document(path: Path, of: Any, hint: str) -> Any:
     """A JSON file of a user's, packed or not, as this type. Raises UsageError naming file and field."""
     try:
-        return parsed(text(path).removeprefix("\ufeff"), of)
+        return parsed(text(path, MOST_OF_JSON).removeprefix("\ufeff"), of)
     except OSError as error:
         raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
     except ValueError as error:
