@@ -635,7 +635,7 @@ def test_a_preference_that_was_trained_in_is_found(tmp_path: Path, seed: int) ->
     by_text = ran(*asked, "--form", "letter", "--max-tokens", "1")
     for found in (by_margin, by_text):
         odds = [row for row in found.json["rows"] if row["measure"] == "AdjustedOdds"]
-        assert [row["variant"] for row in odds] == ["irrelevant", "relevant"]
+        assert [row["stratum"] for row in odds] == ["irrelevant", "relevant"]
         for row in odds:
             assert row["value"] > 2 and row["low"] > 1.25 and row["conclusion"] == "outside", row
 
@@ -648,7 +648,7 @@ def preferring(folder: Path, protected: str, unprotected: str, seed: int) -> Pat
 
     models.causal(folder, "llama", seed=seed)
     template = ChatTemplate(models.chat_tokenizer("llama"))
-    model, prompt = loaded(folder), load_prompt("pairwise")
+    model, prompt = loaded(folder), load_prompt("general", "pairwise")
     model.train()
     generator = torch.Generator().manual_seed(seed)
 

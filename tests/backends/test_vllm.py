@@ -474,6 +474,6 @@ def test_a_model_taught_to_prefer_one_side_is_found(tmp_path: Path) -> None:
     out, err = running.communicate(timeout=280)
     assert running.returncode == 0, err
     odds = [row for row in json.loads(out)["rows"] if row["measure"] == "AdjustedOdds"]
-    assert [row["variant"] for row in odds] == ["irrelevant", "relevant"]
+    assert [row["stratum"] for row in odds] == ["irrelevant", "relevant"]
     for row in odds:
         assert row["value"] > 2 and row["low"] > 1.25 and row["conclusion"] == "outside", row
