@@ -154,14 +154,16 @@ class Encounter:
 
     `shown`: all items of the question, in the order shown. `ranked`: those that no earlier question had shown and
     that the answer names, best first: no earlier answer chose which of them meet, and in which slots. `behind`: those
-    that it puts behind all of these, without an order among themselves: it was asked for the best alone. `scores`: of
-    the ranked ones, which were scored one by one and shown to nobody side by side; equal scores say nothing.
+    that it puts behind all of these, without an order among themselves: it was asked for the best alone. `left_out`:
+    those that it should have named and did not. `scores`: of the ranked ones, which were scored one by one and shown to
+    nobody side by side; equal scores say nothing.
     """
 
     shown: tuple[str, ...]
     ranked: tuple[str, ...]
     behind: tuple[str, ...] = ()
     scores: tuple[float, ...] | None = None
+    left_out: tuple[str, ...] = ()
 
 
 Run = Mapping[str, Ranking]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum, log, sqrt
+from math import exp, fsum, log, sqrt
 from typing import Literal
 
 import numpy as np
@@ -28,19 +28,20 @@ from llmfair.nouns import Measurement, PairVerdict
 from llmfair.registry import register
 from llmfair.results import OddsPower
 from llmfair.stats import intervals
-from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, Method, without_favour
+from llmfair.stats.intervals import Estimate, Method, without_favour
 from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
-from llmfair.stats.preference import (
-    FEWEST_COMPARISONS,
-    Alternatives,
+from llmfair.stats.strata import (
+    DECIMALS,
+    Choices,
     Comparisons,
-    Fit,
-    jackknife_error,
-    log_interval,
+    Figure,
+    change,
+    figure,
+    null_scores,
     one_way_bound,
-    preference_fit,
     slots_decide,
+    together,
 )
 
 ALL = "all"
@@ -358,19 +359,24 @@ Bound = Literal["at most", "at least"]
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Odds with their interval, how many comparisons are behind them, and the queries' scores where they are 1.
+    """Odds with their interval, how many comparisons are behind them, and what they were estimated from.
 
     `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome;
     `slots_decide`: slots alone do, so that no preference for items shows. `tied`: the share of comparisons, each
-    query weighing alike, that neither item is ahead in.
+    query weighing alike, that neither item is ahead in. `null_scores`: the queries' where odds are 1; none where items
+    recur.
     """
 
     estimate: Estimate
-    comparisons: int
+    figure: Figure
     null_scores: NDArray[np.float64]
     bound: Bound | None = None
     slots_decide: bool = False
     tied: float = 0.0
+
+    @property
+    def comparisons(self) -> int:
+        return self.figure.comparisons
 
     def could_leave(self, band: tuple[float, float]) -> bool:
         """Whether odds would lie beyond the band if one group were ahead wherever there is no tie."""
@@ -386,53 +392,60 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
     to 1 than those of items in equal slots.
     """
     compared = _compared(values)
-    fit = _fit(compared)
-    if fit is not None:
-        tied = float(np.mean([one.tied / one.count.sum() for one in compared if one.count.sum()]))
-        return Preference(fit.odds(level), fit.comparisons, fit.null_scores, tied=tied)
-    count = round(sum(float(one.count.sum()) for one in compared))
-    if not count:
-        return None
-    shares = np.array([one.ahead.sum() / one.count.sum() for one in compared])
-    if 0 < shares.mean() < 1:
-        return _without_slots(compared, count, level)
-    queries, high = len(compared), one_way_bound(len(compared), level)
-    reason = "too_few_comparisons" if count < FEWEST_COMPARISONS else "always_one_way"
-    if queries < FEWEST_QUERIES:
-        reason = "too_few_queries"
-    if reason != "always_one_way":
-        return Preference(Estimate(None, None, None, queries, reason), count, shares - 0.5)
-    if shares.mean():
-        return Preference(Estimate(None, 1 / high, None, queries, reason), count, shares - 0.5, "at least")
-    return Preference(Estimate(None, None, high, queries, reason), count, shares - 0.5, "at most")
+    return _preference(compared, level) if compared else None
 
 
-def _without_slots(compared: Sequence[QueryComparisons], count: int, level: float) -> Preference:
-    fit = _fit_without_slots(compared)
-    if fit is None:  # of a single query
-        return Preference(Estimate(None, None, None, len(compared), "too_few_queries"), count, np.zeros(0))
-    estimate = fit.odds(level)
-    bound: Bound = "at most" if fit.log_odds < 0 else "at least"
-    decided = slots_decide([_of(one) for one in compared], _window(compared))
-    reason = estimate.reason or ("slots_decide" if decided else "separated")
-    told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
-    return Preference(told, count, fit.null_scores, bound, decided)
+@lru_cache(maxsize=32)
+def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Preference:
+    """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
+    outcomes, stratum = _joined(compared), compared[0].stratum
+    value = figure(outcomes, stratum)
+    tied = float(np.mean([each.tied for each in compared]))
+    scores = np.zeros(0)
+    if value.fit is not None and not value.recurs:
+        scores = null_scores(outcomes, stratum, value.fit)
+    if value.always_ahead is not None:
+        high = one_way_bound(value.independent, level)
+        limits: tuple[float | None, float | None] = (1 / high, None) if value.always_ahead else (None, high)
+        sides = np.full(value.queries, 0.5 if value.always_ahead else -0.5)
+        bound: Bound = "at least" if value.always_ahead else "at most"
+        return Preference(Estimate(None, *limits, value.queries, value.reason), value, sides, bound)
+    if value.reason == "separated":
+        return _without_slots(compared, value, level)
+    return Preference(_estimate(value, level), value, scores, tied=tied)
 
 
-@lru_cache(maxsize=16)
-def _fit(compared: tuple[QueryComparisons, ...]) -> Fit | None:
-    """The fit of these very comparisons, which tables, conclusions and contrasts all ask for."""
-    return preference_fit([_of(one) for one in compared], _window(compared))
+def _estimate(value: Figure, level: float) -> Estimate:
+    limits = value.interval(level)
+    if limits is None or value.log_odds is None or value.error is None:
+        return Estimate(None, None, None, value.queries, value.reason)
+    return Estimate(exp(value.log_odds), *limits, value.queries, None, value.error)
 
 
-def _fit_without_slots(compared: Sequence[QueryComparisons]) -> Fit | None:
-    return preference_fit([_of(replace(one, slots=None)) for one in compared])
+def _without_slots(compared: tuple[QueryComparisons, ...], value: Figure, level: float) -> Preference:
+    """Odds that leave slots out, as a bound of those that are separated."""
+    plain = replace(_joined(compared), window=1)
+    alone = figure(plain, compared[0].stratum)
+    if alone.fit is None:
+        return Preference(Estimate(None, None, None, value.queries, value.reason), value, np.zeros(0))
+    bound: Bound = "at most" if alone.fit.log_odds < 0 else "at least"
+    decided = slots_decide(_joined(compared), compared[0].stratum)
+    estimate = replace(_estimate(alone, level), reason="slots_decide" if decided else "separated")
+    scores = null_scores(plain, compared[0].stratum, alone.fit)
+    return Preference(estimate, alone, scores, bound, decided)
+
+
+def _joined(compared: Iterable[QueryComparisons]) -> Comparisons | Choices:
+    return _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
+
+
+_together = lru_cache(maxsize=16)(together)
 
 
 @register("aggregate", "preference-odds")
 def _preference_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    found = preference(values, inference.level)
-    return None if found is None else found.estimate
+    odds = preference(values, inference.level)
+    return None if odds is None else odds.estimate
 
 
 def odds_power(estimate: Estimate, band: tuple[float, float], level: float = 0.95) -> OddsPower | None:
@@ -451,13 +464,16 @@ def odds_power(estimate: Estimate, band: tuple[float, float], level: float = 0.9
 def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
     """Without a value where outcomes are separated, so that no finite odds are the likeliest; None without slots."""
     compared = _compared(values)
-    if _window(compared) < 2:
+    if max((each.outcomes.window for each in compared), default=1) < 2:
         return None
-    fit = _fit(compared)
-    if fit is not None:
-        return fit.slot_odds(inference.level)
-    found = preference(values, inference.level)
-    return None if found is None else Estimate(None, None, None, len(compared), found.estimate.reason)
+    odds = _preference(compared, inference.level)
+    value = odds.figure
+    if value.fit is None or odds.bound is not None:
+        return Estimate(None, None, None, len(compared), odds.estimate.reason)
+    contrast = value.fit.first_slot
+    moved = value.fit.spread(contrast).error
+    centre = float(value.fit.coefficients @ contrast)
+    return _estimate(replace(value, log_odds=round(centre, DECIMALS), error=moved), inference.level)
 
 
 def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
@@ -466,15 +482,18 @@ def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
     They pair what two runs or prompts make of the same queries. Where slots decide, of the odds that leave them out, as
     `preference` has them. Empty where there are no finite odds.
     """
-    known = {query_id: value for query_id, value in values.items() if isinstance(value, QueryComparisons)}
-    compared = _compared(known.values())
-    fit = _fit(compared) or _fit_without_slots(compared)
-    if fit is None or fit.queries != len(known):
+    compared = {
+        query_id: value
+        for query_id, value in values.items()
+        if isinstance(value, QueryComparisons) and value.outcomes.of(value.stratum).any()
+    }
+    odds = preference(values.values())
+    if odds is None or odds.figure.fit is None or len(odds.figure.fit.changes) != len(compared):
         return {}
-    parts = fit.log_odds + (fit.queries - 1) * fit.changes[:, 0]
+    parts = odds.figure.fit.parts
     return {
         query_id: float(np.exp(part))
-        for query_id, part in zip(known, parts, strict=True)
+        for query_id, part in zip(compared, parts, strict=True)
         if abs(part) < LARGEST_LOG
     }
 
@@ -487,34 +506,26 @@ def preference_change(
     The parts are jackknife pseudo-values, shape (queries,). None where either has no finite odds, or no query is
     in both.
     """
-    shared = sorted(
-        query_id
-        for query_id in one.keys() & other.keys()
-        if isinstance(one[query_id], QueryComparisons) and isinstance(other[query_id], QueryComparisons)
-    )
-    fits: list[Fit] = []
+    numbers, figures = dict[str, int](), list[Figure]()
     for values in (one, other):
+        shared = sorted(
+            query_id
+            for query_id in one.keys() & other.keys()
+            if all(isinstance(each[query_id], QueryComparisons) for each in (one, other))
+        )
         compared = _compared(values[query_id] for query_id in shared)
-        fit = _fit(compared)
-        if fit is None or fit.queries != len(shared):
+        if not compared:
             return None
-        fits.append(fit)
-    change = fits[0].log_odds - fits[1].log_odds
-    moved = fits[0].changes[:, 0] - fits[1].changes[:, 0]
-    estimate = log_interval(change, jackknife_error(moved), len(shared), level)
-    return estimate, change + (len(shared) - 1) * moved
+        outcomes = together([(each.outcomes, each.doc_ids) for each in compared], numbers)
+        figures.append(figure(outcomes, compared[0].stratum))
+    fits = [each.fit for each in figures]
+    if fits[0] is None or fits[1] is None or (moved := change(fits[0], fits[1])) is None:
+        return None
+    difference, spread = moved
+    freedom = max(1.0, spread.clusters - 1)
+    value = replace(figures[0], log_odds=difference, error=spread.error, freedom=freedom)
+    return _estimate(value, level), fits[0].parts - fits[1].parts
 
 
 def _compared(values: Iterable[Value]) -> tuple[QueryComparisons, ...]:
     return tuple(value for value in values if isinstance(value, QueryComparisons))
-
-
-def _of(value: QueryComparisons) -> Comparisons:
-    if value.chosen is None:
-        return Comparisons(value.ahead, value.count, value.slots)
-    first, starts = value.chosen
-    return Comparisons(value.ahead, value.count, chosen=Alternatives(first, value.slots, starts))
-
-
-def _window(compared: Sequence[QueryComparisons]) -> int:
-    return max((one.window for one in compared), default=1)

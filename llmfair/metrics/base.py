@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from llmfair import registry
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.nouns import Attribute, Candidates, Document, Encounter, PairVerdict, Ranking, Side, of_each_kind
+from llmfair.stats.strata import Choices, Comparisons, Stratum
 
 # What a measure says of one query: a number, a ratio or product with its parts, or why there is none. Aggregates are
 # made of the parts, so parts travel with the value: a ratio of means is not a mean of ratios.
@@ -185,22 +186,20 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryComparisons:
-    """How often the first of two items was put ahead: `ahead` of `count`, of shape (c,) or one number each.
+    """Who was ahead among a query's items of equal grade; items are places in `doc_ids`. A query has no odds alone.
 
-    `slots`, shape (c, 2), are the places z of both in what was shown, from -1 (first) to 1 (last); None where they
-    were not shown side by side. `window`: items shown at once, at most.
-    `tied`: how many of them all neither was ahead in, which count half. With `chosen` each of them is a choice among
-    several items, and `ahead` says whether one of the first group was chosen: it has which items are of that group,
-    shape (r,), the chosen one of every choice first, and where each choice begins, shape (c,); then `slots` has shape
-    (r,). A single query has no odds of its own.
+    `stratum`: of which the odds are meant, None for all. `tied`: the share of comparisons that neither was ahead in.
     """
 
-    ahead: NDArray[np.float64]
-    count: NDArray[np.float64]
-    slots: NDArray[np.float64] | None = None
-    window: int = 1
+    outcomes: Comparisons | Choices
+    doc_ids: Sequence[str]
+    stratum: Stratum | None = None
     tied: float = 0.0
-    chosen: tuple[NDArray[np.float64], NDArray[np.intp]] | None = None
+
+    @property
+    def ahead(self) -> float:
+        """The share of the comparisons that the first was ahead in."""
+        return float(self.outcomes.ahead.mean())
 
 
 Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Convention | Undefined
@@ -295,6 +294,11 @@ class Judged:
     @property
     def query_id(self) -> str:
         return self.candidates.query.query_id
+
+    @cached_property
+    def memo(self) -> dict[str, Value]:
+        """Values that measures of other parameters share, by name."""
+        return {}
 
     @cached_property
     def doc_ids(self) -> tuple[str, ...]:

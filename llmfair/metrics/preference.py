@@ -8,8 +8,9 @@ model was asked for the best alone its choice counts, and where it scored items 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, measure
 from llmfair.nouns import Encounter, Ranking, Side
+from llmfair.stats.strata import Choices, Comparisons, Stratum
 
 Flags = NDArray[np.bool_]
 OF_ODDS: Mapping[str, Any] = {
@@ -57,7 +59,7 @@ REASONS: Mapping[str, str] = {
 
 @measure(
     "PreferenceOdds",
-    params={"of": ("answers", "ranking")},
+    params={"of": ("answers", "ranking"), "stratum": ("none", "relevant", "irrelevant")},
     **OF_ODDS,
     better="parity",
     aggregate="preference-odds",
@@ -67,32 +69,59 @@ REASONS: Mapping[str, str] = {
     worded=True,
     undefined=REASONS,
 )
-def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value]:
+def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Mapping[str, Value]:
     """The odds that of two equally relevant items the protected one is put ahead of the unprotected one.
 
     Of `answers`: from first encounters, adjusted for the slots they were shown in. Of a `ranking`: over all such
     pairs of a list (Mann-Whitney, ties counting half), which shows what became of the preference on the way. Items
-    that a cut ranking leaves out are behind all that it lists, and are not compared with each other.
+    that an answer or a cut ranking leaves out are behind all that it lists, and are not compared with each other.
     """
-    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
-    shared = set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist())
     if of == "answers" and judged.encounters is None:
         return {}
-    if not judged.rankings and judged.encounters is None:
-        return {"": Undefined("not_ranked")}
-    if of == "ranking":
-        return {"": _in_rankings(judged)}
-    if not shared:
-        return {"": Undefined("no_common_grade")}
+    if of not in judged.memo:  # the same comparisons whatever the stratum
+        judged.memo[of] = _of_rankings(judged) if of == "ranking" else _of_answers(judged)
+    value = judged.memo[of]
+    if stratum != "none" and isinstance(value, QueryComparisons):
+        value = replace(value, stratum=Stratum(stratum))
+    return {"": value}
+
+
+def _of_answers(judged: Judged) -> QueryComparisons | Undefined:
+    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
+    if not set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist()):
+        return Undefined("no_common_grade")
     if any(encounter.behind for encounter in judged.encounters or ()):
-        return {"": _in_choices(judged)}
-    return {"": _in_answers(judged, protected, unprotected, np.equal)}
+        return _of_choices(judged)
+    return _compared(judged, protected, unprotected, np.equal)
+
+
+def shared_strata(items: Iterable[tuple[Side | None, bool]]) -> list[Stratum]:
+    """The strata that both groups have items of, where there are two; of the side of items, and whether relevant."""
+    seen = {*items}
+    shared = [
+        stratum
+        for stratum, relevant in ((Stratum.RELEVANT, True), (Stratum.IRRELEVANT, False))
+        if {(Side.PROTECTED, relevant), (Side.UNPROTECTED, relevant)} <= seen
+    ]
+    return shared if len(shared) > 1 else []
+
+
+def strata_of(values: Iterable[Value], strata: Iterable[Stratum]) -> dict[Stratum, list[Value]]:
+    """The queries' values, each once a stratum."""
+    values = [*values]
+    return {
+        stratum: [
+            replace(value, stratum=stratum) if isinstance(value, QueryComparisons) else value
+            for value in values
+        ]
+        for stratum in strata
+    }
 
 
 @measure("SlotOdds", **OF_ODDS, aggregate="slot-odds", label="slot odds", worded=True, undefined=REASONS)
 def slot_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """The odds that of two alike items the one shown first is put ahead of the one shown last."""
-    return preference_odds.values(judged, None, of="answers")
+    return preference_odds.values(judged, None, of="answers", stratum="none")
 
 
 @measure(
@@ -111,38 +140,48 @@ def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     if len(np.unique(judged.grades)) < 2:
         return {"": Undefined("no_common_grade")}
     everyone = np.ones(len(judged.doc_ids), dtype=bool)
-    return {"": _in_answers(judged, everyone, everyone, np.greater)}
+    return {"": _compared(judged, everyone, everyone, np.greater)}
 
 
-def _in_rankings(judged: Judged) -> QueryComparisons | Undefined:
+def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
     """All pairs of equal grade in all completed lists, and of listed items with those that a cut list lacks.
 
     Of a cut list only judged items are compared: of the others those alone are known that it put first.
     """
-    missing = np.array([judged.sides.get(doc_id) for doc_id in judged.missing], object)
-    grades = np.array([judged.candidates.relevance.get(doc_id, 0) for doc_id in judged.missing], np.int64)
-    cut = any(side is not None for side in missing)
-    known = np.array([not cut or doc_id in judged.candidates.relevance for doc_id in judged.doc_ids])
-    ahead, count, tied = 0.0, 0, 0
-    for places in map(_places, judged.rankings, repeat(judged.doc_ids), judged.orders):
-        for grade in np.unique(judged.grades):
-            alike = known & (judged.grades == grade)
-            first, second = (places[alike & judged.on_side(side)] for side in Side)
-            beyond, behind = (int(((missing == side) & (grades == grade)).sum()) for side in Side)
-            won, drawn = _won(first, second)
-            ahead += won + drawn / 2 + len(first) * behind
-            tied += drawn
-            count += len(first) * (len(second) + behind) + beyond * len(second)
-    if not count:
+    if not judged.rankings and judged.encounters is None:
+        return Undefined("not_ranked")
+    doc_ids = (*judged.doc_ids, *judged.missing)
+    sides = np.array([judged.sides.get(doc_id) for doc_id in doc_ids], object)
+    grades = np.array([judged.candidates.relevance.get(doc_id, 0) for doc_id in doc_ids], np.int64)
+    listed = np.arange(len(doc_ids)) < len(judged.doc_ids)
+    if any(side is not None for side in sides[~listed]):
+        compared = ~listed | np.array([doc_id in judged.candidates.relevance for doc_id in doc_ids])
+    else:
+        compared = listed
+    protected, other = (np.flatnonzero(compared & (sides == side)) for side in Side)
+    first, second = np.nonzero(
+        (grades[protected][:, None] == grades[other]) & (listed[protected][:, None] | listed[other])
+    )
+    first, second = protected[first], other[second]
+    if not len(first) or not judged.rankings:
         return Undefined("no_common_grade")
-    return QueryComparisons(np.array([ahead]), np.array([float(count)]), tied=tied)
+    ahead, tied = np.zeros(len(first)), 0
+    for ranking, order in zip(judged.rankings, judged.orders, strict=True):
+        places = np.full(len(doc_ids), float(len(doc_ids)))
+        places[listed] = _places(ranking, judged.doc_ids, order)
+        equal = places[first] == places[second]
+        ahead += (places[first] < places[second]) + equal / 2
+        tied += int(equal.sum())
+    runs = len(judged.rankings)
+    relevant, slots = grades[first] > 0, np.zeros((len(first), 2))
+    query = np.zeros(len(first), np.intp)
+    outcomes = Comparisons(query, relevant, pairs_shown(relevant), 1, first, second, ahead / runs, slots)
+    return QueryComparisons(outcomes, doc_ids, tied=tied / (runs * len(first)))
 
 
-def _won(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[int, int]:
-    """Of all pairs of one from each, how many the first is ahead in, and how many are tied."""
-    after = np.sort(second)
-    start, end = np.searchsorted(after, first, side="left"), np.searchsorted(after, first, side="right")
-    return int((len(after) - end).sum()), int((end - start).sum())
+def pairs_shown(relevant: Flags) -> dict[tuple[int, Stratum], int]:
+    """How many pairs of each stratum a query showed."""
+    return {(0, Stratum.RELEVANT): int(relevant.sum()), (0, Stratum.IRRELEVANT): int((~relevant).sum())}
 
 
 def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -160,16 +199,38 @@ def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -
     return places
 
 
-def _in_answers(
+def _compared(
     judged: Judged, firsts: Flags, seconds: Flags, compare: np.ufunc
 ) -> QueryComparisons | Undefined:
-    """The comparisons of all first encounters: of `firsts` with those `seconds` whose grades `compare`."""
-    outcomes = [*_outcomes(judged, firsts, seconds, compare)]
-    if not outcomes:
+    """The comparisons of all first encounters: of `firsts` with those `seconds` whose grades `compare`.
+
+    An item that is named is ahead of all named later, and of all that were put behind or left out. Of items scored one
+    by one the higher score is ahead; equal ones say nothing.
+    """
+    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
+    parts, window = [], 1
+    for encounter in judged.encounters or ():
+        doc_ids = (*encounter.ranked, *encounter.behind, *encounter.left_out)
+        places = np.array([place_of[doc_id] for doc_id in doc_ids], dtype=np.intp)
+        of_places = compare(judged.grades[places][:, None], judged.grades[places])
+        first, second = np.nonzero(firsts[places][:, None] & seconds[places] & of_places)
+        if encounter.scores is not None:
+            rank = -np.array(encounter.scores)
+        else:
+            rank = np.minimum(np.arange(len(doc_ids)), len(encounter.ranked)).astype(float)
+        slots = _slots(encounter, doc_ids)
+        both = np.stack([slots[first], slots[second]], axis=1)
+        parts.append((places[first], places[second], rank[first], rank[second], both))
+        window = max(window, len(encounter.shown))
+    if not parts:
         return _uncompared(judged)
-    ahead, slots = (np.concatenate([outcome[part] for outcome in outcomes]) for part in (0, 1))
-    window = max(window for _, _, window in outcomes)
-    return QueryComparisons(ahead, np.ones(len(ahead)), slots if window > 1 else None, window)
+    first, second, before, after, slots = (np.concatenate(part) for part in zip(*parts, strict=True))
+    relevant, compared = judged.grades[first] > 0, before != after
+    if not compared.any():
+        return _uncompared(judged)
+    query, ahead = np.zeros(len(first), np.intp), (before < after).astype(float)
+    outcomes = Comparisons(query, relevant, pairs_shown(relevant), window, first, second, ahead, slots)
+    return QueryComparisons(outcomes.some(compared), judged.doc_ids)
 
 
 def _uncompared(judged: Judged) -> Undefined:
@@ -178,33 +239,7 @@ def _uncompared(judged: Judged) -> Undefined:
     return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
 
 
-def _outcomes(
-    judged: Judged, firsts: Flags, seconds: Flags, compare: np.ufunc
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
-    """Of each encounter with something to compare: who was ahead, both slots, and how many items were shown.
-
-    An item that is named is ahead of all named later, and of all that were put behind. Of items scored one by one the
-    higher score is ahead; equal ones say nothing.
-    """
-    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
-    for encounter in judged.encounters or ():
-        doc_ids = (*encounter.ranked, *encounter.behind)
-        places = np.array([place_of[doc_id] for doc_id in doc_ids], dtype=np.intp)
-        of_places = compare(judged.grades[places][:, None], judged.grades[places])
-        first, second = np.nonzero(firsts[places][:, None] & seconds[places] & of_places)
-        if encounter.scores is not None:
-            rank = -np.array(encounter.scores)
-        else:
-            rank = np.minimum(np.arange(len(doc_ids)), len(encounter.ranked))
-        told = rank[first] != rank[second]
-        first, second = first[told], second[told]
-        if len(first):
-            slots = _slots(encounter, doc_ids)
-            both = np.stack([slots[first], slots[second]], axis=1)
-            yield (rank[first] < rank[second]).astype(float), both, max(1, len(encounter.shown))
-
-
-def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
+def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
     """Who was chosen among equally relevant items of both groups, in all first encounters.
 
     What is named first is chosen among all, what is named next among those that are left. Given that one of some items
@@ -212,9 +247,15 @@ def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
     neither group are left out.
     """
     grades, window = judged.candidates.relevance, 1
-    first, slots, starts = list[float](), list[float](), list[int]()
+    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
+    item, of_first, slots = list[int](), list[bool](), list[float]()
+    starts, relevant, shown = list[int](), list[bool](), Counter[tuple[int, Stratum]]()
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind)
+        met = Counter((grades.get(doc_id, 0), judged.sides.get(doc_id)) for doc_id in doc_ids)
+        for grade in {grade for grade, _ in met}:
+            pairs = met[grade, Side.PROTECTED] * met[grade, Side.UNPROTECTED]
+            shown[0, Stratum.RELEVANT if grade > 0 else Stratum.IRRELEVANT] += pairs
         last = max(1, len(encounter.shown) - 1)
         stood = {doc_id: 2 * slot / last - 1 for slot, doc_id in enumerate(encounter.shown)}
         for number, chosen in enumerate(encounter.ranked):
@@ -225,18 +266,19 @@ def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
             sides = [judged.sides.get(doc_id) for doc_id in among]
             if not {*Side} <= {*sides}:
                 continue
-            starts.append(len(first))
+            starts.append(len(item))
+            relevant.append(grade > 0)
             for doc_id, side in zip(among, sides, strict=True):
                 if side is not None:
-                    first.append(float(side is Side.PROTECTED))
+                    item.append(place_of[doc_id])
+                    of_first.append(side is Side.PROTECTED)
                     slots.append(stood[doc_id])
             window = max(window, len(encounter.shown))
     if not starts:
         return _uncompared(judged)
-    whose, begins = np.array(first), np.array(starts)
-    return QueryComparisons(
-        whose[begins], np.ones(len(begins)), np.array(slots), window, chosen=(whose, begins)
-    )
+    query = np.zeros(len(starts), np.intp)
+    alternatives = np.array(starts), np.array(item), np.array(of_first), np.array(slots)
+    return QueryComparisons(Choices(query, np.array(relevant), shown, window, *alternatives), judged.doc_ids)
 
 
 def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> NDArray[np.float64]:

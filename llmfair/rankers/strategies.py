@@ -147,7 +147,8 @@ class Compared(NamedTuple):
 def encounters_of(answers: Iterable[Compared]) -> tuple[Encounter, ...]:
     """Where at least two items met for the first time, of answers in the order of their rounds.
 
-    Items of an earlier round have been ranked before: its answers chose with whom they meet again.
+    Items of an earlier round have been ranked before: its answers chose with whom they meet again. What a readable
+    answer neither names nor puts behind, it leaves out.
     """
     seen: set[str] = set()
     found = []
@@ -157,8 +158,10 @@ def encounters_of(answers: Iterable[Compared]) -> tuple[Encounter, ...]:
             shown.update(answer.shown)
             ranked = tuple(doc_id for doc_id in answer.named if doc_id not in seen)
             behind = tuple(doc_id for doc_id in answer.behind if doc_id not in seen)
-            if ranked and len(ranked) + len(behind) > 1:
-                found.append(Encounter(tuple(answer.shown), ranked, behind))
+            placed = {*seen, *answer.named, *answer.behind}
+            left_out = tuple(doc_id for doc_id in answer.shown if answer.named and doc_id not in placed)
+            if len(ranked) + len(behind) + len(left_out) > 1:
+                found.append(Encounter(tuple(answer.shown), ranked, behind, left_out=left_out))
         seen |= shown
     return tuple(found)
 

@@ -20,26 +20,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.stats.intervals import FEWEST_QUERIES
-from llmfair.stats.preference import (
-    DECIMALS,
-    FARTHEST,
-    FEWEST_COMPARISONS,
-    MOST_POWERS,
-    STEPS,
-    TOLERANCE,
-    Floats,
-)
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Of = TypeVar("Of", bound=np.generic)
 
+MOST_POWERS = 4
+"""Slots have a polynomial effect of this degree at most: enough for what is lost in the middle, and still smooth."""
+FEWEST_COMPARISONS = 20
+"""From fewer comparisons, over all queries, no preference has an interval."""
+STEPS, TOLERANCE = 50, 1e-12
+DECIMALS = 10
+"""Of all that is fitted: the last digits hang on the processor, and equal answers give equal files everywhere."""
+FARTHEST = 500.0
+"""Log odds beyond this are no longer numbers that can be told apart: nothing is fitted."""
 FEWEST_ALONE = 60
 """A stratum of fewer comparisons has its slots' effect from both strata."""
 FEWEST_ITEMS = 4.0
@@ -191,6 +192,38 @@ class Choices(Outcomes):
         )
 
 
+def together(
+    queries: Sequence[tuple[Comparisons | Choices, Sequence[str]]], numbers: dict[str, int] | None = None
+) -> Comparisons | Choices:
+    """Of all queries together: each one's outcomes, whose items are places in the ids beside them.
+
+    `numbers`: of items that were numbered before; it takes in the others.
+    """
+    numbers = {} if numbers is None else numbers
+    shown: dict[tuple[int, Stratum], int] = {}
+    columns: dict[str, list[NDArray[Any]]] = {}
+    alternatives = 0
+    for number, (outcomes, ids) in enumerate(queries):
+        item = np.array([numbers.setdefault(name, len(numbers)) for name in ids], np.intp)
+        shown |= {(number, stratum): count for (_, stratum), count in outcomes.shown.items()}
+        own: dict[str, NDArray[Any]] = {
+            "query": np.full(len(outcomes.query), number),
+            "relevant": outcomes.relevant,
+            "slots": outcomes.slots,
+        }
+        if isinstance(outcomes, Comparisons):
+            own |= {"first": item[outcomes.first], "second": item[outcomes.second], "ahead": outcomes.ahead}
+        else:
+            starts = outcomes.starts + alternatives
+            own |= {"starts": starts, "item": item[outcomes.item], "of_first": outcomes.of_first}
+            alternatives += len(outcomes.item)
+        for name, column in own.items():
+            columns.setdefault(name, []).append(column)
+    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    window = max(outcomes.window for outcomes, _ in queries)
+    return type(queries[0][0])(shown=shown, window=window, **arrays)
+
+
 class _Slopes(NamedTuple):
     """At some coefficients, of each row: what its score is in the direction of, shape (rows, k), how far what was
     observed is from its chance, and its information; and the largest log odds.
@@ -216,8 +249,9 @@ class Figure:
     """Log odds with error and degrees of freedom, or why there are none.
 
     `reason`: None where there is a figure; `too_few_comparisons`, `too_few_queries`, `always_one_way`, `separated`.
-    `independent`: of the comparisons that all went one way. `recurs`: items are in several queries; `clusters`:
-    effective ones, of the way that has fewest. `shared`: slots have their effect from both strata.
+    `independent`: of the comparisons that all went one way. `recurs`: items are in several queries, so many as are
+    `recurring`; `clusters`: effective ones, of the way that has fewest. `shared`: slots have their effect from both
+    strata.
     """
 
     comparisons: int
@@ -232,6 +266,7 @@ class Figure:
     clusters: float | None = None
     shared: bool = False
     fit: Fit | None = None
+    recurring: int = 0
 
     @property
     def few_items(self) -> bool:
@@ -246,6 +281,14 @@ class Figure:
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
         return math.exp(self.log_odds - half), math.exp(self.log_odds + half)
 
+    def differs(self) -> float | None:
+        """Two-sided p of odds of 1, by t."""
+        from scipy.special import stdtr
+
+        if self.log_odds is None or self.error is None:
+            return None
+        return float(2 * stdtr(self.freedom, -abs(self.log_odds) / self.error))
+
     def outside(self, band: Band = BAND) -> float | None:
         """One-sided p against the nearer edge of the band, of a bound, too; None where there is neither."""
         from scipy.special import stdtr
@@ -258,9 +301,9 @@ class Figure:
             return None
         return float(stdtr(self.freedom, min(self.log_odds - low, high - self.log_odds) / self.error))
 
-    def within(self, band: Band = BAND) -> bool:
+    def within(self, band: Band = BAND, level: float = 0.95) -> bool:
         """Whether the whole interval lies in the band; never from too few items."""
-        limits = self.interval()
+        limits = self.interval(level)
         return limits is not None and not self.few_items and band[0] < limits[0] and limits[1] < band[1]
 
 
@@ -288,8 +331,16 @@ def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> F
     freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
     return Figure(
         count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
-        clusters=spread.clusters, shared=shared, fit=fit,
+        clusters=spread.clusters, shared=shared, fit=fit, recurring=_recurring(own) if spread.recurs else 0,
     )  # fmt: skip
+
+
+def _recurring(outcomes: Comparisons | Choices) -> int:
+    """How many items are in several queries."""
+    query, *items = outcomes.ways
+    queries = len(np.unique(query))
+    number = np.concatenate([np.unique(_joint(way, query)) for way in items]) // (int(query.max()) + 1)
+    return int((np.bincount(number) > 1).sum()) if queries > 1 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,6 +372,11 @@ class Fit:
     @property
     def log_odds(self) -> float:
         return round(float(self.coefficients[0]), DECIMALS)
+
+    @property
+    def parts(self) -> Floats:
+        """Each query's part of β: its jackknife pseudo-value, shape (queries,)."""
+        return self.log_odds + (len(self.changes) - 1) * self.changes[:, 0]
 
     @property
     def beta_alone(self) -> Floats:
@@ -434,6 +490,13 @@ def null_scores(outcomes: Comparisons | Choices, stratum: Stratum | None, fit: F
     return result
 
 
+def slots_decide(outcomes: Comparisons | Choices, stratum: Stratum | None) -> bool:
+    """Whether the slots alone separate the outcomes, whatever the items: no finite effect of them is the likeliest."""
+    own = outcomes.some(outcomes.of(stratum))
+    powers, sign = next(_slot_effects(own))
+    return bool(powers) and _maximum(own, own.design([], powers, sign), own.weights(stratum)) is None
+
+
 def spread(
     influence: Floats, changes: Floats, information: Floats, ways: tuple[Integers, ...], own: Flags
 ) -> Spread:
@@ -504,15 +567,15 @@ class Strata(NamedTuple):
         p_values = [each.outside(band) for each in (self.pooled, *self.strata.values())]
         return simes([p for p in p_values if p is not None])
 
-    def parity(self, band: Band = BAND, guard: Band = GUARD) -> tuple[bool, str | None]:
+    def parity(self, band: Band = BAND, guard: Band = GUARD, level: float = 0.95) -> tuple[bool, str | None]:
         """Whether this is parity but for the ranker's usefulness, and what keeps it from being known.
 
-        `few_relevant`: a stratum without a figure; `few_items`; `items_left_out`: more than 5 %.
+        `few_relevant`: a stratum without a figure; `items_left_out`: more than 5 %.
         """
         figures = self.strata.values()
         if any(figure.reason in ("too_few_comparisons", "too_few_queries") for figure in figures):
             return False, "few_relevant"
-        if not self.pooled.within(band) or not all(figure.within(guard) for figure in figures):
+        if not self.pooled.within(band, level) or not all(figure.within(guard, level) for figure in figures):
             return False, None
         if not all(band[0] < math.exp(figure.log_odds or 0.0) < band[1] for figure in figures):
             return False, None
@@ -523,3 +586,12 @@ def simes(p_values: Sequence[float]) -> float | None:
     """Simes's p of all hypotheses at once: the least m·p_(i)/i; None without any."""
     m = len(p_values)
     return min((m * p / rank for rank, p in enumerate(sorted(p_values), 1)), default=None)
+
+
+def one_way_bound(comparisons: int, level: float = 0.95) -> float:
+    """The odds above which so many independent comparisons with no item ahead at all are too unlikely.
+
+    With a chance μ of one ahead, P(none ahead) = (1 − μ)^k: μ < 1 − ((1 − level)/2)^(1/k).
+    """
+    missed: float = ((1 - level) / 2) ** (1 / comparisons)
+    return (1 - missed) / missed

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from llmfair.audits.aggregates import Preference, preference
+from llmfair.audits.aggregates import Preference
 from llmfair.audits.calibrate import (
     BLOCK,
     Row,
@@ -29,12 +29,20 @@ from llmfair.audits.calibrate import (
 )
 from llmfair.audits.documents import Calibration, InjectedPreference
 from llmfair.audits.listwise.design import ListwiseDesign, make_design
-from llmfair.audits.listwise.measure import HEADLINE, HowRanked, concluded, mean_preference, unassessable
+from llmfair.audits.listwise.measure import (
+    HEADLINE,
+    HowRanked,
+    concluded,
+    list_odds,
+    no_preference,
+    unassessable,
+)
 from llmfair.audits.listwise.plan import ListwisePlan
 from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import (
     Encounters,
+    Floats,
     Items,
     Noise,
     PlayedAudits,
@@ -43,6 +51,8 @@ from llmfair.audits.listwise.simulate import (
 )
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Value
+from llmfair.metrics.preference import strata_of
+from llmfair.nouns import Conclusion
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.results import Count, JsonObject
 from llmfair.settings import injected_of
@@ -52,8 +62,8 @@ COLUMNS = (
     "injected", "injected_odds", "odds", "log_odds", "log_odds_error", "covered", "covered_error", "covered_n",
     "rejected", "rejected_error", "rejected_n", "within", "outside", "inconclusive", "not_assessable",
 )  # fmt: skip
-STREAM = 2000
-"""The streams of a query's seed that its simulated audits are drawn from: one a block, from here on."""
+STREAM, QUALITIES = 2000, 3000
+"""The streams of the seeds that simulated audits are drawn from, one a block, from here on: a query's; an item's."""
 
 
 class SmallestOdds(JsonObject, frozen=True, kw_only=True):
@@ -138,17 +148,25 @@ def audits(
     orders, repeats, noise = design.settings.orders, settings.repeats, Noise(settings.alike, settings.slots)
 
     def draw(block: int) -> dict[str, Encounters | PlayedAudits]:
+        doc_ids = {doc_id for items in lists for doc_id in items.doc_ids} if noise.alike else ()
+        own = {d: rng_of(settings, d, QUALITIES + block).gumbel(size=BLOCK) for d in doc_ids}
         return {
-            items.query_id: drawn(items, rng_of(settings, items.query_id, STREAM + block)) for items in lists
+            items.query_id: drawn(items, own, rng_of(settings, items.query_id, STREAM + block))
+            for items in lists
         }
 
-    def drawn(items: Items, rng: np.random.Generator) -> Encounters | PlayedAudits:
+    def drawn(items: Items, own: Mapping[str, Floats], rng: np.random.Generator) -> Encounters | PlayedAudits:
+        qualities = np.stack([own[doc_id] for doc_id in items.doc_ids], axis=1) if own else None
         windows = design.ranker.one_pass(items.n)
         if windows is None:
             assert isinstance(design.ranker, ListwiseRanker)
             seed = rng.integers(2**32, size=2).tolist()
-            return PlayedAudits(items, design.ranker.strategy, orders, repeats, noise, seed)
-        return simulate_encounters(items, windows, BLOCK, orders, repeats, noise, rng=rng)
+            return PlayedAudits(
+                items, design.ranker.strategy, orders, repeats, noise, seed, qualities=qualities
+            )
+        return simulate_encounters(
+            items, windows, BLOCK, orders, repeats, noise, qualities=qualities, rng=rng
+        )
 
     def value(query_id: str, drawn: Encounters | PlayedAudits, place: int, run: int) -> Value:
         return drawn.value(betas[place], run)
@@ -158,12 +176,15 @@ def audits(
 
 def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    odds = preference(audit.values(), level)
+    odds = list_odds(audit.values(), strata_of(audit.values(), asked.strata), level=level)
     if odds is None:
         return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
+    p = odds.figures.outside(asked.band)
     conclusion, reason = concluded(odds, True, asked)
+    if p is not None and p <= (1 - level) / 2:
+        conclusion, reason = Conclusion.OUTSIDE, None
     finding = ListwiseFinding(measure=HEADLINE, conclusion=conclusion, reason=reason)
-    return SimulatedAudit(odds, finding, mean_preference(odds.null_scores, asked))
+    return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, asked))
 
 
 def _row(beta: float, audits: Sequence[SimulatedAudit], level: float) -> Row:

@@ -32,7 +32,7 @@ from llmfair.audits.listwise.measure import (
     share,
 )
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
-from llmfair.audits.listwise.results import ListwiseFacts
+from llmfair.audits.listwise.results import ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject, backend_args
@@ -42,6 +42,7 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import encode
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
+from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import (
     Attribute,
     Candidates,
@@ -74,6 +75,7 @@ from llmfair.rankers.strategies import (
 )
 from llmfair.settings import band_of, default_of
 from llmfair.stats.sequential import EProcess, rounds
+from llmfair.stats.strata import Stratum
 
 # A ranker that scores lists is asked for a list in several orders only where the order can make a difference. The
 # first lists are asked in every order, and again. Where each of them is ranked alike every time, every other list is
@@ -239,6 +241,7 @@ class ListwiseDesign(Design[Ranked]):
     prompt: Prompt
     prompts: tuple[PromptCondition, ...]
     ranker: ListwiseRanker | Ranker
+    strata: Sequence[Stratum]
     first_stage: Ranker | None
     orders: Mapping[str, Sequence[Candidates]]
 
@@ -475,7 +478,10 @@ class ListwiseDesign(Design[Ranked]):
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
-        return HowRanked(band_of(settings.band), settings.permutations, settings.seed, initial)
+        return HowRanked(
+            band_of(settings.band), band_of(settings.guard), self.strata, settings.level,
+            settings.permutations, settings.seed, initial,
+        )  # fmt: skip
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
@@ -564,6 +570,12 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     if settings.measures is not None:
         shown = measured = settings.measures
     candidates = [dataset.candidates(query) for query in queries]
+    strata = shared_strata(
+        (attribute.side(document), listed.relevance.get(document.doc_id, 0) > 0)
+        for listed in candidates
+        for document in listed.documents
+    )
+    concluded = ",".join([concluded, *(of_stratum(headline["odds"], stratum) for stratum in strata)])
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
     design = ListwiseDesign(
         settings=settings,
@@ -586,6 +598,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
             input=settings.input,
             words=settings.words,
         ),
+        strata=strata,
         first_stage=first_stage,
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates

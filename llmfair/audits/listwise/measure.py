@@ -51,7 +51,6 @@ from llmfair.audits.listwise.results import (
     OmittedItems,
     OrderNoise,
     PermutationResult,
-    SignFlip,
     Usefulness,
     WindowAnswers,
 )
@@ -72,6 +71,7 @@ from llmfair.metrics.base import (
 )
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
+from llmfair.metrics.preference import strata_of
 from llmfair.metrics.utility import TREC_EVAL
 from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Query, Ranking, Side
 from llmfair.probes import REPEAT
@@ -91,7 +91,8 @@ from llmfair.stats.intervals import (
 )
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.sequential import Decision, look_level
-from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
+from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip
+from llmfair.stats.strata import GUARD, Strata, Stratum, together
 
 if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
@@ -239,8 +240,6 @@ def _tested(row: Measurement, changes: NDArray[np.float64], inference: Inference
 
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
-MISSING_TELLS = 0.1
-"""From so many items missing per answer on, it matters whose they are."""
 
 
 def answer_counts(
@@ -268,9 +267,11 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
     for window in windows:
         places.setdefault(window.place, []).append(str(window.answer_class))
     lacking = [window for window in windows if window.omitted]
+    asked_for = sum(len(window.omitted) + len(window.named) for window in windows if window.named)
     expected = (len(w.omitted) * _protected(w.shown, sides) / len(w.shown) for w in lacking)
     omitted = OmittedItems(
         sum(len(window.omitted) for window in lacking),
+        asked_for,
         sum(_protected(window.omitted, sides) for window in lacking),
         round(sum(expected, 0.0), 6),
     )
@@ -331,20 +332,6 @@ def unassessed(counts: WindowAnswers) -> str | None:
     return None
 
 
-def missing_unevenly(counts: WindowAnswers) -> bool:
-    """Whether answers leave out items of one group more than chance would: they are put last and compared with none.
-
-    Counted from one item in ten answers on, and where the share of a group is off by more than two standard errors
-    and a tenth.
-    """
-    omitted = counts.omitted
-    if not omitted.items or omitted.items < MISSING_TELLS * counts.windows:
-        return False
-    expected = omitted.protected_expected / omitted.items
-    off = abs(omitted.protected / omitted.items - expected)
-    return off > 0.1 and off > 2 * (expected * (1 - expected) / omitted.items) ** 0.5
-
-
 def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:
     return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
 
@@ -369,6 +356,9 @@ class HowRanked:
     """
 
     band: tuple[float, float] = (0.8, 1.25)
+    guard: tuple[float, float] = GUARD
+    strata: Sequence[Stratum] = ()
+    level: float = 0.95
     permutations: int = 9999
     seed: int = 0
     initial: str = "random"
@@ -380,10 +370,12 @@ def findings_of(
     useful: Mapping[str, Usefulness | None],
     inference: Inference,
     asked: HowRanked,
+    left_out: Mapping[str, float] = {},
 ) -> dict[str, ListwiseFinding]:
-    """One finding per condition of the first measure of preference odds, by condition.
+    """One finding per condition of the first measure of preference odds, by condition, as if none were a disparity.
 
-    A condition that `judged` lacks (a run file, of which too much would be held) has no permutation test.
+    A condition that `judged` lacks (a run file, of which too much would be held) has no permutation test. `left_out`:
+    the share of items that its answers leave out.
     """
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
     excess = {c.condition: [*c.values.values()] for c in reversed(columns) if c.measure.name == EXCESS}
@@ -392,6 +384,7 @@ def findings_of(
     return {
         column.condition: _finding(
             column,
+            left_out.get(column.condition, 0.0),
             excess.get(column.condition, []),
             _runs(judged.get(column.condition, ())),
             shuffled.get(column.condition),
@@ -417,7 +410,7 @@ def with_family(
     for place, row in enumerate(rows):
         finding = findings.get(row.condition)
         if finding is not None and row.query_id == ALL and row.measure == finding.measure:
-            p = None if finding.sign_flip is None else finding.sign_flip.p
+            p = None if finding.odds is None else finding.odds.p
             reason = row.reason or finding.reason
             rows[place] = replace(row, p=p, conclusion=finding.conclusion, reason=reason)
         contrast = row.measure == contrasted and SEPARATOR in row.condition
@@ -429,8 +422,31 @@ def with_family(
     return rows, sum(rows[place].p is not None for place in family)
 
 
+def with_disparities(
+    findings: Mapping[str, ListwiseFinding], level: float = 0.95
+) -> dict[str, ListwiseFinding]:
+    """The findings, a disparity where the odds of a prompt are outside the band by p adjusted over the prompts (Holm).
+
+    Each p is one-sided, so it is held against half of what the level leaves. The control condition claims nothing, and
+    stands by its own p.
+    """
+    claims = [name for name in findings if name != REPEAT]
+    adjusted = dict(zip(claims, holm([findings[name].p_outside for name in claims]), strict=True))
+    changed = dict(findings)
+    for name, finding in findings.items():
+        p = adjusted.get(name, finding.p_outside)
+        finding = structs.replace(finding, p_outside_adjusted=p)
+        if p is not None and p <= (1 - level) / 2:
+            outside = structs.replace(finding, conclusion=Conclusion.OUTSIDE)
+            odds = {"all": outside.odds, **outside.strata}[outside.decisive]
+            finding = structs.replace(outside, reason=None if odds is None else odds.reason)
+        changed[name] = finding
+    return changed
+
+
 def _finding(
     column: Column,
+    left_out: float,
     ratios: Sequence[Value],
     runs: Sequence[tuple[ControlledExposures, ...]],
     shuffled: PermutationResult | None,
@@ -440,7 +456,7 @@ def _finding(
 ) -> ListwiseFinding:
     """What is concluded of one condition, from its headline, excess ratios and exposures of single orders."""
     values = list(column.values.values())
-    odds = preference(values, inference.level)
+    odds = list_odds(values, strata_of(values, asked.strata), left_out, inference.level)
     missing = most_frequent(reason for value in values if (reason := value_of(value)[1]))
     if odds is None:
         return unassessable(str(column.measure), "order_not_random" if asked.initial != "random" else missing)
@@ -448,30 +464,66 @@ def _finding(
     conclusion, reason = concluded(odds, useful is not None and useful.shown, asked, useless)
     if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
         reason = OF_SOME.get(str(missing), reason)
-    excess, estimate = aggregate("ratio-of-means", ratios, inference), odds.estimate
-    flipped = mean_preference(odds.null_scores, asked)
+    excess = aggregate("ratio-of-means", ratios, inference)
     return ListwiseFinding(
         measure=str(column.measure),
         conclusion=conclusion,
         reason=reason,
-        odds=Odds(estimate.value, estimate.low, estimate.high, estimate.n, odds.comparisons, odds.bound),
+        odds=_odds(odds.pooled, asked),
+        strata={str(stratum): _odds(of_it, asked) for stratum, of_it in odds.strata.items()},
+        p_outside=odds.figures.outside(asked.band) if asked.initial == "random" else None,
+        left_out=left_out,
         useful=useful,
         excess=None
         if excess is None or excess.value is None
         else Excess(excess.value, excess.low, excess.high, excess.n),
-        sign_flip=SignFlip(flipped, estimate.n, estimate.n <= MOST_ENUMERATED),
         permutation=shuffled,
         run_noise=_run_noise(ratios, runs),
         slope=_slope(runs),
-        power=odds_power(estimate, asked.band),
+        power=odds_power(odds.pooled.estimate, asked.band),
     )
+
+
+class ListOdds(NamedTuple):
+    """The preference odds of a condition: over all items, and over those of each stratum that both groups have."""
+
+    pooled: Preference
+    strata: Mapping[Stratum, Preference]
+    left_out: float
+
+    @property
+    def figures(self) -> Strata:
+        strata = {stratum: odds.figure for stratum, odds in self.strata.items()}
+        return Strata(self.pooled.figure, strata, self.left_out)
+
+
+def list_odds(
+    values: Iterable[Value],
+    strata: Mapping[Stratum, Iterable[Value]],
+    left_out: float = 0.0,
+    level: float = 0.95,
+) -> ListOdds | None:
+    """From the queries' values, and those of each stratum; None without any comparison."""
+    pooled = preference(values, level)
+    if pooled is None:
+        return None
+    odds = {stratum: preference(of_it, level) for stratum, of_it in strata.items()}
+    return ListOdds(
+        pooled, {stratum: of_it for stratum, of_it in odds.items() if of_it is not None}, left_out
+    )
+
+
+def _odds(odds: Preference, asked: HowRanked) -> Odds:
+    estimate, figure = odds.estimate, odds.figure
+    return Odds(
+        estimate.value, estimate.low, estimate.high, estimate.n, odds.comparisons, odds.bound, estimate.reason,
+        no_preference(odds, asked), figure.outside(asked.band), figure.recurring, figure.clusters,
+    )  # fmt: skip
 
 
 def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
     """The finding as far as the answers bear it: of answers that follow the position, only that it is outside."""
     reason = unassessed(answers)
-    if reason is None and finding.conclusion is Conclusion.WITHIN and missing_unevenly(answers):
-        reason = "items_missing"
     if reason is None or finding.conclusion is Conclusion.OUTSIDE:
         return finding
     return unassessable(finding.measure, reason)
@@ -483,7 +535,11 @@ def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFind
     conclusion, reason = finding.conclusion, finding.reason
     if decision not in settles.get(conclusion, [decision]):
         conclusion, reason = Conclusion.INCONCLUSIVE, None
-    return structs.replace(finding, conclusion=conclusion, reason=reason, sign_flip=None, power=None)
+    odds = None if finding.odds is None else structs.replace(finding.odds, p=None)
+    strata = {name: structs.replace(of_it, p=None) for name, of_it in finding.strata.items()}
+    return structs.replace(
+        finding, conclusion=conclusion, reason=reason, odds=odds, strata=strata, power=None
+    )
 
 
 def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
@@ -492,42 +548,48 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
 
 
 def concluded(
-    odds: Preference, useful: bool, asked: HowRanked, useless: str = "not_judged"
+    odds: ListOdds, useful: bool, asked: HowRanked, useless: str = "not_judged"
 ) -> tuple[Conclusion, str | None]:
-    """Where the interval lies, and why nothing more can be said.
+    """What the odds come to where they are no disparity, and why nothing more can be said.
 
-    `useful`: whether the ranker does its job; `useless`: the reason where nothing says so.
-
-    A ranker that does not order by relevance can be outside, never within; nor is one whose ties keep any odds in
-    the band. Where one group always wins, the bound lies beyond the band or says too little. Where slots alone decide
+    `useful`: whether the ranker does its job; `useless`: the reason where nothing says so. Parity is not said of a
+    ranker that does not order by relevance, nor of one whose ties keep any odds in the band. Where slots alone decide
     between equally relevant items, no preference for a group shows: the interval of the odds without them is judged
     as any other.
     """
-    estimate, (low, high) = odds.estimate, asked.band
+    pooled = odds.pooled
+    estimate = pooled.estimate
     if asked.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
     if (estimate.low is None) != (estimate.high is None):
-        beyond = (estimate.high or high) < low or (estimate.low or low) > high
-        return (Conclusion.OUTSIDE if beyond else Conclusion.INCONCLUSIVE), estimate.reason
+        return Conclusion.INCONCLUSIVE, estimate.reason
     if estimate.low is None or estimate.high is None:
         return Conclusion.NOT_ASSESSABLE, estimate.reason
-    conclusion = conclude(estimate.low, estimate.high, asked.band)
-    if conclusion is Conclusion.OUTSIDE:
-        return conclusion, estimate.reason
-    if not odds.could_leave(asked.band):
+    if not pooled.could_leave(asked.band):
         return Conclusion.NOT_ASSESSABLE, "tied"
-    if odds.bound is not None and not odds.slots_decide:  # odds farther from 1 by nobody knows how much
+    if pooled.bound is not None and not pooled.slots_decide:  # odds farther from 1 by nobody knows how much
         return Conclusion.NOT_ASSESSABLE, estimate.reason
-    if conclusion is Conclusion.WITHIN and not useful:
-        return Conclusion.NOT_ASSESSABLE, useless
-    return conclusion, None
+    if conclude(estimate.low, estimate.high, asked.band) is not Conclusion.WITHIN:
+        return Conclusion.INCONCLUSIVE, None
+    if any(each.figure.few_items for each in (pooled, *odds.strata.values())):
+        return Conclusion.INCONCLUSIVE, "few_items"
+    parity, reason = odds.figures.parity(asked.band, asked.guard, asked.level)
+    if not parity:
+        return Conclusion.INCONCLUSIVE, reason or "stratum_open"
+    return (Conclusion.WITHIN, None) if useful else (Conclusion.NOT_ASSESSABLE, useless)
 
 
-def mean_preference(scores: NDArray[np.float64], asked: HowRanked) -> float | None:
-    """p of no mean preference over queries, by their scores at odds of 1; None for too few or a given order."""
-    if len(scores) < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
+def no_preference(odds: Preference, asked: HowRanked) -> float | None:
+    """p of no mean preference: by t where items recur, else by sign flips of the queries' scores at odds of 1.
+
+    None for too few queries or a given order.
+    """
+    figure, scores = odds.figure, odds.null_scores
+    if figure.queries < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
         return None
-    return sign_flip(scores, rng=np.random.default_rng(asked.seed))
+    if figure.recurs:
+        return figure.differs()
+    return sign_flip(scores, rng=np.random.default_rng(asked.seed)) if len(scores) >= FEWEST_TESTED else None
 
 
 def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, PermutationResult]:
@@ -669,8 +731,7 @@ class WindowShare(NamedTuple):
 
 def share(met: WindowShare) -> float:
     """X of a window: the share of its comparisons that the protected item won, ½ where it has none."""
-    value = met.value
-    return float(value.ahead.sum() / value.count.sum()) if isinstance(value, QueryComparisons) else 0.5
+    return met.value.ahead if isinstance(met.value, QueryComparisons) else 0.5
 
 
 def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Decision | None:
@@ -678,31 +739,37 @@ def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Deci
 
     Whether the ranker does its job is no matter here: that more windows show it is not waited for.
     """
-    odds = preference(together(windows), look_level(level))
+    values = [*joined_windows(windows)]
+    odds = list_odds(values, strata_of(values, asked.strata), level=look_level(level))
     if odds is None:
         return None
-    conclusion, _ = concluded(odds, True, asked)
-    if conclusion is Conclusion.WITHIN:
-        return Decision.INSIDE
-    if conclusion is Conclusion.OUTSIDE:
-        low = odds.estimate.low
+    p = odds.figures.outside(asked.band)
+    if p is not None and p <= (1 - look_level(level)) / 2:
+        decisive = min((odds.pooled, *odds.strata.values()), key=lambda each: _p_outside(each, asked))
+        low = decisive.estimate.low
         return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
-    return None
+    conclusion, _ = concluded(odds, True, replace(asked, level=look_level(level)))
+    return Decision.INSIDE if conclusion is Conclusion.WITHIN else None
 
 
-def together(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]:
+def _p_outside(odds: Preference, asked: HowRanked) -> float:
+    p = odds.figure.outside(asked.band)
+    return 1.0 if p is None else p
+
+
+def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]:
     """What all windows of a query compare, for every query that has something."""
     by_query: dict[str, list[QueryComparisons]] = {}
     for query_id, value in windows:
         if isinstance(value, QueryComparisons):
             by_query.setdefault(query_id, []).append(value)
     for values in by_query.values():
-        yield QueryComparisons(
-            np.concatenate([value.ahead for value in values]),
-            np.concatenate([value.count for value in values]),
-            np.concatenate([value.slots for value in values if value.slots is not None]),
-            max(value.window for value in values),
-        )
+        numbers, shown = dict[str, int](), Counter[tuple[int, Stratum]]()
+        outcomes = together([(value.outcomes, value.doc_ids) for value in values], numbers)
+        for (_, stratum), pairs in outcomes.shown.items():
+            shown[0, stratum] += pairs
+        query = np.zeros(len(outcomes.query), np.intp)
+        yield QueryComparisons(replace(outcomes, query=query, shown=shown), [*numbers])
 
 
 # What the chains of a run come to, as the files of its folder.
@@ -726,11 +793,12 @@ def outcome_of(
     columns = measure_all(design.measures, judged)
     conditions = {name: judged[name] for name in names}
     useful = {name: _usefulness(name, judged, columns) for name in names}
-    findings = findings_of(
-        [c for c in columns if c.condition in conditions], conditions, useful, inference, design.asked()
-    )
     asking = ((probe.condition, result) for probe, result in chains if result.asked)
     answers = answer_counts(asking, design.sides, settings.constrain)
+    left_out = {name: counts.omitted.share for name, counts in answers.items()}
+    of_conditions = [column for column in columns if column.condition in conditions]
+    findings = findings_of(of_conditions, conditions, useful, inference, design.asked(), left_out)
+    findings = with_disparities(findings, settings.level)
     for name in findings.keys() & answers:
         findings[name] = assessed(findings[name], answers[name])
     findings = as_readable(findings, answers, settings.max_invalid)

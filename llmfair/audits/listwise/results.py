@@ -68,11 +68,19 @@ class FirstPass(JsonObject, omit_defaults=False, frozen=True):
 
 
 class OmittedItems(JsonObject, omit_defaults=False, frozen=True):
-    """Items left out of answers; `protected_expected`: how many protected ones, were sides left out alike."""
+    """Items left out of readable answers, of so many that these should have named.
+
+    `protected_expected`: how many protected ones, were sides left out alike.
+    """
 
     items: Count = 0
+    of: Count = 0
     protected: Count = 0
     protected_expected: float = 0.0
+
+    @property
+    def share(self) -> float:
+        return self.items / self.of if self.of else 0.0
 
 
 class EqualScores(JsonObject, frozen=True):
@@ -123,14 +131,6 @@ class Excess(JsonObject, frozen=True):
         return self.high < 1 if below else self.low > 1
 
 
-class SignFlip(JsonObject, frozen=True):
-    """No mean preference over queries."""
-
-    p: Share | None
-    queries: Count
-    exact: bool
-
-
 class PermutationResult(JsonObject, frozen=True, kw_only=True):
     """No preference in any query, by labels shuffled among equally relevant items; `reason`: why it has no p."""
 
@@ -155,6 +155,10 @@ class Odds(JsonObject, frozen=True):
     """Preference odds with their interval, over `n` queries with so many comparisons of two items.
 
     `bound`: outcomes are decided by groups or slots, so that the odds are at most, or at least, what stands here.
+    `p`: of no preference, by the t of the interval where items recur in several queries, else by sign flips over
+    queries. `p_outside`: that the odds lie in the band, one-sided, against its nearer edge. `recurring`: items of the
+    comparisons that are in several queries; `clusters`: effective ones of the queries, or of the items of either group,
+    whichever are fewest.
     """
 
     value: float | None
@@ -163,6 +167,11 @@ class Odds(JsonObject, frozen=True):
     n: Count
     comparisons: Count
     bound: Literal["at most", "at least"] | None = None
+    reason: str | None = None
+    p: Share | None = None
+    p_outside: Share | None = None
+    recurring: Count = 0
+    clusters: float | None = None
 
 
 class Usefulness(JsonObject, frozen=True):
@@ -193,17 +202,42 @@ class Usefulness(JsonObject, frozen=True):
         )
 
 
+def of_stratum(measure: str, stratum: str) -> str:
+    """The name of preference odds over the items of one stratum."""
+    return f"{measure[:-1]},stratum={stratum})" if measure.endswith(")") else f"{measure}(stratum={stratum})"
+
+
 class ListwiseFinding(Finding, frozen=True, kw_only=True):
-    """What is concluded of a prompt; without comparisons, or readable answers, nothing stands behind it."""
+    """What is concluded of a prompt; without comparisons, or readable answers, nothing stands behind it.
+
+    `odds`: over all items; `strata`: over relevant and irrelevant ones apart, where both groups have both.
+    `p_outside`: that none of these lies outside the band (Simes); `p_outside_adjusted` over the prompts (Holm).
+    `left_out`: the share of items that answers should have named and did not.
+    """
 
     odds: Odds | None = None
+    strata: Mapping[str, Odds] = {}
+    p_outside: Share | None = None
+    p_outside_adjusted: Share | None = None
+    left_out: Share = 0.0
     useful: Usefulness | None = None
     excess: Excess | None = None
-    sign_flip: SignFlip | None = None
     permutation: PermutationResult | None = None
     run_noise: OrderNoise | None = None
     slope: float | None = None
     power: OddsPower | None = None
+
+    @property
+    def decisive(self) -> str:
+        """The stratum whose odds are outside the band by the smallest p: a disparity speaks of it; else "all"."""
+        figures = {"all": self.odds, **self.strata} if self.conclusion == "outside" else {}
+        p_of = {name: odds.p_outside for name, odds in figures.items() if odds and odds.p_outside is not None}
+        return min(p_of, key=lambda name: p_of[name], default="all")
+
+    @property
+    def spoken_of(self) -> str:
+        """The measure of that stratum."""
+        return self.measure if self.decisive == "all" else of_stratum(self.measure, self.decisive)
 
     @property
     def useless(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from llmfair.audits.listwise.measure import (
     gain_on_chance,
     mean_gain,
     windows_of,
+    with_disparities,
     with_family,
 )
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
@@ -66,6 +67,7 @@ from llmfair.metrics.base import (
     measure_all,
 )
 from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.results import Family, Words
@@ -238,7 +240,10 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     gates = [parse_gate(text, Judged) for text in settings.require]
     shown = parse_measures(",".join((settings.measures or SCORED, *(gate.measure for gate in gates))), Judged)
     measures = tuple(dict.fromkeys((*shown, parse_measure(OF_RANKINGS))))
-    asked = HowRanked(band_of(settings.band), seed=target.seed, initial=target.initial)
+    asked = HowRanked(
+        band_of(settings.band), band_of(settings.guard), level=settings.level, seed=target.seed,
+        initial=target.initial,
+    )  # fmt: skip
     answered: Mapping[str, WindowAnswers] = {} if target.found is None else target.found.answers
     columns: list[Column] = []
     rows: list[Measurement] = []
@@ -257,12 +262,18 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         if not ONE_OF_SEVERAL.search(condition) and condition != REPEAT:  # they repeat what others claim
             useful = {condition: mean_gain(measured.gains, "a random order")}
             of_condition = [*measured.columns, measured.exposures]
-            findings |= findings_of(of_condition, {}, useful, inference, asked)
+            answers = answered.get(condition)
+            left_out = {} if answers is None else {condition: answers.omitted.share}
+            of_lists = replace(asked, strata=shared_strata(measured.items))
+            findings |= findings_of(of_condition, {}, useful, inference, of_lists, left_out)
             by = [v.by for v in measured.exposures.values.values() if isinstance(v, Quotient)]
             alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
             relevance[condition] = None if alone is None else alone.value
-            if condition in findings and (answers := answered.get(condition)):
-                findings[condition] = assessed(findings[condition], answers)
+    findings = with_disparities(findings, settings.level)
+    findings = {
+        name: assessed(finding, answered[name]) if name in answered else finding
+        for name, finding in findings.items()
+    }
     if target.found is not None:
         findings = as_readable(findings, answered, target.found.max_invalid)
     rows, family = with_family(rows, findings, None)
@@ -285,7 +296,8 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
 class _Condition:
     """What is kept of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
-    `lengths` of the lists of all queries; `limits`: what no order of the lists passes.
+    `lengths` of the lists of all queries; `limits`: what no order of the lists passes; `items`: the side and relevance
+    that there are.
     """
 
     columns: Sequence[Column]
@@ -294,6 +306,7 @@ class _Condition:
     lengths: Sequence[int]
     facts: ScoreFacts
     limits: Mapping[Measure, Sequence[Limit]]
+    items: Collection[tuple[Side | None, bool]]
 
 
 def _measured_condition(
@@ -305,7 +318,7 @@ def _measured_condition(
     if not target.incomplete:
         query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
-    exposures, gains = dict[str, Value](), dict[str, float]()
+    exposures, gains, items = dict[str, Value](), dict[str, float](), set[tuple[Side | None, bool]]()
     lengths, missing, limits, longest = list[int](), list[int](), dict[Measure, list[Limit]](), 0
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
@@ -316,6 +329,8 @@ def _measured_condition(
         if (gain := gain_on_chance(judged)) is not None:
             gains[query_id] = gain
         lengths.append(len(judged.doc_ids))
+        relevance = judged.candidates.relevance
+        items |= {(judged.sides.get(d), relevance.get(d, 0) > 0) for d in (*judged.doc_ids, *judged.missing)}
         if rankings:
             longest = max(longest, len(judged.doc_ids) + len(judged.missing))
             missing += [len(judged.missing)] * bool(judged.missing)
@@ -332,7 +347,7 @@ def _measured_condition(
             f"llmfair listwise measures it; {'leave control=order out here' if order else instead}",
         )
     facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)), longest)
-    return _Condition(columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits)
+    return _Condition(columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits, items)
 
 
 def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, longest: int) -> ScoreFacts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
+from llmfair.metrics.preference import pairs_shown
 from llmfair.nouns import Candidates, Document, Encounter, Query, Side, Steps
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import Compared, Strategy, encounters_of, scored_encounter
 from llmfair.stats.power import Windows, first_shown
+from llmfair.stats.strata import Comparisons
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -28,6 +30,7 @@ class Items:
     query_id: str
     groups: Places
     grades: Places
+    doc_ids: Sequence[str] = ()
 
     @property
     def n(self) -> int:
@@ -58,11 +61,14 @@ class Noise:
 class Encounters:
     """A query's first encounters in every audit: how far the protected item is ahead where nothing is preferred.
 
-    `margins` has shape (c,) for an audit, `slots` (c, 2): those of the protected and of the other item.
+    For an audit `margins` has shape (c,), `slots` and `places`, in the list, (c, 2): those of the protected and of the
+    other item.
     """
 
+    items: Items
     margins: Sequence[Floats]
     slots: Sequence[Floats]
+    places: Sequence[Places]
     window: int
 
     def value(self, log_odds: float, audit: int) -> QueryComparisons | Undefined:
@@ -70,8 +76,16 @@ class Encounters:
         margins = self.margins[audit]
         if not len(margins):
             return Undefined("no_encounter")
-        ahead = (margins > -log_odds).astype(float)
-        return QueryComparisons(ahead, np.ones(len(margins)), self.slots[audit], self.window)
+        first, second = self.places[audit].T
+        relevant, ahead = self.items.grades[first] > 0, (margins > -log_odds).astype(float)
+        query, shown = np.zeros(len(first), np.intp), pairs_shown(relevant)
+        outcomes = Comparisons(query, relevant, shown, self.window, first, second, ahead, self.slots[audit])
+        return QueryComparisons(outcomes, self.items.doc_ids or _names(self.items))
+
+
+def _names(items: Items) -> tuple[str, ...]:
+    """Of items that come in no other list."""
+    return tuple(f"{items.query_id} {place}" for place in range(items.n))
 
 
 def items_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Items:
@@ -81,6 +95,7 @@ def items_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Items:
         candidates.query.query_id,
         np.array([group[sides[doc_id]] for doc_id in candidates.doc_ids], np.intp),
         np.array([candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids], np.intp),
+        candidates.doc_ids,
     )
 
 
@@ -92,15 +107,20 @@ def simulate_encounters(
     repeats: int = 1,
     noise: Noise = Noise(),
     *,
+    qualities: Floats | None = None,
     rng: np.random.Generator,
 ) -> Encounters:
-    """So many audits of one list, each from `orders` random initial orders, asked `repeats` times."""
+    """So many audits of one list, each from `orders` random initial orders, asked `repeats` times.
+
+    `qualities`: the items' own, in every audit, shape (audits, n); drawn, unless given.
+    """
     first, second, slot_of, window_of = _places(windows, items.n)
     shown = rng.permuted(np.tile(np.arange(items.n), (audits, orders, 1)), axis=-1)
     shown = shown.repeat(repeats, axis=1)
     audit = np.arange(audits)[:, None, None]
     alike = rng.random((audits, orders * repeats, len(windows))) < noise.alike
-    always, fresh = rng.gumbel(size=(audits, items.n)), rng.gumbel(size=shown.shape)
+    always = rng.gumbel(size=(audits, items.n)) if qualities is None else qualities
+    fresh = rng.gumbel(size=shown.shape)
     scores = np.where(alike[..., window_of], always[audit, shown], fresh) - noise.slots / 2 * slot_of
     groups, grades = items.groups[shown], items.grades[shown]
     met = (groups[..., first] * groups[..., second] == -1) & (grades[..., first] == grades[..., second])
@@ -110,10 +130,13 @@ def simulate_encounters(
     protected, unprotected = np.where(leads, one, other), np.where(leads, other, one)
     margins = scores[run, chain, protected] - scores[run, chain, unprotected]
     slots = np.stack([slot_of[protected], slot_of[unprotected]], axis=1)
+    places = np.stack([shown[run, chain, protected], shown[run, chain, unprotected]], axis=1)
     ends = np.cumsum(np.bincount(run, minlength=audits))[:-1]
     return Encounters(
+        items,
         np.split(margins, ends),
         np.split(slots, ends),
+        np.split(places, ends),
         max((end - start for start, end in windows), default=1),
     )
 
@@ -243,17 +266,20 @@ class PlayedAudits:
     seed: Sequence[int]
     relevance: float = 0.0
     spoken: bool = False
+    qualities: Floats | None = None
 
     def value(self, log_odds: float, audit: int) -> Value:
         """One audit of a ranker with this preference, as the measure PreferenceOdds has it."""
         rng = np.random.default_rng([*self.seed, audit])
         weights = log_odds * (self.items.groups == 1) + self.relevance * self.items.grades
-        return odds_of(self.items, self._encounters(weights, rng))
+        return odds_of(self.items, self._encounters(weights, audit, rng))
 
-    def _encounters(self, weights: Floats, rng: np.random.Generator) -> list[Encounter]:
+    def _encounters(self, weights: Floats, audit: int, rng: np.random.Generator) -> list[Encounter]:
         noise, encounters, n = self.noise, list[Encounter](), self.items.n
         drawn = rng.logistic if self.spoken else rng.gumbel
         fixed, always, alone_always = (draw.tolist() for draw in (weights, rng.gumbel(size=n), drawn(size=n)))
+        if self.qualities is not None:
+            always = alone_always = self.qualities[audit].tolist()
         fresh, fresh_alone, chance = (_stream(draw) for draw in (rng.gumbel, drawn, rng.random))
 
         def weigh(items: Sequence[int], alone: bool) -> Sequence[float]:
@@ -294,4 +320,6 @@ def odds_of(items: Items, encounters: Sequence[Encounter]) -> Value:
         encounters=tuple(encounters),
     )
     (value,) = HEADLINE.values(judged).values()
+    if isinstance(value, QueryComparisons):
+        return replace(value, doc_ids=items.doc_ids or _names(items))
     return value
