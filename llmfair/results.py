@@ -6,6 +6,7 @@ general parts rely on the shared part alone. What a file has besides is ignored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -100,6 +101,16 @@ class Finding(JsonObject, frozen=True, kw_only=True):
     measure: str
     conclusion: Conclusion
     reason: str | None
+
+    @property
+    def decisive(self) -> str:
+        """The stratum of relevance whose figure a disparity speaks of; "all" of all items."""
+        return "all"
+
+    @property
+    def spoken_of(self) -> str:
+        """The measure of that figure."""
+        return self.measure
 
     @property
     def useless(self) -> str | None:
@@ -419,12 +430,20 @@ def rows_of(
     return tuple(
         Row(
             **named,
-            **{name: getattr(row, name) for name in MEASURED},
+            **{name: getattr(row, name) for name in MEASURED if name != "stratum"},
+            stratum=row.stratum if row.stratum != "all" else stratum_of(row.measure),
             contrast=contrast if compares_groups(row.measure) else "",
             conclusion=None if row.conclusion is None else Conclusion(row.conclusion),
         )
         for row in ordered
     )
+
+
+@cache
+def stratum_of(measure: str) -> str:
+    """Of which items a measure is, by its name as written."""
+    stratum = re.search(r"[(,]stratum=(\w+)", measure)
+    return "all" if stratum is None else stratum[1]
 
 
 @cache

@@ -500,11 +500,11 @@ def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
 
 def preference_change(
     one: Mapping[str, Value], other: Mapping[str, Value], level: float = 0.95
-) -> tuple[Estimate, NDArray[np.float64]] | None:
-    """The quotient of two odds over the same queries with its interval, and each query's part of its logarithm.
+) -> tuple[Estimate, NDArray[np.float64], float | None] | None:
+    """The quotient of two odds over the same queries with its interval, each query's part of its logarithm, and p.
 
-    The parts are jackknife pseudo-values, shape (queries,). None where either has no finite odds, or no query is
-    in both.
+    The parts are jackknife pseudo-values, shape (queries,); p is that of the interval's t where items recur, else None.
+    None where either has no finite odds, or no query is in both.
     """
     numbers, figures = dict[str, int](), list[Figure]()
     for values in (one, other):
@@ -524,7 +524,8 @@ def preference_change(
     difference, spread = moved
     freedom = max(1.0, spread.clusters - 1)
     value = replace(figures[0], log_odds=difference, error=spread.error, freedom=freedom)
-    return _estimate(value, level), fits[0].parts - fits[1].parts
+    p = value.differs() if spread.recurs else None
+    return _estimate(value, level), fits[0].parts - fits[1].parts, p
 
 
 def _compared(values: Iterable[Value]) -> tuple[QueryComparisons, ...]:

@@ -69,6 +69,10 @@ ADVICE: Mapping[str, str] = {
     "few_encounters": "[longer windows (--window), so that items of both groups are shown together, or ]more queries",
     "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
     "tied": "scores that tell more items apart: a finer scale, or the mean of several grades of each item",
+    "few_relevant": "more queries, or lists in which both groups have more relevant items",
+    "few_items": "more items: lists that share fewer of them",
+    "stratum_open": "more queries, which narrow the odds of relevant and of irrelevant items apart: {planned}",
+    "items_left_out": "a model, or longer answers, that name all items[: more room with --max-tokens]",
     "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
     EQUAL_SCORES: "another model, or this one set up otherwise, since one score for all items ranks none; the answers: "
     "llmfair runs show {run} --answers",
@@ -189,7 +193,7 @@ class Case:
     @property
     def figure(self) -> Figure | None:
         """The headline's figure."""
-        return self.found.figures.get((self.finding.measure, self.condition))
+        return self.found.figures.get((self.finding.spoken_of, self.condition))
 
     @property
     def definition(self) -> Definition:
@@ -198,13 +202,19 @@ class Case:
     @property
     def measured(self) -> str:
         """The headline in words with its interval: `preference odds 0.17 [0.10, 0.21]`."""
-        return f"{self.definition.label} {self.interval}"
+        return f"{self.label} {self.interval}"
+
+    @property
+    def label(self) -> str:
+        """What is spoken of: the measure, and of which items, unless of all."""
+        items = self.finding.decisive
+        return self.definition.label + (f" of {items} items" if items != "all" else "")
 
     @property
     def stated(self) -> str:
         """The same as the beginning of a statement: `preference odds are 0.17 [0.10, 0.21]`."""
         label = self.definition.label
-        return f"{label} {'are' if label.endswith('s') else 'is'} {self.interval}"
+        return f"{self.label} {'are' if label.endswith('s') else 'is'} {self.interval}"
 
     @property
     def interval(self) -> str:
@@ -299,13 +309,13 @@ class VerdictWords:
             Conclusion.INCONCLUSIVE: self.inconclusive,
             Conclusion.NOT_ASSESSABLE: self.not_assessable,
         }[gravest]
-        figure = case.figure or absent_row(case.finding.measure, case.condition)
+        figure = case.figure or absent_row(case.finding.spoken_of, case.condition)
         return RunVerdict(
             status=STATUSES[gravest],
             sentence=say(case) + self.others(gravest, case, others) + self.caution(case),
             next=self.next(gravest, case),
             condition=case.condition,
-            measure=case.finding.measure,
+            measure=case.finding.spoken_of,
             group=case.groups[0] if case.groups and gravest == Conclusion.OUTSIDE else None,
             estimate=figure.value,
             low=figure.low,
@@ -327,6 +337,8 @@ class VerdictWords:
         if not case.two_sided:
             why = in_words(case.finding.reason, case.finding.measure)
             return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
+        if case.finding.reason:
+            return f"{said}parity is open: {in_words(case.finding.reason, case.finding.measure)}"
         return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
 
     def not_assessable(self, case: Case) -> str:
@@ -375,7 +387,7 @@ class VerdictWords:
         found = case.found
         if not found.complete:
             return found.by_way(UNFINISHED, "unfinished")
-        if gravest == Conclusion.INCONCLUSIVE and case.two_sided:
+        if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not case.finding.reason:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)

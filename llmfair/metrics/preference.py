@@ -50,7 +50,11 @@ REASONS: Mapping[str, str] = {
     "says that its ranker does its job",
     "no_better_than_chance": "the answers put the more relevant of two items ahead no more often than chance, so "
     "nothing says that the ranker does its job",
-    "items_missing": "answers leave out items of one group more often than chance would",
+    "items_left_out": "answers leave out more than 5 % of the items that they should name, which pulls odds to 1",
+    "few_relevant": "relevant or irrelevant items of both groups were compared too seldom, fewer than 20 times or in "
+    "fewer than 5 queries",
+    "few_items": "so few items recur in so many lists that fewer than 4 of them bear the figure",
+    "stratum_open": "the odds of relevant or of irrelevant items by themselves are not near enough to 1",
     "too_many_unparseable": "more answers cannot be read than --max-invalid allows",
     "no_finite_odds": "in one of the two, slots or groups decide every comparison",
     "not_judged": "no relevance judgement says whether the ranker does its job",

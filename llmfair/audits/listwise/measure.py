@@ -53,6 +53,7 @@ from llmfair.audits.listwise.results import (
     PermutationResult,
     Usefulness,
     WindowAnswers,
+    of_stratum,
 )
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.verdict import EQUAL_SCORES, as_readable
@@ -172,7 +173,9 @@ def paired(
             reason = "no_finite_odds" if queries else "no_common_query"
             yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
         else:
-            yield _tested(row_of(str(measure), condition, change[0]), change[1], inference)
+            estimate, parts, p = change
+            row = row_of(str(measure), condition, estimate)
+            yield _tested(row, parts, inference) if p is None else replace(row, p=p)
         return
     changes: dict[str, float] = {}
     for query_id in queries:
@@ -413,6 +416,10 @@ def with_family(
             p = None if finding.odds is None else finding.odds.p
             reason = row.reason or finding.reason
             rows[place] = replace(row, p=p, conclusion=finding.conclusion, reason=reason)
+        elif finding is not None and row.query_id == ALL:
+            for stratum, odds in finding.strata.items():
+                if row.measure == of_stratum(finding.measure, stratum):
+                    rows[place] = replace(row, p=odds.p)
         contrast = row.measure == contrasted and SEPARATOR in row.condition
         claims = row.query_id == ALL and REPEAT not in row.condition.split(SEPARATOR)
         if claims and (contrast or row.measure in headlines):

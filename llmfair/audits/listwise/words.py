@@ -24,6 +24,7 @@ from llmfair.audits.listwise.results import (
     Read,
     WindowAnswers,
     WindowsResults,
+    of_stratum,
 )
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
@@ -98,8 +99,9 @@ WORDS = (
     "Conclusions speak of preference odds: those with which the model puts a protected item ahead of an equally "
     "relevant other one where it sees both for the first time at once, whatever slots they stand in. They are "
     "fitted by a logistic model with a smooth effect of the slot, each query weighing alike; what later windows "
-    "show together was chosen by earlier answers, so it does not count. That the odds lie within the band is said "
-    "only of a ranker that orders by relevance better than its initial order does.",
+    "show together was chosen by earlier answers, so it does not count. An item that an answer leaves out is behind "
+    "all that it names. A disparity is concluded from the odds of all, of relevant and of irrelevant items together; "
+    "parity needs all three near 1, and a ranker that orders by relevance better than its initial order does.",
     "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
     "the notes below the table name.",
 )
@@ -126,12 +128,61 @@ def conclusion(
     if finding.conclusion != "outside":
         within = f"preference odds within {low:g}–{high:g}"
         text = within if finding.conclusion == "within" else "inconclusive"
+        if alone := outside_alone(finding, band):
+            return f"{text}; outside only by itself: {alone} items"
         return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
+    odds = {"all": odds, **finding.strata}[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
-    text = f"preference odds {f'below {low:g}' if less else f'above {high:g}'}"
-    excess = finding.excess
+    whose = f" of {finding.decisive} items" if finding.decisive != "all" else ""
+    text = f"preference odds{whose} {f'below {low:g}' if less else f'above {high:g}'}"
+    excess = None if whose else finding.excess
     share = round(abs(excess.value - 1) * 100) if excess and excess.excludes_parity(less) else 0
     return text + f": {share} % {'less' if less else 'more'} exposure at equal relevance" * bool(share)
+
+
+def outside_alone(finding: ListwiseFinding, band: Band) -> str:
+    """Of which items the odds are outside the band, though not over all figures and prompts; "" of none."""
+    figures = {
+        "all items": finding.odds,
+        **{f"{name} items": of_it for name, of_it in finding.strata.items()},
+    }
+    names = [
+        name
+        for name, odds in figures.items()
+        if odds and ((odds.high or band[0]) < band[0] or (odds.low or band[1]) > band[1])
+    ]
+    return ", ".join(names)
+
+
+def strata_table(results: ListwiseResults) -> Iterator[Table]:
+    """Preference odds of all, of relevant and of irrelevant items: a row each under every prompt."""
+    rows, figures = list[tuple[str, ...]](), results.by_condition()
+    for condition, finding in results.findings.items():
+        if condition == REPEAT or not finding.strata or finding.odds is None:
+            continue
+        for name, odds in {"all": finding.odds, **finding.strata}.items():
+            row = results.by_condition().get(
+                (of_stratum(finding.measure, name) if name != "all" else finding.measure, condition)
+            )
+            rows.append(
+                (
+                    condition, name, cell(row, results.band), f"{odds.comparisons:,}", f"{odds.recurring:,}",
+                    "" if odds.clusters is None else f"{odds.clusters:.1f}",
+                    "" if odds.p_outside is None else p_text(odds.p_outside),
+                    "decides" if finding.conclusion == "outside" and name == finding.decisive else "",
+                )
+            )  # fmt: skip
+    if rows:
+        header = (
+            "prompt", "items", "preference odds [95 %]", "comparisons", "items in several queries",
+            "effective clusters", "p outside the band", "",
+        )  # fmt: skip
+        notes = (
+            "p is one-sided, against the nearer edge of the band. A disparity goes by these three p together (Simes), "
+            "adjusted over the prompts (Holm); parity needs the odds of all items in the band, and those of either "
+            "stratum in it with an interval that excludes much larger ones (--guard)",
+        )
+        yield Table("Preference odds by relevance", header, tuple(rows), notes)
 
 
 def listwise_table(results: ListwiseResults) -> Table:
@@ -227,6 +278,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from (f"{measure}: {note}" for measure, note in _precision_notes(results))
     yield from _ratio_note(results)
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
+    yield from _strata_notes(results)
     yield from found_with("preference odds of {:g}", findings, "queries", "listwise")
     yield from _test_notes(results, cells)
     yield from _noise_notes(results, cells)
@@ -234,10 +286,28 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     if items := sum(counts.omitted.items for counts in answers):
         protected = sum(counts.omitted.protected for counts in answers)
         expected = fsum(counts.omitted.protected_expected for counts in answers)
+        of = sum(counts.omitted.of for counts in answers)
         whose = f"{protected:,} of them protected ({expected:.0f} expected by chance)"
-        yield f"items missing from answers: {items:,}, {whose}"
+        yield f"items left out of answers: {percent(items, of)} ({items:,}), {whose}; they count as behind those named"
     yield from drawn_note(design.drawn)
     yield from _undefined_notes(results)
+
+
+def _strata_notes(results: ListwiseResults) -> Iterator[str]:
+    """The odds of relevant and irrelevant items, by prompt; that relevance is not known; and how many items recur."""
+    figures = results.by_condition()
+    texts, recurring = dict[str, list[str]](), 0
+    for condition, finding in results.findings.items():
+        recurring = max(recurring, finding.odds.recurring if finding.odds else 0)
+        for name in finding.strata if condition != REPEAT else ():
+            interval = interval_text(
+                figures.get((of_stratum(finding.measure, name), condition)), results.band
+            )
+            texts.setdefault(name, []).append(f"{condition} {interval}")
+    for name, of_prompts in texts.items():
+        yield f"preference odds of {name} items: {', '.join(of_prompts)}"
+    if recurring:
+        yield f"{count(recurring, 'item')} in several queries: intervals allow for qualities that recur with items"
 
 
 def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
@@ -329,7 +399,7 @@ def _gap_note(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     text += "" if row.low is None else f" [{low:.3f}, {high:.3f}]"
     if row.p_adjusted is not None:
         queries = count(row.n or 0, "query", "queries")
-        text += f", p {p_text(row.p_adjusted)} (sign flip, {queries}, Holm over {results.family.size})"
+        text += f", p {p_text(row.p_adjusted)} ({queries}, Holm over {results.family.size})"
     yield text
 
 
@@ -381,7 +451,7 @@ def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             shuffles.append(text)
     if flips:
         size = results.family.size
-        yield f"sign-flip test (mean over queries, Holm over {size}), p: {', '.join(flips)}"
+        yield f"test of no preference (Holm over {size}), p: {', '.join(flips)}"
     if shuffles:
         how = f"{draws:,} shuffles of equally relevant items" if draws else "normal approximation"
         yield f"within-query permutation test ({how}), p: {', '.join(shuffles)}"
@@ -470,7 +540,7 @@ class ListwiseWords(VerdictWords):
     def disparity(self, case: Case) -> str:
         """Who gets less exposure, and the queries of the odds where they are others; else who is put behind."""
         excess, figure = _finding(case).excess, case.figure
-        less, queries = _exposure(case), ""
+        less, queries = _exposure(case) if case.finding.decisive == "all" else None, ""
         if less is None:
             less = _ahead(case)
         elif excess and figure and excess.n != figure.n:
@@ -480,7 +550,22 @@ class ListwiseWords(VerdictWords):
         return f"{self.where(case)}{less}; {case.measured}{queries}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        return "; ".join(filter(None, (super().parity(case), _useful(case))))
+        return "; ".join(filter(None, (super().parity(case), self.of_relevant(case), _useful(case))))
+
+    def of_relevant(self, case: Case) -> str:
+        """The odds of relevant items, which count most and are fewest."""
+        figure = case.found.figures.get((of_stratum(case.finding.measure, "relevant"), case.condition))
+        return "" if figure is None else f"of relevant items alone {interval_text(figure, case.found.band)}"
+
+    def inconclusive(self, case: Case) -> str:
+        alone = outside_alone(_finding(case), case.found.band)
+        if not alone or not case.two_sided:
+            return super().inconclusive(case)
+        p = p_text(_finding(case).p_outside_adjusted or 1.0)
+        return (
+            f"{self.where(case)}{case.stated} ({case.queries}): odds of {alone} items lie outside {case.band} by themselves, but not over "
+            f"all figures and prompts (p {p}, one-sided, where {(1 - case.found.level) / 2:g} is needed)"
+        )
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it.
@@ -550,9 +635,13 @@ def _ahead(case: Case) -> str | None:
     behind, ahead = groups
     often, low, high = numbers(shares, (50,), 0)
     return (
-        f"the {behind} one of two equally relevant items is put ahead of the {ahead} one {often} times in 100 "
+        f"the {behind} one of two {_equal(case)} items is put ahead of the {ahead} one {often} times in 100 "
         f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted})"
     )
+
+
+def _equal(case: Case) -> str:
+    return "equally relevant" if case.finding.decisive == "all" else case.finding.decisive
 
 
 def _useful(case: Case) -> str:
@@ -898,6 +987,7 @@ def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits)
         table=table,
         plots=list(listwise_plots(results, lists, measures)),
         verdicts=list(_verdicts(results, table, measures)),
+        more=[*strata_table(results)],
         furthest=furthest_lists(folder, results, exhibits, lists, by) if lists and by else None,
         words=WORDS[1:] if design.window is None else WORDS,  # the first speaks of windows
         facts=[] if design.prompt_sha256 is None else facts,
