@@ -161,9 +161,8 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
         if condition == REPEAT or not finding.strata or finding.odds is None:
             continue
         for name, odds in {"all": finding.odds, **finding.strata}.items():
-            row = results.by_condition().get(
-                (of_stratum(finding.measure, name) if name != "all" else finding.measure, condition)
-            )
+            measure = finding.measure if name == "all" else of_stratum(finding.measure, name)
+            row = figures.get((measure, condition))
             rows.append(
                 (
                     condition, name, cell(row, results.band), f"{odds.comparisons:,}", f"{odds.recurring:,}",
@@ -563,8 +562,8 @@ class ListwiseWords(VerdictWords):
             return super().inconclusive(case)
         p = p_text(_finding(case).p_outside_adjusted or 1.0)
         return (
-            f"{self.where(case)}{case.stated} ({case.queries}): odds of {alone} items lie outside {case.band} by themselves, but not over "
-            f"all figures and prompts (p {p}, one-sided, where {(1 - case.found.level) / 2:g} is needed)"
+            f"{self.where(case)}{case.stated} ({case.queries}): odds of {alone} items lie outside {case.band} by "
+            f"themselves, but not over all figures and prompts (p {p}, one-sided, where {(1 - case.found.level) / 2:g} is needed)"
         )
 
     def settle(self, case: Case) -> str:
