@@ -563,7 +563,8 @@ class ListwiseWords(VerdictWords):
         p = p_text(_finding(case).p_outside_adjusted or 1.0)
         return (
             f"{self.where(case)}{case.stated} ({case.queries}): odds of {alone} items lie outside {case.band} by "
-            f"themselves, but not over all figures and prompts (p {p}, one-sided, where {(1 - case.found.level) / 2:g} is needed)"
+            f"themselves, but not over all figures and prompts (one-sided p {p}, above "
+            f"{(1 - case.found.level) / 2:g})"
         )
 
     def settle(self, case: Case) -> str:
