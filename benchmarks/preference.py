@@ -28,8 +28,10 @@ from scipy.optimize import brentq, minimize
 from llmfair.audits.aggregates import preference
 from llmfair.audits.calibrate import share
 from llmfair.metrics.base import QueryComparisons, Value
+from llmfair.metrics.preference import pairs_shown
 from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.significance import sign_flip
+from llmfair.stats.strata import Comparisons
 
 Floats = NDArray[np.float64]
 Shown = tuple[NDArray[np.intp], Floats, Floats]
@@ -128,10 +130,18 @@ def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[
     ends = np.cumsum(np.bincount(audit, minlength=audits))[:-1]
     outcomes = np.split(ahead[by_audit].astype(float), ends)
     slots: list[Floats] = np.split(np.stack([first, second], axis=1)[by_audit], ends)
-    return [
-        QueryComparisons(one, np.ones(len(one)), places, WINDOW)
-        for one, places in zip(outcomes, slots, strict=True)
-    ]
+    return [query_of(str(query), one, places) for one, places in zip(outcomes, slots, strict=True)]
+
+
+def query_of(name: str, ahead: Floats, slots: Floats) -> QueryComparisons:
+    """Comparisons of irrelevant items that are in no other query."""
+    n = len(ahead)
+    relevant = np.zeros(n, bool)
+    outcomes = Comparisons(
+        np.zeros(n, np.intp), relevant, pairs_shown(relevant), WINDOW, np.arange(n), np.arange(n, 2 * n),
+        ahead, slots,
+    )  # fmt: skip
+    return QueryComparisons(outcomes, [f"{name} {item}" for item in range(2 * n)])
 
 
 def comparisons(

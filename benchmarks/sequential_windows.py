@@ -13,10 +13,10 @@ from math import sqrt
 
 import numpy as np
 
-from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons
+from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons, query_of
 from benchmarks.sequential import Stop
 from llmfair.audits.aggregates import preference
-from llmfair.audits.listwise.measure import HowRanked, WindowShare, seen, share, together
+from llmfair.audits.listwise.measure import HowRanked, WindowShare, joined_windows, seen, share
 from llmfair.metrics.base import QueryComparisons, Undefined
 from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.sequential import Decision, EProcess, rounds
@@ -47,16 +47,18 @@ def _windows_of(
     for order in range(row.orders):
         for audit, orders, ahead, first, second in found:
             here = orders == order
-            yield [_compared(here & (audit == one), ahead, first, second) for one in range(several)]
+            yield [
+                _compared(query, order, here & (audit == one), ahead, first, second) for one in range(several)
+            ]
 
 
 def _compared(
-    which: np.ndarray, ahead: np.ndarray, first: np.ndarray, second: np.ndarray
+    query: int, number: int, which: np.ndarray, ahead: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> QueryComparisons | Undefined:
     if not which.any():
         return Undefined("no_encounter")
     slots = np.stack([first[which], second[which]], axis=1)
-    return QueryComparisons(ahead[which].astype(float), np.ones(len(slots)), slots, WINDOW)
+    return query_of(f"{query} {number}", ahead[which].astype(float), slots)
 
 
 def stopping(windows: Windows) -> Stop:
@@ -69,7 +71,7 @@ def stopping(windows: Windows) -> Stop:
 
 def all_asked(windows: Windows) -> Stop:
     """All windows, then the interval at the ordinary level."""
-    found = preference(together(windows), LEVEL)
+    found = preference(joined_windows(windows), LEVEL)
     assert found is not None
     low, high = found.estimate.low, found.estimate.high
     if low is None or high is None:

@@ -120,7 +120,8 @@ class Comparisons(Outcomes):
 
     def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
         logits = design @ coefficients
-        chances = 1 / (1 + np.exp(-logits))
+        smaller = np.exp(-np.abs(logits))
+        chances = np.where(logits < 0, smaller, 1) / (1 + smaller)
         information = weights * chances * (1 - chances)
         return _Slopes(design, weights * (self.ahead - chances), information, float(np.abs(logits).max()))
 

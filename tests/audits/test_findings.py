@@ -17,18 +17,18 @@ from llmfair.audits.comparing import USELESS
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.measure import (
     HowRanked,
-    assessed,
+    ListOdds,
     concluded,
     contrasts,
     findings_of,
     pairs_of,
+    with_disparities,
     with_family,
 )
 from llmfair.audits.listwise.results import (
     ListwiseFinding,
-    OmittedItems,
+    Odds,
     Usefulness,
-    WindowAnswers,
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
@@ -38,6 +38,7 @@ from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.stats.intervals import Estimate
+from llmfair.stats.strata import Figure
 from tests.cli.command import Snapshot, kept, llmfair, transcript
 from tests.finished import audit
 from tests.folders import balanced, write_folder
@@ -57,6 +58,7 @@ USEFUL = Usefulness("nDCG@20", 0.0, 0.2, 0.1, 0.3, 16)
 def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> Judged:
     """A query of 24 documents ranked with noise and this preference for the protected, from random orders."""
     rng = np.random.default_rng([orders, *name.encode()])
+    name_of += "".join(filter(str.isdigit, name))  # no item is in two queries
     ids = [name_of + doc_id for doc_id in SIDES]
     weights = np.array([2 * RELEVANCE.get(d, 0) + preference * d.startswith("f") for d in SIDES])
     initial = [rng.permutation(len(ids)) for _ in range(orders)]
@@ -90,6 +92,7 @@ def told(
     columns = measure_all(parse_measures(measures), conditions)
     how = asked or HowRanked(permutations=499, seed=seed)
     findings = findings_of(columns, conditions, dict.fromkeys(conditions, useful), inference, how)
+    findings = with_disparities(findings)
     rows = [*summarise(columns, inference), *contrasts(columns, conditions, [*conditions], inference)]
     rows, family = with_family(rows, findings, "PreferenceOdds")
     return plain(findings), rows, family
@@ -109,7 +112,7 @@ def test_a_strong_preference_is_outside_and_differs_from_parity() -> None:
     assert (finding["conclusion"], row.conclusion, family) == ("outside", "outside", 1)
     assert row.low is not None and row.high is not None and row.low > 1.25
     assert row.low < np.exp(2) < row.high
-    assert row.p == row.p_adjusted == finding["sign_flip"]["p"] < 0.001
+    assert row.p == row.p_adjusted == finding["odds"]["p"] < 0.001
     assert finding["permutation"]["p"] == 1 / 500
     assert finding["permutation"]["ratio_low"] < 1 < finding["permutation"]["ratio_high"]
     assert finding["run_noise"]["df"] == 16 and finding["run_noise"]["error"] > 0
@@ -118,7 +121,7 @@ def test_a_strong_preference_is_outside_and_differs_from_parity() -> None:
 def test_no_preference_and_few_queries_is_inconclusive_and_says_what_it_takes() -> None:
     finding = told({"neutral": [query(name, 0.0) for name in NAMES]})[0]["neutral"]
     assert finding["conclusion"] == "inconclusive"
-    assert finding["sign_flip"]["p"] > 0.05 and finding["permutation"]["p"] > 0.05
+    assert finding["odds"]["p"] > 0.05 and finding["permutation"]["p"] > 0.05
     power = finding["power"]
     assert power["odds"] in (0.8, 1.25) and 0 < power["power"] < 0.8 and power["queries_needed"] > 16
     # what is needed is enough: a band this wide is settled
@@ -134,7 +137,7 @@ def test_orders_that_are_not_random_allow_no_conclusion(initial: str) -> None:
     finding = told({"neutral": queries}, HowRanked(initial=initial))[0]["neutral"]
     assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "order_not_random")
     assert finding["permutation"] == {"reason": "order_not_random"}
-    assert (finding["sign_flip"]["p"] is not None) == (initial == "mirrored")
+    assert ("p" in finding["odds"]) == (initial == "mirrored")
 
 
 @pytest.mark.parametrize(
@@ -146,15 +149,15 @@ def test_small_samples_are_refused(count: int, interval: bool, test: bool, concl
     row = of_all(rows, "PreferenceOdds", "neutral")
     assert (row.low is not None, row.p is not None, row.conclusion) == (interval, test, conclusion)
     assert (findings["neutral"]["permutation"].get("p") is not None) == test == bool(family)
-    assert (row.reason == "too_few_queries") != interval
-    assert row.value is not None
+    assert (row.reason == "too_few_queries") != interval == (row.value is not None)
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_where_enough_queries_are_asked_it_says_why_few_compare_anything(silent: int) -> None:
     """Queries whose equally relevant items never meet are asked in vain, which more of them would mend."""
     alone = [
-        replace(query(name, 2.0), encounters=(Encounter(("f0",), ("f0",)),)) for name in NAMES[4 : 4 + silent]
+        replace(query(name, 2.0), encounters=(Encounter((f"{name[1:]}f0",), (f"{name[1:]}f0",)),))
+        for name in NAMES[4 : 4 + silent]
     ]
     findings, *_ = told({"neutral": [*(query(name, 2.0) for name in NAMES[:4]), *alone]})
     expected = ("not_assessable", "few_encounters" if silent else "too_few_queries")
@@ -168,7 +171,7 @@ def test_relevance_alone_is_no_preference() -> None:
     ratio, excess = of_all(rows, "ExpRatio", "neutral"), findings["neutral"]["excess"]
     assert ratio.high is not None and ratio.high < 1
     assert excess["low"] < 1 < excess["high"]
-    assert findings["neutral"]["permutation"]["p"] > 0.05 and findings["neutral"]["sign_flip"]["p"] > 0.05
+    assert findings["neutral"]["permutation"]["p"] > 0.05 and findings["neutral"]["odds"]["p"] > 0.05
 
 
 def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
@@ -333,7 +336,7 @@ def test_the_test_and_the_run_noise_go_by_what_is_left_of_the_orders() -> None:
     with_control = told({"neutral": queries})[0]["neutral"]
     plain = told({"neutral": queries}, measures="ExpRatio,ExcessRatio,PreferenceOdds")[0]["neutral"]
     assert with_control["excess"] != plain["excess"]
-    assert with_control["sign_flip"]["p"] == plain["sign_flip"]["p"]  # of answers, which no order moves
+    assert with_control["odds"]["p"] == plain["odds"]["p"]  # of answers, which no order moves
     assert with_control["run_noise"]["error"] != plain["run_noise"]["error"]
 
 
@@ -373,21 +376,13 @@ def test_a_window_of_two_is_often_in_order() -> None:
     assert all(f["reason"] != "position_driven" for f in found["findings"].values())
 
 
-def test_parity_is_not_said_where_answers_leave_one_group_out() -> None:
-    within = ListwiseFinding(measure="PreferenceOdds", conclusion=Conclusion.WITHIN, reason=None)
-    answers = WindowAnswers(windows=100, classes={}, repaired=100, unparseable=0, asked_again={})
-    missing = {
-        "all of one group": (200, 200, 100.0),
-        "as chance has it": (200, 104, 100.0),
-        "few": (5, 5, 2.5),
-    }
-    found = {
-        name: assessed(within, structs.replace(answers, omitted=OmittedItems(*counts))).reason
-        for name, counts in missing.items()
-    }
-    assert found == {"all of one group": "items_missing", "as chance has it": None, "few": None}
-    outside = structs.replace(within, conclusion=Conclusion.OUTSIDE)
-    assert assessed(outside, structs.replace(answers, omitted=OmittedItems(200, 200, 100.0))) == outside
+def test_parity_is_not_said_where_answers_leave_items_out() -> None:
+    near = Preference(Estimate(1.0, 0.9, 1.1, 44, None, 0.05), FIGURE, np.zeros(44))
+    for left_out, reason in ((0.04, None), (0.06, "items_left_out")):
+        assert concluded(ListOdds(near, {}, left_out), True, HowRanked())[1] == reason
+
+
+FIGURE = Figure(1000, 44, None, 0.0, 0.04, 43.0)
 
 
 def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
@@ -395,15 +390,33 @@ def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
     for slots_decide, useful, conclusion in (
         (False, True, "not_assessable"), (True, True, "within"), (True, False, "not_assessable"),
     ):  # fmt: skip
-        found = Preference(near, 1000, np.zeros(44), "at most", slots_decide)
-        assert concluded(found, useful, HowRanked())[0] == conclusion
-    wide = Preference(Estimate(0.95, 0.7, 1.3, 44, "slots_decide", 0.05), 1000, np.zeros(44), "at most", True)
+        odds = Preference(near, FIGURE, np.zeros(44), "at most", slots_decide)
+        assert concluded(ListOdds(odds, {}, 0.0), useful, HowRanked())[0] == conclusion
+    wide = Preference(
+        Estimate(0.95, 0.7, 1.3, 44, "slots_decide", 0.05), FIGURE, np.zeros(44), "at most", True
+    )
     for shown in (True, False):  # the interval crosses an edge, and nothing else is said
-        assert concluded(wide, shown, HowRanked()) == (Conclusion.INCONCLUSIVE, None)
-    bound = Preference(near, 1000, np.zeros(44), "at most")
-    assert concluded(bound, True, HowRanked())[1] == near.reason
-    far = Preference(Estimate(0.5, 0.4, 0.6, 44, "separated", 0.1), 1000, np.zeros(44), "at most")
-    assert concluded(far, False, HowRanked())[0] == "outside"
+        assert concluded(ListOdds(wide, {}, 0.0), shown, HowRanked()) == (Conclusion.INCONCLUSIVE, None)
+    bound = Preference(near, FIGURE, np.zeros(44), "at most")
+    assert concluded(ListOdds(bound, {}, 0.0), True, HowRanked())[1] == near.reason
+
+
+def test_a_disparity_is_adjusted_over_prompts_and_speaks_of_the_surest_figure() -> None:
+    """By hand: Holm over p .01, .02, .03 gives .03, .04, .04; over .001 among them .003. The repeat claims nothing."""
+
+    def finding(p: float, relevant: float) -> ListwiseFinding:
+        odds = Odds(0.5, 0.4, 0.7, 44, 900, p_outside=p)
+        return ListwiseFinding(
+            measure="PreferenceOdds", conclusion=Conclusion.INCONCLUSIVE, reason=None, odds=odds,
+            strata={"relevant": structs.replace(odds, p_outside=relevant)}, p_outside=p,
+        )  # fmt: skip
+
+    three = {name: finding(p, 0.5) for name, p in (("a", 0.01), ("b", 0.02), ("c", 0.03))}
+    assert not any(f.conclusion == "outside" for f in with_disparities(three).values())
+    surest = with_disparities({**three, "a": finding(0.001, 0.0001), "repeat": finding(0.02, 0.5)})
+    outside = {name: found.spoken_of for name, found in surest.items() if found.conclusion == "outside"}
+    assert outside == {"a": "PreferenceOdds(stratum=relevant)", "repeat": "PreferenceOdds"}
+    assert [surest[name].p_outside_adjusted for name in "abc"] == pytest.approx([0.003, 0.04, 0.04])
 
 
 def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:
@@ -424,7 +437,7 @@ def test_swapping_the_sides_inverts_and_keeps_p() -> None:
         a, b = of_all(ours, measure, "neutral"), of_all(theirs, measure, "neutral")
         assert a.value and a.low and a.high and b.value and b.low and b.high
         assert (a.value * b.value, a.low * b.high, a.high * b.low) == pytest.approx((1, 1, 1), rel=1e-9)
-    assert one["neutral"]["sign_flip"] == other["neutral"]["sign_flip"]
+    assert one["neutral"]["odds"]["p"] == other["neutral"]["odds"]["p"]
     assert one["neutral"]["permutation"]["p"] == other["neutral"]["permutation"]["p"]
     assert one["neutral"]["permutation"]["z"] == pytest.approx(-other["neutral"]["permutation"]["z"])
 

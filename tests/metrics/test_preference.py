@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates import Inference, aggregate, preference, preference_change
-from llmfair.audits.listwise.measure import HowRanked, concluded
+from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list_odds
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
+from llmfair.metrics.preference import pairs_shown, strata_of
 from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
 from llmfair.rankers.strategies import Compared, encounters_of
-from llmfair.stats.preference import Comparisons, preference_fit
+from llmfair.stats.strata import Comparisons, Stratum
 from tests.shared import vectors
 
 SIDES = {"protected": Side.PROTECTED, "unprotected": Side.UNPROTECTED}
@@ -48,7 +49,9 @@ def of_vector(query: Mapping[str, Any]) -> Judged:
     encounters = [
         encounter
         for chain in query["chains"]
-        for encounter in one_after_another([(asked["shown"], asked["answer"]) for asked in chain["windows"]])
+        for encounter in one_after_another(
+            [(asked["shown"], asked["answer"] or ()) for asked in chain["windows"]]
+        )
     ]
     sides = {doc_id: SIDES[side] for doc_id, side in query["side"].items()}
     return judged(sides, query["grade"], encounters, query_id=query["query_id"])
@@ -59,17 +62,19 @@ def odds_of(queries: Sequence[Judged], measure: str = "PreferenceOdds") -> list[
 
 
 def test_known_answers() -> None:
-    for case in vectors("preference_odds")["cases"]:
+    """Of raw windows, through questions, encounters and comparisons."""
+    for case in vectors("preference_odds_strata")["cases"]:
         values = odds_of([of_vector(query) for query in case["input"]["queries"]])
-        found, expected = preference(values), case["expected"]
-        assert found is not None, case["id"]
-        assert found.estimate.value == pytest.approx(expected["odds"], rel=1e-8), case["id"]
-        assert found.estimate.error == pytest.approx(expected["se"], rel=1e-8), case["id"]
-        assert (found.estimate.n, found.comparisons) == (expected["queries"], sum(expected["pairs"]))
-        slots = aggregate("slot-odds", values)
-        assert slots is not None and slots.value is not None
-        gamma = expected["gamma"]
-        assert log(slots.value) == pytest.approx(-2 * (gamma[0] + gamma[2]), rel=1e-8)
+        odds, expected = list_odds(values, strata_of(values, Stratum)), case["expected"]["figures"]
+        assert odds is not None, case["id"]
+        for name, of_it in [("pooled", odds.pooled), *odds.strata.items()]:
+            known, where = expected[str(name)], (case["id"], name)
+            assert of_it.comparisons == known["comparisons"], where
+            if known["status"] == "figure":
+                limits = of_it.estimate.value, of_it.estimate.low, of_it.estimate.high
+                assert limits == pytest.approx((known["odds"], known["low"], known["high"]), rel=1e-7), where
+        p = odds.figures.outside()
+        assert p == pytest.approx(case["expected"]["simes_outside"], rel=1e-7), case["id"]
 
 
 def simulated(seed: int, queries: int = 12, odds: float = 0.6, slot: float = 1.0) -> list[Judged]:
@@ -135,23 +140,17 @@ def test_odds_of_rankings_are_the_share_of_pairs_that_the_protected_item_wins() 
     first = judged(sides, {"p1": 1, "u1": 1, "p2": 1, "u2": 0}, None, [["p1", "u1", "p2", "u2"]])
     second = judged(sides, dict.fromkeys(sides, 0), None, [["p1", "u2", "p2", "u1"]])
     values = odds_of([first, second], "PreferenceOdds(of=ranking)")
-    assert [
-        value.ahead.item() / value.count.item() for value in values if isinstance(value, QueryComparisons)
-    ] == [
-        0.5,
-        0.75,
-    ]
-    found = preference(values)
-    assert found is not None and found.estimate.value == pytest.approx(
-        0.625 / 0.375
-    )  # the mean of both shares
-    assert found.estimate.reason == "too_few_queries" and found.estimate.low is None
+    assert [value.ahead for value in values if isinstance(value, QueryComparisons)] == [0.5, 0.75]
+    odds = preference(values * 10)
+    assert odds is not None and odds.estimate.value == pytest.approx(0.625 / 0.375)  # the mean of both shares
+    few = preference(values)
+    assert few is not None and few.estimate.reason == "too_few_comparisons" and few.estimate.value is None
 
 
 def test_only_items_that_no_question_has_shown_meet_for_the_first_time() -> None:
     answers = [(["a", "b", "c"], ["c", "a"]), (["d", "e", "c"], ["c", "e", "d"]), (["f", "e"], ["f", "e"])]
     assert one_after_another(answers) == (
-        Encounter(("a", "b", "c"), ("c", "a")),  # b was put behind by repair, which is no comparison
+        Encounter(("a", "b", "c"), ("c", "a"), left_out=("b",)),
         Encounter(("d", "e", "c"), ("e", "d")),  # c has been ranked before
     )
     assert one_after_another([(["a", "b"], []), (["a", "b"], ["b", "a"])]) == ()
@@ -168,10 +167,25 @@ def test_a_slot_preference_is_told_from_one_for_groups() -> None:
     assert better and better.low and better.high and better.low < np.e < better.high
 
 
+def compared(
+    ahead: Sequence[float], slots: Sequence[Sequence[float]], window: int, queries: int = 1, start: int = 0
+) -> list[Value]:
+    """Queries of which each compares irrelevant items, all of them others, with these outcomes."""
+    n = len(ahead)
+    query, relevant = np.zeros(n, np.intp), np.zeros(n, bool)
+    outcomes = Comparisons(
+        query, relevant, pairs_shown(relevant), window, np.arange(n), np.arange(n, 2 * n),
+        np.array(ahead, float), np.array(slots, float),
+    )  # fmt: skip
+    ids = [[f"{start + number}.{item}" for item in range(2 * n)] for number in range(queries)]
+    return [QueryComparisons(outcomes, of_it) for of_it in ids]
+
+
 def everyone(prefers: float, queries: int = 8) -> list[Value]:
     """Comparisons that all end alike."""
-    slots = np.stack([np.linspace(-1, 1, 5), np.linspace(1, -1, 5)], axis=1)
-    return [QueryComparisons(np.full(5, prefers), np.ones(5), slots, window=5) for _ in range(queries)]
+    return compared(
+        [prefers] * 5, [*zip(np.linspace(-1, 1, 5), np.linspace(1, -1, 5), strict=True)], 5, queries
+    )
 
 
 def test_where_one_group_always_wins_there_is_a_bound() -> None:
@@ -189,11 +203,11 @@ def test_where_one_group_always_wins_there_is_a_bound() -> None:
 def test_where_slots_decide_everything_the_odds_are_a_bound() -> None:
     """The item shown first always wins: of each query's pairs, the protected one stood first in two of five."""
     slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5]])
-    first = QueryComparisons((slots[:, 0] < slots[:, 1]).astype(float), np.ones(5), slots, window=5)
-    found = preference([first] * 8)
+    first = compared((slots[:, 0] < slots[:, 1]).tolist(), slots.tolist(), 5, 8)
+    found = preference(first)
     assert found and (found.bound, found.estimate.reason) == ("at most", "slots_decide")
     assert found.estimate.value == pytest.approx(2 / 3)
-    told = aggregate("slot-odds", [first] * 8)
+    told = aggregate("slot-odds", first)
     assert told is not None and (told.value, told.n, told.reason) == (None, 8, "slots_decide")
 
 
@@ -213,7 +227,7 @@ def test_a_change_is_paired_by_query() -> None:
     values = dict(zip(lists, odds_of([*lists.values()]), strict=True))
     same = preference_change(values, values)
     assert same is not None
-    estimate, parts = same
+    estimate, parts, _ = same
     assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0) and not parts.any()
     other = dict(zip(lists, odds_of(simulated(6, queries=20, odds=1.2)), strict=True))
     changed = preference_change(values, other)
@@ -224,14 +238,14 @@ def test_a_change_is_paired_by_query() -> None:
 
 
 def test_leaving_out_a_query_by_one_step_is_near_to_fitting_without_it() -> None:
-    compared = [value for value in odds_of(simulated(7, queries=20)) if isinstance(value, QueryComparisons)]
-    queries = [Comparisons(one.ahead, one.count, one.slots) for one in compared]
-    whole = preference_fit(queries, 12)
-    assert whole is not None
+    values = odds_of(simulated(7, queries=20))
+    whole = preference(values)
+    assert whole is not None and whole.figure.fit is not None
     for place in range(20):
-        without = preference_fit([*queries[:place], *queries[place + 1 :]], 12)
-        assert without is not None
-        assert whole.log_odds - without.log_odds == pytest.approx(whole.changes[place, 0], abs=0.01)
+        without = preference([*values[:place], *values[place + 1 :]])
+        assert without is not None and without.figure.fit is not None
+        change = whole.figure.fit.log_odds - without.figure.fit.log_odds
+        assert change == pytest.approx(whole.figure.fit.changes[place, 0], abs=0.01)
 
 
 def test_one_long_list_among_short_ones_is_no_position_bias() -> None:
@@ -242,7 +256,7 @@ def test_one_long_list_among_short_ones_is_no_position_bias() -> None:
         n = 6 if number == 7 else 3
         first, second = rng.permutation(np.linspace(-1, 1, n))[:2], rng.permutation(np.linspace(-1, 1, n))[:2]
         ahead = (rng.random(2) < 0.4).astype(float)
-        queries.append(QueryComparisons(ahead, np.ones(2), np.stack([first, second], axis=1), window=n))
+        queries += compared(ahead.tolist(), np.stack([first, second], axis=1).tolist(), n, start=number)
     found = preference(queries)
     assert found is not None and (found.bound, found.estimate.reason) == (None, None)
     assert found.estimate.low is not None
@@ -258,7 +272,7 @@ def test_strong_slots_that_leave_a_choice_are_fitted() -> None:
 def test_slots_alone_that_decide_are_told_from_slots_that_favour_a_group() -> None:
     slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])
     earlier = (slots[:, 0] < slots[:, 1]).astype(float)
-    alone = preference([QueryComparisons(earlier, np.ones(6), slots, window=5)] * 8)
+    alone = preference(compared(earlier.tolist(), slots.tolist(), 5, 8))
     assert alone is not None and alone.slots_decide
 
 
@@ -269,7 +283,7 @@ def test_ties_count_half() -> None:
         rankings=(Ranking("q", ("p1", "u1", "u2"), (2.0, 2.0, 1.0)),),
     )
     (value,) = odds_of([tied], "PreferenceOdds(of=ranking)")
-    assert isinstance(value, QueryComparisons) and (value.ahead.item(), value.count.item()) == (1.5, 2)
+    assert isinstance(value, QueryComparisons) and value.outcomes.ahead.tolist() == [0.5, 1]
 
 
 @pytest.mark.parametrize(("grades", "expected"), [(4, None), (1, "tied")])
@@ -286,7 +300,7 @@ def test_of_a_ranker_without_windows_ties_are_no_preference(grades: int, expecte
     found = preference(odds_of(queries, "PreferenceOdds(of=ranking)"))
     assert found is not None and found.estimate.value == pytest.approx(1, abs=0.06)
     within = Conclusion.WITHIN if expected is None else Conclusion.NOT_ASSESSABLE
-    assert concluded(found, True, HowRanked()) == (within, expected)
+    assert concluded(ListOdds(found, {}, 0.0), True, HowRanked()) == (within, expected)
 
 
 def cut_lists(odds: float, cut: int, queries: int, rng: np.random.Generator) -> list[Judged]:
@@ -328,6 +342,6 @@ def test_a_cut_ranking_by_hand() -> None:
     listed = tuple(Document(name, "") for name in ("p1", "u1", "u9"))
     cut = replace(whole, candidates=replace(whole.candidates, documents=listed), missing=("p2", "u2", "u3"))
     (value,) = odds_of([cut], "PreferenceOdds(of=ranking)")
-    assert isinstance(value, QueryComparisons) and (value.ahead.item(), value.count.item()) == (3, 4)
+    assert isinstance(value, QueryComparisons) and sorted(value.outcomes.ahead.tolist()) == [0, 1, 1, 1]
     none = replace(cut, candidates=replace(cut.candidates, documents=listed[2:]))
     assert odds_of([none], "PreferenceOdds(of=ranking)") == [Undefined("no_common_grade")]

@@ -14,6 +14,7 @@ from llmfair.audits.listwise.simulate import Items, Noise, simulate_encounters
 from llmfair.metrics.base import QueryComparisons
 from llmfair.rankers.strategies import Compared, covering, encounters_of
 from llmfair.stats.power import Meeting, Windows, first_shown, query_sd
+from llmfair.stats.strata import Comparisons
 
 EVEN = ((50, 50), (50, 50))
 """Protected and unprotected items of grade 0, and of grade 1: a list of 200."""
@@ -120,9 +121,10 @@ def test_an_injected_preference_and_slots_are_what_is_compared() -> None:
         [value for audit in range(1500) if isinstance(value := found.value(b, audit), QueryComparisons)]
         for b in (0.0, 99.0)
     )
-    assert all(one.ahead.all() for one in strong) and {len(one.count) for one in none} == {72}
-    assert all((one.ahead[:36] == one.ahead[36:]).all() for one in none)
-    slots = np.concatenate([one.slots for one in none if one.slots is not None])
-    ahead = np.concatenate([one.ahead for one in none])
+    assert all(one.ahead == 1 for one in strong)
+    outcomes = [one.outcomes for one in none if isinstance(one.outcomes, Comparisons)]
+    assert {len(one.ahead) for one in outcomes} == {72}
+    assert all((one.ahead[:36] == one.ahead[36:]).all() for one in outcomes)
+    slots, ahead = (np.concatenate([getattr(one, name) for one in outcomes]) for name in ("slots", "ahead"))
     edge = slots[:, 0] - slots[:, 1] > 1.9  # the protected item last, the other first
     assert ahead[edge].mean() == pytest.approx(1 / (1 + np.exp(3)), abs=0.02)
