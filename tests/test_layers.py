@@ -47,13 +47,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": set(),
+    "metrics": {"stats"},
     "terminal": {"asking.limits", "report.lead", "report.tables"},
     "api": API_MAY,
     "rundir": set(),
     **{
         room: set()
         for room in (
-            "metrics", "stats", "retrieval", "prompts", "settings", "control_tokens",
+            "stats", "retrieval", "prompts", "settings", "control_tokens",
         )
     },
 }  # fmt: skip

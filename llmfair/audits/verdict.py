@@ -228,6 +228,18 @@ class Case:
         return self.figure is not None and None not in (self.figure.low, self.figure.high)
 
     @property
+    def inside(self) -> bool:
+        """Whether the interval lies in the band."""
+        figure, (low, high) = self.figure, self.found.band
+        return (
+            figure is not None
+            and figure.low is not None
+            and figure.high is not None
+            and low < figure.low
+            and figure.high < high
+        )
+
+    @property
     def counted(self) -> str:
         """How many queries the headline goes over."""
         n = None if self.figure is None else self.figure.n
@@ -337,7 +349,7 @@ class VerdictWords:
         if not case.two_sided:
             why = in_words(case.finding.reason, case.finding.measure)
             return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
-        if case.finding.reason:
+        if case.inside:
             return f"{said}parity is open: {in_words(case.finding.reason, case.finding.measure)}"
         return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
 
@@ -387,7 +399,7 @@ class VerdictWords:
         found = case.found
         if not found.complete:
             return found.by_way(UNFINISHED, "unfinished")
-        if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not case.finding.reason:
+        if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not case.inside:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)

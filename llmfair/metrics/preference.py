@@ -291,4 +291,4 @@ def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> NDArray[np.float64]:
         return np.zeros(len(doc_ids))
     shown = {doc_id: slot for slot, doc_id in enumerate(encounter.shown)}
     slots = np.array([shown[doc_id] for doc_id in doc_ids], float)
-    return 2 * slots / (len(encounter.shown) - 1) - 1
+    return 2 * slots / max(1, len(encounter.shown) - 1) - 1

@@ -104,7 +104,7 @@ class RerankSettings(JudgedSettings):
 
     @classmethod
     def idle(cls) -> frozenset[str]:
-        return super().idle() | {"level", "band", "guard", "format"}
+        return super().idle() | {"level", "band", "format"}
 
     def check(self) -> None:
         super().check()
@@ -158,7 +158,7 @@ class MitigateSettings(SpendingSettings, CommandSettings):
 
     @classmethod
     def idle(cls) -> frozenset[str]:
-        return super().idle() | {"dataset", "attribute", "mixed", "band", "guard", "level"}  # the run's own
+        return super().idle() | {"dataset", "attribute", "mixed", "band", "level"}  # the run's own
 
 
 ORDERS = 2

@@ -408,12 +408,6 @@ class CommandSettings(Settings):
         advanced=True,
         form=BAND,
     )
-    guard: str = STATISTICS(
-        "0.5..2",
-        "For parity of lists the interval of relevant items alone, and of irrelevant ones, has to lie within.",
-        advanced=True,
-        form=BAND,
-    )
     output: Path | None = OUTPUT(  # noqa: RUF009 - a field
         None, "Folder for metrics.csv, per_query.csv, results.json.", short="-o", effect=WRITTEN
     )

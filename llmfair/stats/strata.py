@@ -288,7 +288,7 @@ class Figure:
 
         if self.log_odds is None or self.error is None:
             return None
-        return float(2 * stdtr(self.freedom, -abs(self.log_odds) / self.error))
+        return float(2 * stdtr(self.freedom, -_t(abs(self.log_odds), self.error)))
 
     def outside(self, band: Band = BAND) -> float | None:
         """One-sided p against the nearer edge of the band, of a bound, too; None where there is neither."""
@@ -300,7 +300,7 @@ class Figure:
             return float((1 / (1 + math.exp(-edge))) ** self.independent)
         if self.log_odds is None or self.error is None:
             return None
-        return float(stdtr(self.freedom, min(self.log_odds - low, high - self.log_odds) / self.error))
+        return float(stdtr(self.freedom, _t(min(self.log_odds - low, high - self.log_odds), self.error)))
 
     def within(self, band: Band = BAND, level: float = 0.95) -> bool:
         """Whether the whole interval lies in the band; never from too few items."""
@@ -334,6 +334,11 @@ def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> F
         count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
         clusters=spread.clusters, shared=shared, fit=fit, recurring=_recurring(own) if spread.recurs else 0,
     )  # fmt: skip
+
+
+def _t(distance: float, error: float) -> float:
+    """Queries that are all alike have no error."""
+    return distance / error if error else math.copysign(math.inf, distance) if distance else 0.0
 
 
 def _recurring(outcomes: Comparisons | Choices) -> int:

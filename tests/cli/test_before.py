@@ -141,7 +141,10 @@ def test_strategies_are_listed_with_their_cost() -> None:
 def test_measures_are_listed_with_their_parameters() -> None:
     found = {one["measure"]: one for one in ran("measures", "list", "--json").json["measures"]}
     assert set(found) == {*registry.names("measure")}
-    assert found["PreferenceOdds"]["parameters"] == {"of": ["answers", "ranking"]}
+    assert found["PreferenceOdds"]["parameters"] == {
+        "of": ["answers", "ranking"],
+        "stratum": ["none", "relevant", "irrelevant"],
+    }
     assert found["overlap"]["cutoff"] == "required"
     assert "of=answers|ranking" in ran("measures", "list").out
 

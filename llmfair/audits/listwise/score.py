@@ -241,8 +241,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     shown = parse_measures(",".join((settings.measures or SCORED, *(gate.measure for gate in gates))), Judged)
     measures = tuple(dict.fromkeys((*shown, parse_measure(OF_RANKINGS))))
     asked = HowRanked(
-        band_of(settings.band), band_of(settings.guard), level=settings.level, seed=target.seed,
-        initial=target.initial,
+        band_of(settings.band), level=settings.level, seed=target.seed, initial=target.initial,
     )  # fmt: skip
     answered: Mapping[str, WindowAnswers] = {} if target.found is None else target.found.answers
     columns: list[Column] = []

@@ -20,7 +20,7 @@ from llmfair.settings import (
     check_stopping,
 )
 from llmfair.settings.audit import MOST_INJECTED, MOST_SPREAD
-from llmfair.settings.declaration import ODDS
+from llmfair.settings.declaration import BAND, ODDS
 
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""
@@ -30,6 +30,12 @@ ONE_ORDER = ("given", "bm25", "deltr")
 class ListwiseSettings(PromptSettings, AuditSettings):
     """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
 
+    guard: str = STATISTICS(
+        "0.5..2",
+        "For parity the intervals of relevant and of irrelevant items, each by themselves, have to lie within.",
+        advanced=True,
+        form=BAND,
+    )
     conditions: str | None = PROMPT(
         None, "Prompts, comma-separated (default: neutral and one for each group).", result=False
     )

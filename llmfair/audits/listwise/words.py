@@ -287,7 +287,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         expected = fsum(counts.omitted.protected_expected for counts in answers)
         of = sum(counts.omitted.of for counts in answers)
         whose = f"{protected:,} of them protected ({expected:.0f} expected by chance)"
-        yield f"items left out of answers: {percent(items, of)} ({items:,}), {whose}; they count as behind those named"
+        yield f"items missing from answers: {percent(items, of)} ({items:,}), {whose}; they count as behind those named"
     yield from drawn_note(design.drawn)
     yield from _undefined_notes(results)
 

@@ -100,10 +100,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def idle(cls) -> frozenset[str]:
-        return super().idle() | {
-            "ci",
-            "guard",
-        }  # no measure of pairs is a ratio of means; each stratum is concluded of
+        return super().idle() | {"ci"}  # no measure of pairs is a ratio of means
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:

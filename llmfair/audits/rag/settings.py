@@ -137,7 +137,7 @@ class RagSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def absent(cls) -> frozenset[str]:
-        return super().absent() | {"attribute", "mixed", "band", "guard"}  # no groups are told apart
+        return super().absent() | {"attribute", "mixed", "band"}  # no groups are told apart
 
     @property
     def cites(self) -> bool:

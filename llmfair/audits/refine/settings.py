@@ -162,9 +162,7 @@ class RefineSettings(PromptSettings, AuditSettings):
     @classmethod
     def idle(cls) -> frozenset[str]:
         drawn = {"candidates", "buckets", "relevant", "min_relevant", "seed"}
-        return (
-            super().idle() | drawn | {"band", "guard", "ci", "input", "words", "constrain", "mixed", "batch"}
-        )
+        return super().idle() | drawn | {"band", "ci", "input", "words", "constrain", "mixed", "batch"}
 
     def check(self) -> None:
         super().check()
