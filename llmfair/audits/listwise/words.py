@@ -128,8 +128,9 @@ def conclusion(
     if finding.conclusion != "outside":
         within = f"preference odds within {low:g}–{high:g}"
         text = within if finding.conclusion == "within" else "inconclusive"
-        if alone := outside_alone(finding, band):
-            return f"{text}; outside only by itself: {alone} items"
+        if outside_alone(finding, band):
+            p = p_text(finding.p_outside_adjusted or 1.0)
+            return f"{text}; outside the band by itself, not over all prompts: p {p}"
         return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
     odds = {"all": odds, **finding.strata}[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
@@ -142,16 +143,11 @@ def conclusion(
 
 def outside_alone(finding: ListwiseFinding, band: Band) -> str:
     """Of which items the odds are outside the band, though not over all figures and prompts; "" of none."""
-    figures = {
-        "all items": finding.odds,
-        **{f"{name} items": of_it for name, of_it in finding.strata.items()},
-    }
-    names = [
+    return " and ".join(
         name
-        for name, odds in figures.items()
+        for name, odds in {"all": finding.odds, **finding.strata}.items()
         if odds and ((odds.high or band[0]) < band[0] or (odds.low or band[1]) > band[1])
-    ]
-    return ", ".join(names)
+    )
 
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
