@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from llmfair.stats.significance import LabelledItems, null_of, permutations, sign_flip
+from llmfair.stats.significance import LabelledItems, permutations, sign_flip, stratum_means
 
 DRAWS, LOOPED = 9_999, 50
 
@@ -40,8 +40,7 @@ def looped(queries: list[LabelledItems], draws: int, seed: int) -> float:
         ):
             strata.setdefault(stratum, []).append((exposure, label))
         lists.append([([e for e, _ in one], [label for _, label in one]) for one in strata.values()])
-    nulls = [null_of(query) for query in queries]
-    expected = sum(null.protected - null.unprotected for null in nulls)
+    expected = sum(over - under for over, under in map(stratum_means, queries))
 
     def statistic(shuffled: bool) -> float:
         total = -expected

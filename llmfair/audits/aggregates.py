@@ -29,6 +29,7 @@ from llmfair.registry import register
 from llmfair.results import OddsPower
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate, Method, without_favour
+from llmfair.stats.intervals import FEWEST_QUERIES, SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
 from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.strata import (
@@ -48,6 +49,8 @@ ALL = "all"
 """The query_id of an aggregate row."""
 ENOUGH_QUERIES, ENOUGH_DOCUMENTS = 20, 50
 """From these numbers on, the plain interval of a ratio of means covers as it says (statistics.md 2)."""
+MANY_QUERIES = 150
+"""From fewer queries no interval without width: rare ones that differ may be missing."""
 Intervals = Literal["auto", "linear-t", "boot-t"]
 
 
@@ -55,13 +58,14 @@ Intervals = Literal["auto", "linear-t", "boot-t"]
 class Inference:
     """How figures of all queries are inferred from theirs.
 
-    `documents` is the median length of the lists.
+    `documents` is the median length of the lists, `bounds` those of the values.
     """
 
     level: float = 0.95
     ci: Intervals = "auto"
     seed: int = 0
     documents: float = ENOUGH_DOCUMENTS
+    bounds: Bounds = UNBOUNDED
 
     def method(self, queries: int) -> Method:
         """The interval of a ratio of means over so many queries."""
@@ -117,13 +121,15 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
 
 def _aggregate_row(column: Column, inference: Inference) -> Measurement:
     measure, values = column.measure, list(column.values.values())
-    estimate = aggregate(measure.aggregate, values, inference)
+    least, most = measure.definition.bounds
+    estimate = aggregate(measure.aggregate, values, replace(inference, bounds=(least, most)))
     if estimate is None:
         reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))
         return Measurement(ALL, str(measure), None, column.condition, column.group, n=0, reason=reason)
     if estimate.low is not None and estimate.high is not None:
-        least, most = measure.definition.bounds
         estimate = replace(estimate, low=max(estimate.low, least), high=min(estimate.high, most))
+        if estimate.high - estimate.low < SAME and estimate.n < MANY_QUERIES:
+            estimate = replace(estimate, low=None, high=None, reason="all_same")
     return row_of(str(measure), column.condition, estimate, column.group)
 
 
@@ -216,7 +222,7 @@ def controlled(values: Sequence[Value]) -> list[Value]:
 def _mean(values: Sequence[Value], inference: Inference) -> Estimate | None:
     """The mean of the defined queries."""
     defined = _defined(values)
-    return intervals.mean(defined, inference.level) if defined else None
+    return intervals.mean(defined, inference.level, inference.bounds) if defined else None
 
 
 @register("aggregate", "geometric")

@@ -94,6 +94,7 @@ REASONS: Mapping[str, str] = {
     "too_few_queries": "too few queries",
     "undefined": "undefined",
     "degenerate": "the answers do not vary",
+    "all_same": "all queries have the same value",
     "too_many_unparseable": "too many answers are unparseable (--max-invalid)",
     "interval_too_wide": "the interval has no bounds at this level",
     SAME_ANSWERS: "both runs hold the same answers",

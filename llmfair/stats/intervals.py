@@ -1,21 +1,23 @@
 """Aggregates over queries with their confidence intervals: each query is one unit, whatever its length.
 
 Arrays of shape (queries,) in, an `Estimate` out. Every estimate is a mean, or the logarithm of a ratio of sums,
-linearised: query q adds the score d_q to its error. Two intervals: t on queries − 1 degrees of freedom with the
-variance clustered by query (`linear-t`), and bootstrap-t, for few queries and short lists.
+linearised: query q adds the score d_q to its error. Three intervals: t on queries − 1 degrees of freedom with the
+variance clustered by query (`linear-t`); bootstrap-t, for few queries and short lists; and limits by betting, for means
+of bounded values nearly all of which are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log
+from math import ceil, inf, isfinite, log
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.nouns import Conclusion as Conclusion
+from llmfair.stats.betting import lower_limit
 
 # What the initial orders did to the exposure of both sides: taken out, and how much is left of it. A ranking keeps
 # part of the order it started from. Over random orders that adds noise and no bias, and since the initial orders are
@@ -24,6 +26,7 @@ from llmfair.nouns import Conclusion as Conclusion
 
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float, float]
 Method = Literal["linear-t", "boot-t"]
 
 FEWEST_QUERIES = 5
@@ -31,6 +34,11 @@ FEWEST_QUERIES = 5
 RESAMPLES = 2000
 MOST_DROPPED = 0.01
 SMALLEST_ERROR = 1e-7
+UNBOUNDED: Bounds = (-inf, inf)
+FEWEST_UNLIKE = 8
+"""Where most queries share a value and fewer than so many have another, t intervals are too narrow (Monte Carlo)."""
+SAME = 1e-9
+"""Values this close are the same one: rounding makes no spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,33 @@ class Estimate:
     method: Method = "linear-t"
 
 
-def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
-    """The mean over queries (of their ratios, if they are ratios), with the t interval mean ± t s/√n."""
-    return _of_mean(_finite(values), level, exponential=False)
+def mean(values: ArrayLike, level: float = 0.95, bounds: Bounds = UNBOUNDED) -> Estimate:
+    """The mean over queries (of their ratios, if they are ratios), with the t interval mean ± t s/√n.
+
+    Where nearly all values are the same their spread says little of the rare others, so both limits come from betting,
+    which holds for all laws within `bounds`: those of the values.
+    """
+    array = _finite(values)
+    plain = _of_mean(array, level, exponential=False)
+    if len(array) < FEWEST_QUERIES or not all(map(isfinite, bounds)) or not _nearly_all_same(array):
+        return plain
+    least, most = bounds
+    inside, alpha = np.clip(array, least, most), (1 - level) / 2
+    low = most + lower_limit(inside - most, most - least, alpha)
+    high = least - lower_limit(least - inside, most - least, alpha)
+    return replace(plain, low=low, high=high, reason="nearly_all_same")
+
+
+def of_changes(bounds: Bounds) -> Bounds:
+    """The bounds of differences of two values that have these."""
+    least, most = bounds
+    return least - most, most - least
+
+
+def _nearly_all_same(values: Floats) -> bool:
+    """Whether more than half of the values are one and the same, and fewer than `FEWEST_UNLIKE` are others."""
+    often = int(np.unique(np.round(values / SAME), return_counts=True)[1].max())
+    return often > len(values) / 2 and len(values) - often < FEWEST_UNLIKE
 
 
 def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 0.95) -> Estimate:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from llmfair.stats.intervals import Estimate, geometric_mean, mean
+from llmfair.stats.intervals import UNBOUNDED, Bounds, Estimate, geometric_mean, mean, of_changes
 from llmfair.stats.pairs import Figure, PairContributions, clustered_variance, t_interval, t_p
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
@@ -26,15 +26,23 @@ class Change:
 
 
 def change_by_query(
-    base: ArrayLike, other: ArrayLike, on_log_scale: bool, level: float, rng: np.random.Generator
+    base: ArrayLike,
+    other: ArrayLike,
+    on_log_scale: bool,
+    level: float,
+    rng: np.random.Generator,
+    bounds: Bounds = UNBOUNDED,
 ) -> Change:
-    """The mean change of the queries' own values, shapes (queries,), with its t interval and sign flip.
+    """The mean change of the queries' own values, shapes (queries,) and within `bounds`, its interval and sign flip.
 
     On a log scale, of positive values, the geometric mean of other/base.
     """
     before, after = np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    estimate = geometric_mean(after / before, level) if on_log_scale else mean(after - before, level)
     changes = np.log(after / before) if on_log_scale else after - before
+    if on_log_scale:
+        estimate = geometric_mean(after / before, level)
+    else:
+        estimate = mean(changes, level, of_changes(bounds))
     return Change(estimate, sign_flip(changes, rng=rng) if len(before) >= FEWEST_TESTED else None)
 
 

@@ -1,4 +1,4 @@
-"""Tests of no group effect: sign flips over queries, shuffled group labels within queries, Holm's adjustment.
+"""Tests of no group effect: sign flips over queries, shuffled group labels of items, Holm's adjustment.
 
 Two nulls. `sign_flip`: no mean effect over queries. `permutation`: no effect in any query, within the strata
 (relevance grades) that a ranker may rightly treat unlike; it needs independent random initial orders.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
+from itertools import chain
 from math import erfc, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 MOST_ENUMERATED = 14
 """Up to this many queries all sign vectors are tried."""
@@ -33,30 +35,23 @@ BLOCK = 2**18
 class LabelledItems:
     """The documents of one query that have a side: arrays of shape (documents,), both sides present.
 
-    `exposures` are means over the initial orders, `strata` relevance grades.
+    `exposures` are means over the initial orders, `strata` relevance grades. `doc_ids` tell which of them are in other
+    lists, too; without, none is.
     """
 
     exposures: Floats
     protected: NDArray[np.bool_]
     strata: NDArray[np.integer]
+    doc_ids: tuple[str, ...] = ()
 
-    def labels(self) -> tuple[bytes, bytes]:
-        """Equal where groups and strata are."""
-        return self.protected.tobytes(), self.strata.tobytes()
-
-
-@dataclass(frozen=True, slots=True)
-class Null:
-    """What the strata alone give a query: E E1 = M1, E E0 = M0, and Var(E1 − E0), under shuffled labels."""
-
-    protected: float
-    unprotected: float
-    variance: float
+    def labels(self) -> tuple[Hashable, ...]:
+        """Equal where items, groups and strata are."""
+        return self.doc_ids, self.protected.tobytes(), self.strata.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class PermutationTest:
-    """The stratified permutation test of T = Σ_q (E1 − E0) − (M1 − M0).
+    """The stratified permutation test of T = Σ_q (E1 − E0) − (M1 − M0), less what shuffles give on average.
 
     `p` and the null 95 % range of R = Σ E1/Σ E0 come from `draws` shuffles (None without), `z` and `p_z` (two
     sides of the normal) from the closed form. Where no shuffle can change anything, z is 0 and p is 1.
@@ -121,91 +116,135 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def means(query: LabelledItems) -> tuple[float, float]:
-    """E1 and E0, the mean exposures of the protected and of the unprotected documents."""
-    return _sides(query, query.exposures)
-
-
-def null_of(query: LabelledItems) -> Null:
-    """The closed form of shuffling labels within strata: sampling a_r of n_r documents without replacement.
-
-    With the stratum's mean ē_r and sample variance s²_r: M1 = Σ a_r ē_r/n1, M0 = Σ (n_r − a_r) ē_r/n0,
-    Var(E1 − E0) = (1/n1 + 1/n0)² Σ a_r (n_r − a_r)/n_r s²_r.
-    """
-    expected, scatter = np.empty(len(query.exposures)), 0.0
-    for members in _strata(query):
-        exposures, size = query.exposures[members], len(members)
-        chosen = np.count_nonzero(query.protected[members])
-        expected[members] = exposures.mean()
-        if size > 1:
-            scatter += chosen * (size - chosen) / size * float(exposures.var(ddof=1))
-    protected = np.count_nonzero(query.protected)
-    scale = 1 / protected + 1 / (len(expected) - protected)
-    return Null(*_sides(query, expected), scale**2 * scatter)
+def stratum_means(query: LabelledItems) -> tuple[float, float]:
+    """M1 and M0: the sides' mean exposures if every document had its stratum's mean."""
+    means = query.exposures - _beyond_stratum(query)
+    return float(means[query.protected].mean()), float(means[~query.protected].mean())
 
 
 def permutations(
     rankers: Sequence[Sequence[LabelledItems]], rngs: Sequence[np.random.Generator], draws: int = 9999
 ) -> list[PermutationTest]:
-    """Shuffles the group labels within query × stratum; two-sided p = (1 + #{|T_b| ≥ |T|})/(draws + 1).
+    """Shuffles the group labels, one an item over all lists; two-sided p = (1 + #{|T_b| ≥ |T|})/(draws + 1).
 
+    An item of a single list changes labels with others of that query and stratum. An item of several is not as many
+    items: its own quality goes with it, so it changes labels with all such items of the same highest stratum.
     Several rankers of the same queries and labels are tested, with shuffles that are drawn once for all of them, by
-    one generator per query, so that no query's draws depend on the others. `draws` 0: z alone.
+    one generator per query for items of that list alone. `draws` 0: z alone.
     """
-    queries = list(zip(*rankers, strict=True))
+    shuffle = _shuffle_of(rankers[0])
+    parts = np.concatenate([_parts(ranker, shuffle) for ranker in rankers])
+    generators = [*rngs, rngs[0].spawn(1)[0]]
+    sums = np.zeros((len(parts), draws))
     with ThreadPoolExecutor(
         os.cpu_count()
     ) as pool:  # numpy draws and partitions without the interpreter's lock
-        sums = list(pool.map(_shuffled_sums, queries, rngs, repeat(draws)))
+        of_lists = partial(_shuffled_sums, parts, shuffle.protected, draws=draws)
+        for of_list in pool.map(of_lists, shuffle.strata, generators):
+            sums += of_list
     return [
-        _tested(ranker, [of_query[place] for of_query in sums], draws) for place, ranker in enumerate(rankers)
+        _tested(ranker, shuffle, parts[2 * place : 2 * place + 2], sums[2 * place : 2 * place + 2])
+        for place, ranker in enumerate(rankers)
     ]
 
 
-def _tested(queries: Sequence[LabelledItems], shuffled: Iterable[Floats], draws: int) -> PermutationTest:
-    """The test of one ranker from the protected documents' summed exposure in each query's shuffles."""
-    expected = variance = statistic = 0.0
-    over, under = np.zeros(draws), np.zeros(draws)  # Σ E1 and Σ E0 of every shuffle
-    for query, sums in zip(queries, shuffled, strict=True):
-        null, (protected, unprotected) = null_of(query), means(query)
-        expected += null.protected - null.unprotected
-        statistic += (protected - unprotected) - (null.protected - null.unprotected)
-        variance += null.variance
-        chosen = np.count_nonzero(query.protected)
-        over += sums / chosen
-        under += (query.exposures.sum() - sums) / (len(query.exposures) - chosen)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shuffle:
+    """Which labels change places, items being numbered over all lists.
+
+    `numbers`: the items of every list; `protected` of every item; `strata`: for each list those of the items that are
+    in no other, last those of the items of several.
+    """
+
+    numbers: list[Places]
+    protected: NDArray[np.bool_]
+    strata: list[list[Places]]
+
+
+def _shuffle_of(queries: Sequence[LabelledItems]) -> _Shuffle:
+    names: dict[Hashable, int] = {}
+    for place, query in enumerate(queries):
+        for name in _names(query, place):
+            names.setdefault(name, len(names))
+    numbers = [
+        np.array([names[name] for name in _names(query, place)]) for place, query in enumerate(queries)
+    ]
+    protected, grade = np.zeros(len(names), np.bool_), np.full(len(names), np.iinfo(np.intp).min)
+    lists = np.bincount(np.concatenate(numbers), minlength=len(names))
+    for query, items in zip(queries, numbers, strict=True):
+        protected[items] = query.protected
+        grade[items] = np.maximum(grade[items], query.strata)
+    pools = [*(items[lists[items] == 1] for items in numbers), np.flatnonzero(lists > 1)]
+    strata = [[pool[grade[pool] == each] for each in np.unique(grade[pool])] for pool in pools]
+    return _Shuffle(numbers, protected, strata)
+
+
+def _names(query: LabelledItems, place: int) -> Iterator[Hashable]:
+    """What an item is recognised by in other lists; the same item with another label is another."""
+    names = query.doc_ids or [(place, each) for each in range(len(query.exposures))]
+    return zip(names, query.protected.tolist(), strict=True)
+
+
+def _parts(queries: Sequence[LabelledItems], shuffle: _Shuffle) -> Floats:
+    """What each item adds to Σ E1 − M1 if it is protected, and takes from Σ E0 − M0; shape (2, items)."""
+    parts = np.zeros((2, len(shuffle.protected)))
+    for query, items in zip(queries, shuffle.numbers, strict=True):
+        beyond, protected = _beyond_stratum(query), np.count_nonzero(query.protected)
+        parts[0, items] += beyond / protected
+        parts[1, items] += beyond / (len(beyond) - protected)
+    return parts
+
+
+def _tested(
+    queries: Sequence[LabelledItems], shuffle: _Shuffle, parts: Floats, shuffled: Floats
+) -> PermutationTest:
+    """The test of one ranker from both parts of every shuffle, shape (2, draws)."""
+    both, centre, variance = parts.sum(axis=0), 0.0, 0.0
+    for members in chain.from_iterable(shuffle.strata):
+        size, chosen = len(members), np.count_nonzero(shuffle.protected[members])
+        centre += chosen * float(both[members].mean())
+        if size > 1:
+            variance += chosen * (size - chosen) / size * float(both[members].var(ddof=1))
+    statistic = float(both[shuffle.protected].sum()) - centre
     z = statistic / sqrt(variance) if sqrt(variance) > TIE else 0.0
     p_z = erfc(abs(z) / sqrt(2))
+    draws = shuffled.shape[1]
     if not draws:
         return PermutationTest(statistic, z, p_z, None, None, None, draws)
-    reached = int(np.count_nonzero(np.abs(over - under - expected) >= abs(statistic) - TIE))
-    low, high = np.quantile(over / under, [0.025, 0.975])
+    reached = int(np.count_nonzero(np.abs(shuffled.sum(axis=0) - centre) >= abs(statistic) - TIE))
+    over, under = np.sum([stratum_means(query) for query in queries], axis=0)
+    low, high = np.quantile((over + shuffled[0]) / (under - shuffled[1]), [0.025, 0.975])
     return PermutationTest(statistic, z, p_z, (1 + reached) / (draws + 1), float(low), float(high), draws)
 
 
-def _shuffled_sums(rankers: Sequence[LabelledItems], rng: np.random.Generator, draws: int) -> Floats:
-    """The protected documents' summed exposure in every shuffle of one query; shape (rankers, draws)."""
-    query, sums = rankers[0], np.zeros((len(rankers), draws))
-    for members in _strata(query):
-        labels, exposures = query.protected[members], [ranker.exposures[members] for ranker in rankers]
+def _shuffled_sums(
+    parts: Floats,
+    protected: NDArray[np.bool_],
+    strata: Sequence[Places],
+    rng: np.random.Generator,
+    draws: int,
+) -> Floats:
+    """The protected items' sums of every part in each shuffle of these strata; shape (parts, draws)."""
+    sums = np.zeros((len(parts), draws))
+    for members in strata:
+        labels, of_members = protected[members], parts[:, members]
         # The smaller side is drawn; of equal ones that of the first document: swapping the sides keeps p.
         smaller = labels if 2 * labels.sum() < len(labels) + labels[0] else ~labels
-        drawn = _subset_sums(exposures, int(smaller.sum()), rng, draws)
-        for place, found in enumerate(drawn):
-            sums[place] += found if smaller is labels else exposures[place].sum() - found
+        drawn = _subset_sums(of_members, int(smaller.sum()), rng, draws)
+        sums += drawn if smaller is labels else of_members.sum(axis=1, keepdims=True) - drawn
     return sums
 
 
-def _subset_sums(exposures: Sequence[Floats], size: int, rng: np.random.Generator, draws: int) -> Floats:
-    """Sums over uniform random subsets of `size` documents, for each of several exposures; shape (exposures, draws).
+def _subset_sums(parts: Floats, size: int, rng: np.random.Generator, draws: int) -> Floats:
+    """Sums over uniform random subsets of `size` documents, for each of several parts; shape (parts, draws).
 
     A subset are the documents with the smallest random keys. The lowest bits of a key name its document: no two are
     equal, and a partition leaves the subset in front.
     """
-    sums = np.zeros((len(exposures), draws))
+    sums = np.zeros((len(parts), draws))
     if size == 0:
         return sums
-    count, first = len(exposures[0]), 0
+    count, first = parts.shape[1], 0
     names = np.arange(count, dtype=np.uint64)
     name_bits = np.uint64(2 ** (count - 1).bit_length() - 1)
     for rows in _blocks(draws, count):
@@ -214,19 +253,18 @@ def _subset_sums(exposures: Sequence[Floats], size: int, rng: np.random.Generato
         keys |= names
         keys.partition(size - 1, axis=1)
         chosen = (keys[:, :size] & name_bits).astype(np.intp)
-        for place, of_documents in enumerate(exposures):
+        for place, of_documents in enumerate(parts):
             sums[place, first : first + rows] = of_documents[chosen].sum(axis=1)
         first += rows
     return sums
 
 
-def _sides(query: LabelledItems, exposures: Floats) -> tuple[float, float]:
-    return float(exposures[query.protected].mean()), float(exposures[~query.protected].mean())
-
-
-def _strata(query: LabelledItems) -> list[NDArray[np.intp]]:
-    """The documents of each stratum, by their places."""
-    return [np.flatnonzero(query.strata == stratum) for stratum in np.unique(query.strata)]
+def _beyond_stratum(query: LabelledItems) -> Floats:
+    """Each document's exposure less the mean of its stratum; shape (documents,)."""
+    _, stratum = np.unique(query.strata, return_inverse=True)
+    means = np.bincount(stratum, query.exposures) / np.bincount(stratum)
+    beyond: Floats = query.exposures - means[stratum]
+    return beyond
 
 
 def _blocks(draws: int, width: int) -> Iterator[int]:

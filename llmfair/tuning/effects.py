@@ -182,11 +182,11 @@ def measure(
             for both in zip(g, before, strict=True)
             if all(map(np.ptp, both))
         ]
-        add(ORDER, stratum, intervals.mean(rhos, level) if rhos else None)
+        add(ORDER, stratum, intervals.mean(rhos, level, (-1.0, 1.0)) if rhos else None)
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for group, sides in {"": None, **COMBINED}.items():
         shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
-        add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level) if shares else None, group)
+        add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
 

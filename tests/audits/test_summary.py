@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.gates import GatedFigures, check_gates, parse_gate
 from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Measurement
+from llmfair.results import absent_row
 from tests.cli.command import llmfair, only_run, ran, table
 from tests.joined import write_joined
 from tests.metrics import lettered
@@ -46,6 +49,23 @@ def test_five_queries_have_an_interval() -> None:
     assert row.low == pytest.approx(0.3 - 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
     assert row.high == pytest.approx(0.3 + 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
     assert (row.n, row.reason) == (5, None)
+
+
+def test_eight_perfect_queries_do_not_show_a_mean_of_almost_1() -> None:
+    row = last(column(parse_measure("P@5"), *[1.0] * 8))
+    assert (row.value, row.high, row.reason) == (1, 1, "nearly_all_same")
+    assert row.low == pytest.approx(0.594, abs=1e-3)
+    of_all = {"query_id": "all", "value": row.value, "low": row.low, "high": row.high, "reason": row.reason}
+    figure = structs.replace(absent_row("P@5", "neutral"), **of_all)
+    figures = GatedFigures(["neutral"], [], [figure], {}, asked=" prompt")
+    (entry,) = check_gates([parse_gate("P@5>=0.999")], figures, interval=True)
+    assert entry.reason == "P@5 (neutral prompt) [0.594, 1.000] reaches below 0.999"
+
+
+def test_without_known_bounds_queries_that_are_all_the_same_have_no_interval() -> None:
+    row = last(column(parse_measure("KL"), *[0.0] * 149))
+    assert (row.value, row.low, row.high, row.reason) == (0, None, None, "all_same")
+    assert last(column(parse_measure("KL"), *[0.0] * 150)).high == 0
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from llmfair.stats.intervals import (
     ratio_of_means,
     ratio_scores,
 )
-from llmfair.stats.significance import LabelledItems, holm, means, null_of, permutations, sign_flip
+from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip, stratum_means
 from tests.fresh import loaded_by
 from tests.metrics import lettered, value
 from tests.shared import vectors
@@ -55,6 +55,35 @@ AGGREGATES: list[Callable[..., Estimate]] = [
     geometric_mean,
     lambda values, level=0.95: ratio_of_means(values, np.ones(len(values)), level),
 ]
+
+
+def test_limits_by_betting_where_all_values_are_the_same_by_hand() -> None:
+    """Eight times 1: a share f bet against μ makes (1 − f + f/μ)⁸ of 1, and 40 of all together refute it."""
+    found = mean([1.0] * 8, bounds=(0.0, 1.0))
+    assert found.low is not None
+    made = [(1 - share + share / found.low) ** 8 for share in np.arange(1, 11) / 10]
+    assert made[-1] / 2 + sum(made[:-1]) / 18 == pytest.approx(40)
+    assert (found.value, found.high, found.reason) == (1, 1, "nearly_all_same")
+
+
+@pytest.mark.parametrize(("unlike", "betting"), [(0, True), (7, True), (8, False)])
+def test_seven_of_20_values_that_differ_say_too_little_of_their_spread(unlike: int, betting: bool) -> None:
+    values = np.where(np.arange(20) < unlike, 0.5, 1.0)
+    assert (mean(values, bounds=(0.0, 1.0)) != mean(values)) is betting
+    assert mean(np.linspace(0, 1, 8), bounds=(0.0, 1.0)) == mean(np.linspace(0, 1, 8))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=5, max_size=60), st.floats(-5, 5))
+def test_limits_of_bounded_means_have_width_hold_the_mean_and_know_neither_end_nor_unit(
+    values: list[float], unit: float
+) -> None:
+    array = np.array(values)
+    found, mirrored = mean(array, bounds=(0.0, 1.0)), mean(1 - array, bounds=(0.0, 1.0))
+    assert found.low is not None and found.high is not None and found.value is not None
+    assert found.low <= found.value <= found.high and found.low < found.high
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - found.high, 1 - found.low), abs=1e-9)
+    moved = mean(3 * array + unit, bounds=(unit, 3 + unit))
+    assert (moved.low, moved.high) == pytest.approx((3 * found.low + unit, 3 * found.high + unit), abs=1e-6)
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -247,16 +276,13 @@ def test_stratified_permutation() -> None:
     exposures = 1 / np.log1p(np.arange(1, len(protected) + 1))
     query = LabelledItems(exposures, protected, strata)
 
-    null, observed = null_of(query), means(query)
+    by_relevance, observed = stratum_means(query), (exposures[protected].mean(), exposures[~protected].mean())
     assert observed == pytest.approx((golden["E1"], golden["E0"]), rel=1e-9)
-    assert (null.protected, null.unprotected) == pytest.approx(
-        (golden["perm_mean_E1"], golden["perm_mean_E0"]), rel=1e-9
-    )
-    assert null.variance**0.5 == pytest.approx(golden["perm_sd_diff"], rel=1e-9)
-    sides = {"ratio": observed, "relevance_ratio": (null.protected, null.unprotected)}
+    assert by_relevance == pytest.approx((golden["perm_mean_E1"], golden["perm_mean_E0"]), rel=1e-9)
+    sides = {"ratio": observed, "relevance_ratio": by_relevance}
     for name, (over, under) in sides.items():
         assert over / under == pytest.approx(golden[name], rel=1e-9)
-    excess = ratio_of_means([[observed[0]], [null.unprotected]], [[observed[1]], [null.protected]]).value
+    excess = ratio_of_means([[observed[0]], [by_relevance[1]]], [[observed[1]], [by_relevance[0]]]).value
     assert excess == pytest.approx(golden["excess_ratio"], rel=1e-9)
 
     def statistic(labels: np.ndarray[Any, np.dtype[np.bool_]]) -> float:

@@ -19,10 +19,9 @@ from llmfair.stats.significance import (
     LabelledItems,
     PermutationTest,
     holm,
-    means,
-    null_of,
     permutations,
     sign_flip,
+    stratum_means,
 )
 from tests.pace import within
 
@@ -82,13 +81,11 @@ def test_beyond_14_queries_signs_are_drawn() -> None:
 def test_closed_form_by_hand() -> None:
     # Stratum 0: 6, 2, 1 with one protected: mean 3, s² = 7; stratum 1: 4, 0 with one protected: mean 2, s² = 8.
     one = query([6, 2, 1, 4, 0], "puuup", "00011")
-    null = null_of(one)
-    assert means(one) == pytest.approx((3, 7 / 3))
-    assert (null.protected, null.unprotected) == pytest.approx((5 / 2, (2 * 3 + 2) / 3))
-    assert null.variance == pytest.approx((1 / 2 + 1 / 3) ** 2 * (2 / 3 * 7 + 1 / 2 * 8))
+    assert stratum_means(one) == pytest.approx((5 / 2, (2 * 3 + 2) / 3))
+    variance = (1 / 2 + 1 / 3) ** 2 * (2 / 3 * 7 + 1 / 2 * 8)
     found = permutation([one], [GENERATOR], draws=0)
     assert found.statistic == pytest.approx(3 - 7 / 3 - (5 / 2 - 8 / 3))
-    assert found.z == pytest.approx(found.statistic / null.variance**0.5)
+    assert found.z == pytest.approx(found.statistic / variance**0.5)
     assert (found.p, found.ratio_low, found.ratio_high, found.draws) == (None, None, None, 0)
 
 
@@ -107,13 +104,27 @@ def test_what_no_shuffle_can_change_has_p_1() -> None:
         assert (found.z, found.p_z, found.p) == (0, 1, 1)
 
 
+def test_an_item_of_two_lists_changes_its_label_once() -> None:
+    """Two people are in both lists of four: their labels change places together, those of the others by list."""
+    lists = [query([8, 4, 2, 1], "pupu", "0000") for _ in range(2)]
+    named = [replace(one, doc_ids=("a", "b", f"c{place}", f"d{place}")) for place, one in enumerate(lists)]
+    # Each list's means differ by (8 + 2 − 4 − 1)/2; a and b add ± 4 together, each c and d ± ½.
+    found = shuffled(named, draws=9999)
+    assert found.statistic == pytest.approx(5)
+    assert found.p == pytest.approx(2 / 8, abs=4 * 0.0044)
+    assert found.z == pytest.approx(5 / (4**2 + 2 * 0.5**2) ** 0.5)
+    alone = [
+        replace(one, doc_ids=tuple(f"{name}{place}" for name in "abcd")) for place, one in enumerate(lists)
+    ]
+    assert shuffled(alone) == shuffled(lists)
+
+
 def test_null_range_of_the_exposure_ratio() -> None:
     rng = np.random.default_rng(5)
     queries = random_queries(rng, 10, 50)
     found = shuffled(queries, draws=4999)
-    nulls = list(map(null_of, queries))
-    centre = sum(null.protected for null in nulls) / sum(null.unprotected for null in nulls)
-    half = 1.96 * sum(null.variance for null in nulls) ** 0.5 / sum(null.unprotected for null in nulls)
+    over, under = np.sum([stratum_means(one) for one in queries], axis=0)
+    centre, half = over / under, 1.96 * abs(found.statistic / found.z) / under
     assert (found.ratio_low, found.ratio_high) == pytest.approx((centre - half, centre + half), abs=0.01)
 
 
@@ -174,20 +185,19 @@ def test_closed_form_is_that_of_all_assignments(one: LabelledItems) -> None:
     for chosen in product(*(combinations(members, int(one.protected[members].sum())) for members in strata)):
         labels = np.isin(np.arange(len(one.strata)), np.concatenate([np.array(part, int) for part in chosen]))
         sides.append((one.exposures[labels].mean(), one.exposures[~labels].mean()))
-    null, every = null_of(one), np.array(sides)
-    assert (null.protected, null.unprotected) == pytest.approx(tuple(every.mean(axis=0)))
-    assert null.variance == pytest.approx(np.var(every[:, 0] - every[:, 1]), abs=1e-12)
+    every, found = np.array(sides), permutation([one], [GENERATOR], draws=0)
+    assert stratum_means(one) == pytest.approx(tuple(every.mean(axis=0)))
+    spread = np.std(every[:, 0] - every[:, 1])
+    assert found.z * spread == pytest.approx(found.statistic if spread > 1e-9 else 0, abs=1e-9)
 
 
 @given(labelled())
 def test_closed_form_ignores_the_order_of_documents(one: LabelledItems) -> None:
     places = np.random.default_rng(3).permutation(len(one.strata))
     other = LabelledItems(one.exposures[places], one.protected[places], 7 - one.strata[places])
-    before, after = null_of(one), null_of(other)
-    assert (after.protected, after.unprotected, after.variance) == pytest.approx(
-        (before.protected, before.unprotected, before.variance), abs=1e-12
-    )
-    assert means(other) == pytest.approx(means(one))
+    assert stratum_means(other) == pytest.approx(stratum_means(one), abs=1e-12)
+    before, after = (permutation([each], [GENERATOR], draws=0) for each in (one, other))
+    assert (after.statistic, after.z) == pytest.approx((before.statistic, before.z), abs=1e-9)
 
 
 @given(QUERIES)

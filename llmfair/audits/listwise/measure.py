@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+from itertools import combinations, compress
 from math import log
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,10 +82,12 @@ from llmfair.results import Family, ProbeCounts
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
     FEWEST_QUERIES,
+    Bounds,
     Method,
     conclude,
     geometric_mean,
     mean,
+    of_changes,
     run_noise,
     slope_on_initial,
     without_favour,
@@ -178,11 +180,12 @@ def paired(
             yield _tested(row, parts, inference) if p is None else replace(row, p=p)
         return
     changes: dict[str, float] = {}
+    bounds = of_changes(measure.definition.bounds)
     for query_id in queries:
         a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
         if a is not None and b is not None:
             changes[query_id] = a / b if on_log_scale else a - b
-    yield from _rows(measure, condition, changes, changes, inference, on_log_scale)
+    yield from _rows(measure, condition, changes, changes, inference, bounds, on_log_scale)
 
 
 def _agreement(
@@ -194,7 +197,9 @@ def _agreement(
         if earlier == NEUTRAL:
             agreed = _agreed(measure, judged[later], judged[earlier])
             below = {q: agreed[q] - floor[q] for q in agreed.keys() & floor.keys()} if later != REPEAT else {}
-            yield from _rows(measure, f"{later}{SEPARATOR}{earlier}", agreed, below, inference)
+            yield from _rows(
+                measure, f"{later}{SEPARATOR}{earlier}", agreed, below, inference, measure.definition.bounds
+            )
 
 
 def _agreed(measure: Measure, later: Sequence[Judged], earlier: Sequence[Judged]) -> dict[str, float]:
@@ -218,15 +223,19 @@ def _rows(
     values: Mapping[str, float],
     tested: Mapping[str, float],
     inference: Inference,
+    bounds: Bounds,
     on_log_scale: bool = False,
 ) -> Iterator[Measurement]:
-    """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
+    """A row per query, its value within `bounds`, and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
     for query_id, value in sorted(values.items()):
         yield Measurement(query_id, str(measure), value, condition)
     if not values:
         yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
-    estimate = (geometric_mean if on_log_scale else mean)([*values.values()], inference.level)
+    if on_log_scale:
+        estimate = geometric_mean([*values.values()], inference.level)
+    else:
+        estimate = mean([*values.values()], inference.level, bounds)
     changes = np.array([tested[query_id] for query_id in sorted(tested)])
     row = row_of(str(measure), condition, estimate)
     yield _tested(row, np.log(changes) if on_log_scale else changes, inference)
@@ -606,14 +615,14 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[
     """
     if asked.initial != "random":
         return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
-    alike: dict[tuple[tuple[str, bytes, bytes], ...], dict[str, list[LabelledItems]]] = {}
+    alike: dict[tuple[tuple[Hashable, ...], ...], dict[str, list[LabelledItems]]] = {}
     for condition, queries in judged.items():
         labelled = {query.query_id: items for query in queries if (items := _labelled(query)) is not None}
         lists = tuple((query_id, *items.labels()) for query_id, items in labelled.items())
         alike.setdefault(lists, {})[condition] = [*labelled.values()]
     shuffled: dict[str, PermutationResult] = {}
     for lists, conditions in alike.items():
-        names = [query_id for query_id, *_ in lists]
+        names = [str(query_id) for query_id, *_ in lists]
         if len(names) < FEWEST_TESTED:
             shuffled |= dict.fromkeys(conditions, PermutationResult(reason="too_few_queries"))
             continue
@@ -630,7 +639,8 @@ def _labelled(query: Judged) -> LabelledItems | None:
     sided = protected | query.on_side(Side.UNPROTECTED)
     if not query.rankings or not protected.any() or protected[sided].all():
         return None
-    return LabelledItems(exposures(query)[sided], protected[sided], query.grades[sided])
+    doc_ids = tuple(compress(query.doc_ids, sided))
+    return LabelledItems(exposures(query)[sided], protected[sided], query.grades[sided], doc_ids)
 
 
 def _runs(judged: Sequence[Judged]) -> list[tuple[ControlledExposures, ...]]:
@@ -718,7 +728,7 @@ def mean_gain(gains: Mapping[str, float], against: str = "the initial ranking") 
     """From each query's gain in nDCG@20 on what it is held against; None without any."""
     if not gains:
         return None
-    mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE)
+    mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE, (-1.0, 1.0))
     assert mean.value is not None
     return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n, against)
 

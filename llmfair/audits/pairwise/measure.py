@@ -550,7 +550,7 @@ def _by_order(verdicts: Sequence[PairVerdict], level: float) -> ByOrder:
     rates = np.array([(first / n, second / n) for first, second, n in by_query.values()]).reshape(-1, 2)
     if not len(rates):
         return ByOrder()
-    change = mean(rates[:, 0] - rates[:, 1], level)
+    change = mean(rates[:, 0] - rates[:, 1], level, (-1.0, 1.0))
     first, second = rates.mean(axis=0).tolist()
     return ByOrder(first=first, second=second, difference=(change.value, change.low, change.high))
 
