@@ -39,10 +39,8 @@ def change_by_query(
     """
     before, after = np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)
     changes = np.log(after / before) if on_log_scale else after - before
-    if on_log_scale:
-        estimate = geometric_mean(after / before, level)
-    else:
-        estimate = mean(changes, level, of_changes(bounds))
+    within = of_changes(bounds)
+    estimate = geometric_mean(after / before, level) if on_log_scale else mean(changes, level, within)
     return Change(estimate, sign_flip(changes, rng=rng) if len(before) >= FEWEST_TESTED else None)
 
 

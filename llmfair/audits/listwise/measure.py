@@ -82,7 +82,6 @@ from llmfair.results import Family, ProbeCounts
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
     FEWEST_QUERIES,
-    Bounds,
     Method,
     conclude,
     geometric_mean,
@@ -180,12 +179,12 @@ def paired(
             yield _tested(row, parts, inference) if p is None else replace(row, p=p)
         return
     changes: dict[str, float] = {}
-    bounds = of_changes(measure.definition.bounds)
+    within = replace(inference, bounds=of_changes(measure.definition.bounds))
     for query_id in queries:
         a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
         if a is not None and b is not None:
             changes[query_id] = a / b if on_log_scale else a - b
-    yield from _rows(measure, condition, changes, changes, inference, bounds, on_log_scale)
+    yield from _rows(measure, condition, changes, changes, within, on_log_scale)
 
 
 def _agreement(
@@ -197,9 +196,8 @@ def _agreement(
         if earlier == NEUTRAL:
             agreed = _agreed(measure, judged[later], judged[earlier])
             below = {q: agreed[q] - floor[q] for q in agreed.keys() & floor.keys()} if later != REPEAT else {}
-            yield from _rows(
-                measure, f"{later}{SEPARATOR}{earlier}", agreed, below, inference, measure.definition.bounds
-            )
+            within = replace(inference, bounds=measure.definition.bounds)
+            yield from _rows(measure, f"{later}{SEPARATOR}{earlier}", agreed, below, within)
 
 
 def _agreed(measure: Measure, later: Sequence[Judged], earlier: Sequence[Judged]) -> dict[str, float]:
@@ -223,10 +221,9 @@ def _rows(
     values: Mapping[str, float],
     tested: Mapping[str, float],
     inference: Inference,
-    bounds: Bounds,
     on_log_scale: bool = False,
 ) -> Iterator[Measurement]:
-    """A row per query, its value within `bounds`, and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
+    """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
     for query_id, value in sorted(values.items()):
         yield Measurement(query_id, str(measure), value, condition)
     if not values:
@@ -235,7 +232,7 @@ def _rows(
     if on_log_scale:
         estimate = geometric_mean([*values.values()], inference.level)
     else:
-        estimate = mean([*values.values()], inference.level, bounds)
+        estimate = mean([*values.values()], inference.level, inference.bounds)
     changes = np.array([tested[query_id] for query_id in sorted(tested)])
     row = row_of(str(measure), condition, estimate)
     yield _tested(row, np.log(changes) if on_log_scale else changes, inference)
