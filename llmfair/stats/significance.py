@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
+Parts = NDArray[np.complex128]
 
 MOST_ENUMERATED = 14
 """Up to this many queries all sign vectors are tried."""
@@ -133,19 +134,16 @@ def permutations(
     one generator per query for items of that list alone. `draws` 0: z alone.
     """
     shuffle = _shuffle_of(rankers[0])
-    parts = np.concatenate([_parts(ranker, shuffle) for ranker in rankers])
+    parts = np.array([_parts(ranker, shuffle) for ranker in rankers])
     generators = [*rngs, rngs[0].spawn(1)[0]]
-    sums = np.zeros((len(parts), draws))
+    sums = np.zeros((len(parts), draws), np.complex128)
     with ThreadPoolExecutor(
         os.cpu_count()
     ) as pool:  # numpy draws and partitions without the interpreter's lock
         of_lists = partial(_shuffled_sums, parts, shuffle.protected, draws=draws)
         for of_list in pool.map(of_lists, shuffle.strata, generators):
             sums += of_list
-    return [
-        _tested(ranker, shuffle, parts[2 * place : 2 * place + 2], sums[2 * place : 2 * place + 2])
-        for place, ranker in enumerate(rankers)
-    ]
+    return [_tested(*one, shuffle) for one in zip(rankers, parts, sums, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,49 +183,48 @@ def _names(query: LabelledItems, place: int) -> Iterator[Hashable]:
     return zip(names, query.protected.tolist(), strict=True)
 
 
-def _parts(queries: Sequence[LabelledItems], shuffle: _Shuffle) -> Floats:
-    """What each item adds to Σ E1 − M1 if it is protected, and takes from Σ E0 − M0; shape (2, items)."""
-    parts = np.zeros((2, len(shuffle.protected)))
+def _parts(queries: Sequence[LabelledItems], shuffle: _Shuffle) -> Parts:
+    """What each item adds to Σ E1 − M1 if it is protected, and (imaginary) takes from Σ E0 − M0; shape (items,)."""
+    parts = np.zeros(len(shuffle.protected), np.complex128)
     for query, items in zip(queries, shuffle.numbers, strict=True):
         beyond, protected = _beyond_stratum(query), np.count_nonzero(query.protected)
-        parts[0, items] += beyond / protected
-        parts[1, items] += beyond / (len(beyond) - protected)
+        parts[items] += beyond / protected + 1j * beyond / (len(beyond) - protected)
     return parts
 
 
 def _tested(
-    queries: Sequence[LabelledItems], shuffle: _Shuffle, parts: Floats, shuffled: Floats
+    queries: Sequence[LabelledItems], parts: Parts, shuffled: Parts, shuffle: _Shuffle
 ) -> PermutationTest:
-    """The test of one ranker from both parts of every shuffle, shape (2, draws)."""
-    both, centre, variance = parts.sum(axis=0), 0.0, 0.0
+    """The test of one ranker from its items' parts and the protected items' sum of them in every shuffle."""
+    both, centre, variance = parts.real + parts.imag, 0.0, 0.0
     for members in chain.from_iterable(shuffle.strata):
-        size, chosen = len(members), np.count_nonzero(shuffle.protected[members])
+        size, chosen = len(members), int(np.count_nonzero(shuffle.protected[members]))
         centre += chosen * float(both[members].mean())
         if size > 1:
             variance += chosen * (size - chosen) / size * float(both[members].var(ddof=1))
     statistic = float(both[shuffle.protected].sum()) - centre
     z = statistic / sqrt(variance) if sqrt(variance) > TIE else 0.0
     p_z = erfc(abs(z) / sqrt(2))
-    draws = shuffled.shape[1]
+    draws = len(shuffled)
     if not draws:
         return PermutationTest(statistic, z, p_z, None, None, None, draws)
-    reached = int(np.count_nonzero(np.abs(shuffled.sum(axis=0) - centre) >= abs(statistic) - TIE))
+    reached = int(np.count_nonzero(np.abs(shuffled.real + shuffled.imag - centre) >= abs(statistic) - TIE))
     over, under = np.sum([stratum_means(query) for query in queries], axis=0)
-    low, high = np.quantile((over + shuffled[0]) / (under - shuffled[1]), [0.025, 0.975])
+    low, high = np.quantile((over + shuffled.real) / (under - shuffled.imag), [0.025, 0.975])
     return PermutationTest(statistic, z, p_z, (1 + reached) / (draws + 1), float(low), float(high), draws)
 
 
 def _shuffled_sums(
-    parts: Floats,
+    parts: Parts,
     protected: NDArray[np.bool_],
     strata: Sequence[Places],
     rng: np.random.Generator,
     draws: int,
-) -> Floats:
-    """The protected items' sums of every part in each shuffle of these strata; shape (parts, draws)."""
-    sums = np.zeros((len(parts), draws))
+) -> Parts:
+    """The protected items' sum of parts in each shuffle of these strata; shape (rankers, draws)."""
+    sums = np.zeros((len(parts), draws), np.complex128)
     for members in strata:
-        labels, of_members = protected[members], parts[:, members]
+        labels, of_members = protected[members], np.ascontiguousarray(parts[:, members])
         # The smaller side is drawn; of equal ones that of the first document: swapping the sides keeps p.
         smaller = labels if 2 * labels.sum() < len(labels) + labels[0] else ~labels
         drawn = _subset_sums(of_members, int(smaller.sum()), rng, draws)
@@ -235,13 +232,13 @@ def _shuffled_sums(
     return sums
 
 
-def _subset_sums(parts: Floats, size: int, rng: np.random.Generator, draws: int) -> Floats:
-    """Sums over uniform random subsets of `size` documents, for each of several parts; shape (parts, draws).
+def _subset_sums(parts: Parts, size: int, rng: np.random.Generator, draws: int) -> Parts:
+    """Sums over uniform random subsets of `size` documents, for each of several rankers; shape (rankers, draws).
 
     A subset are the documents with the smallest random keys. The lowest bits of a key name its document: no two are
     equal, and a partition leaves the subset in front.
     """
-    sums = np.zeros((len(parts), draws))
+    sums = np.zeros((len(parts), draws), np.complex128)
     if size == 0:
         return sums
     count, first = parts.shape[1], 0
