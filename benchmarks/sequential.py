@@ -22,7 +22,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from llmfair.audits.pairwise.measure import seen
 from llmfair.nouns import PairAnswer, PairVerdict, Side
@@ -34,6 +34,7 @@ Stop = tuple[Decision | None, int]
 
 CAP, ITEMS, AUDITS = 1000, 20, 500
 BAND, LEVEL = (0.8, 1.25), 0.95
+RARE, RARE_ODDS = 1 / 6, 0.776
 POSITIONS, QUERIES = (0.0, 2.0, 2.6), (8, 44)
 EDGES = tuple(ratio / (1 + ratio) for ratio in BAND)
 ANSWERS = tuple(PairAnswer(side, None) for side in (Side.UNPROTECTED, Side.PROTECTED))
@@ -41,13 +42,17 @@ ANSWERS = tuple(PairAnswer(side, None) for side in (Side.UNPROTECTED, Side.PROTE
 
 @dataclass(frozen=True)
 class Model:
-    """True odds, position bias γ, how often an answer is the other order's, beyond chance, and how queries differ."""
+    """True odds, position bias γ, how often an answer is the other order's, beyond chance, and how queries differ.
+
+    `rare`: such a share of queries has all of the preference, the others none (without a position bias).
+    """
 
     odds: float
     position: float = 0.0
     queries: int = 44
     steady: float = 0.0
     query_sd: float = 0.0
+    rare: float = 0.0
 
     def shares(self, own: Floats) -> tuple[Floats, Floats, Floats]:
         """How often the protected item wins shown first, shown second, and both times, by a query's β."""
@@ -57,7 +62,12 @@ class Model:
 
     @cached_property
     def centre(self) -> float:
-        """The mean of β over queries: with it e^β, the position taken out of all their shares, is `odds`."""
+        """The mean of β over queries: with it e^β, the position taken out of all their shares, is `odds`.
+
+        Of rare queries with a preference, their own.
+        """
+        if self.rare:
+            return float(logit(0.5 + (self.odds / (1 + self.odds) - 0.5) / self.rare))
         if not self.query_sd:
             return log(self.odds)
         places, weights = hermegauss(40)
@@ -120,7 +130,10 @@ def audits(model: Model, runs: int = AUDITS, seed: int = 0) -> Iterator[Asked]:
         deviations = np.random.default_rng([seed, run, 64]).normal(size=model.queries)
         schedule = rounds([ceil(CAP / model.queries)] * model.queries, np.random.default_rng([seed, run, 32]))
         query, number = np.array(list(islice(schedule, CAP))).T
-        first, second, both = model.shares(model.centre + model.query_sd * deviations[query])
+        own = model.centre + model.query_sd * deviations[query]
+        if model.rare:
+            own = np.where(ndtr(deviations[query]) < model.rare, model.centre, 0.0)
+        first, second, both = model.shares(own)
         cell = np.random.default_rng([seed, run]).random(CAP)
         yield Asked(
             query, number, cell < first, (cell < both) | ((cell >= first) & (cell < first + second - both))
@@ -197,6 +210,8 @@ def rows() -> Iterator[tuple[Model, Callable[[Asked], Stop]]]:
         yield Model(BAND[1], 0, queries, steady=0.5), sequential
     for odds, query_sd, queries in product(BAND[::-1], (0.3, 0.6), QUERIES):
         yield Model(odds, 0, queries, query_sd=query_sd), sequential
+    for queries in (8, 12, 15, 20, 44):
+        yield Model(RARE_ODDS, 0, queries, rare=RARE), sequential
     for queries in QUERIES:
         yield Model(BAND[1], 0, queries, query_sd=0.6), betting
     yield Model(BAND[1]), peeking

@@ -21,6 +21,7 @@ from llmfair.nouns import Conclusion
 from llmfair.report.tables import FEW_QUERIES, count, in_words, interval_text
 from llmfair.results import AnswerCounts, Band, Figure, Finding, Results, RunVerdict, Words, absent_row
 from llmfair.stats.intervals import queries_to_settle
+from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 
 UNPARSEABLE = "too_many_unparseable"
 EQUAL_SCORES = "equal_scores"
@@ -54,6 +55,7 @@ ANSWERED = "what it answered: llmfair runs show {run} --invalid"
 LOOK = "what stands behind it: llmfair report {run}"
 ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
+    FEW_INSIDE: f"leave --sequential out, or ask at least {FEWEST_INSIDE} queries",
     "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
     "no_common_grade": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
     "few_common_grades": "more queries whose lists have items of both groups at the same grades",

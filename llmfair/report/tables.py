@@ -22,6 +22,7 @@ from llmfair.metrics.base import CONTROLLED, Definition, plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.results import AnswerCounts, Figure, HowDrawn, Results, Row, RunVerdict
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 
 # Figures with as many decimals as the words beside them need.
 
@@ -94,6 +95,7 @@ REASONS: Mapping[str, str] = {
     "too_few_queries": "too few queries",
     "undefined": "undefined",
     "degenerate": "the answers do not vary",
+    FEW_INSIDE: f"of fewer than {FEWEST_INSIDE} queries --sequential never says that odds are within the band",
     "all_same": "all queries have the same value",
     "too_many_unparseable": "too many answers are unparseable (--max-invalid)",
     "interval_too_wide": "the interval has no bounds at this level",

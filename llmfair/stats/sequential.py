@@ -38,6 +38,10 @@ FRACTIONS: Floats = np.geomspace(0.02, 0.9, 16)
 """λ: the shares of the largest possible bet."""
 MEANS: tuple[float, ...] = tuple(np.linspace(0.02, 0.98, 601).tolist())
 """The values of p that a confidence sequence keeps or excludes."""
+FEWEST_INSIDE = 20
+"""From fewer queries nothing is inside: a strong effect in few queries may be in none of these (Monte Carlo)."""
+FEW_INSIDE = "few_queries_inside"
+"""Why an interval inside the band is no decision."""
 LOOKS = (50, 75, 110, 165, 250, 370, 560, 840)
 """After so many units, and after the last, the interval of the odds is looked at."""
 LOOK_SHARE = 0.25

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from llmfair import api
-from llmfair.audits.pairwise.measure import bound_of, concluded, settled
+from llmfair.audits.pairwise.measure import PairConclusion, bound_of, concluded, seen, settled
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, PairAnswer, PairVerdict, Side
 from llmfair.pages import page_of
 from llmfair.report.page import read_source
 from llmfair.report.tables import bound_text, outward
@@ -120,6 +120,22 @@ def test_a_sequential_audit_says_no_more_than_was_settled() -> None:
     tossed = pairs(*[(15, 15, 15, 15)] * 44)
     one = concluded(estimate(ADJUSTED_ODDS, tossed, 0.95), tossed, BAND, 0.95)
     assert settled(one, Decision.INSIDE, tossed, BAND).reason == "chance_answers"
+
+
+@pytest.mark.parametrize(("queries", "seen_inside"), [(19, None), (20, Decision.INSIDE)])
+def test_few_queries_are_never_seen_inside_the_band(queries: int, seen_inside: Decision | None) -> None:
+    answers = [PairAnswer(side, None) for side in (Side.PROTECTED, Side.UNPROTECTED)]
+    verdicts = [
+        PairVerdict(f"q{query}", "relevant", pair, 0, f"p{query}.{pair}", f"u{query}.{pair}", answer, answer)
+        for query in range(queries)
+        for pair, answer in enumerate(answers * 20)
+    ]
+    assert seen(verdicts, BAND, 0.95) is seen_inside
+    counted = pairs(*[(20, 20, 0, 0)] * queries)
+    one = concluded(estimate(ADJUSTED_ODDS, counted, 0.95), counted, BAND, 0.95)
+    assert one.conclusion is Conclusion.WITHIN
+    reason = None if seen_inside else "few_queries_inside"
+    assert settled(one, None, counted, BAND) == PairConclusion(Conclusion.INCONCLUSIVE, reason)
 
 
 def test_no_decision_makes_an_interval_that_reaches_into_the_band_lie_outside() -> None:

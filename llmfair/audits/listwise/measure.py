@@ -92,7 +92,7 @@ from llmfair.stats.intervals import (
     without_favour,
 )
 from llmfair.stats.power import FEWEST_TESTED
-from llmfair.stats.sequential import Decision, look_level
+from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE, Decision, look_level
 from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip
 from llmfair.stats.strata import GUARD, Strata, Stratum, together
 
@@ -546,8 +546,10 @@ def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFind
     """The finding of a sequential audit: nothing that was not settled, and no p, which speaks of fixed samples."""
     settles = {Conclusion.WITHIN: [Decision.INSIDE], Conclusion.OUTSIDE: [Decision.ABOVE, Decision.BELOW]}
     conclusion, reason = finding.conclusion, finding.reason
+    few = finding.odds is not None and finding.odds.n < FEWEST_INSIDE
     if decision not in settles.get(conclusion, [decision]):
-        conclusion, reason = Conclusion.INCONCLUSIVE, None
+        reason = FEW_INSIDE if few and conclusion is Conclusion.WITHIN else None
+        conclusion = Conclusion.INCONCLUSIVE
     odds = None if finding.odds is None else structs.replace(finding.odds, p=None)
     strata = {name: structs.replace(of_it, p=None) for name, of_it in finding.strata.items()}
     return structs.replace(
@@ -763,7 +765,8 @@ def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Deci
         low = decisive.estimate.low
         return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
     conclusion, _ = concluded(odds, True, replace(asked, level=look_level(level)))
-    return Decision.INSIDE if conclusion is Conclusion.WITHIN else None
+    enough = odds.pooled.estimate.n >= FEWEST_INSIDE
+    return Decision.INSIDE if enough and conclusion is Conclusion.WITHIN else None
 
 
 def _p_outside(odds: Preference, asked: HowRanked) -> float:

@@ -92,7 +92,7 @@ from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.intervals import Estimate, conclude, mean
 from llmfair.stats.paired import Change, change_of_pairs
 from llmfair.stats.pairs import PairContributions, Weights, estimate, intraclass
-from llmfair.stats.sequential import FEWEST_UNITS, Decision, look_level
+from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE, FEWEST_UNITS, Decision, look_level
 from llmfair.stats.significance import holm, sign_test
 
 if TYPE_CHECKING:
@@ -143,8 +143,10 @@ def settled(
     """
     unmeasured = found.reason in POSITION
     if decision is None:
-        still = unmeasured and found.conclusion is Conclusion.NOT_ASSESSABLE
-        return found if still else PairConclusion(Conclusion.INCONCLUSIVE)
+        if found.conclusion is Conclusion.NOT_ASSESSABLE and (unmeasured or found.reason == "chance_answers"):
+            return found
+        few = found.conclusion is Conclusion.WITHIN and len(np.unique(counted.clusters[0])) < FEWEST_INSIDE
+        return PairConclusion(Conclusion.INCONCLUSIVE, FEW_INSIDE if few else None)
     if decision is Decision.INSIDE:
         return _answering(PairConclusion(Conclusion.WITHIN), counted)
     if found.conclusion is not Conclusion.OUTSIDE:
@@ -241,7 +243,9 @@ def seen(
     if odds is None or odds.value is None or counted is None:
         return None
     found = concluded(odds, counted, band, look_level(level))
-    if found.conclusion is Conclusion.WITHIN or found.reason == "chance_answers":
+    if odds.n >= FEWEST_INSIDE and (
+        found.conclusion is Conclusion.WITHIN or found.reason == "chance_answers"
+    ):
         return Decision.INSIDE
     if found.conclusion is Conclusion.OUTSIDE:
         return Decision.BELOW if odds.value < 1 else Decision.ABOVE
