@@ -41,7 +41,7 @@ GIVEN_UP: Mapping[str, str] = {
     r"\border kept\b": "Spearman's rho with the base model",
     r"\bcr(y|ies) wolf\b|\bfalse alarm": "false-positive rate",
     r"\binstrument\b|\bnot the world\b|\bworld at large\b": "audit procedure, reference population",
-    r"p of no (mean )?preference": "sign-flip test, within-query permutation test",
+    r"p of no (mean )?preference": "sign-flip test, permutation test",
     r"\bin numbers\b|\basks the same again\b": "Results, Reproduce this run",
 }
 """Regular expressions of what was given up, each with what stands in its place."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, fsum, log, sqrt
+from math import fsum, log, sqrt
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -49,6 +51,8 @@ ALL = "all"
 """The query_id of an aggregate row."""
 ENOUGH_QUERIES, ENOUGH_DOCUMENTS = 20, 50
 """From these numbers on, the plain interval of a ratio of means covers as it says (statistics.md 2)."""
+FEWEST_ITEMS = 2
+"""With fewer items of a group a list, excess ratios are too skewed for an interval (Monte Carlo)."""
 MANY_QUERIES = 150
 """From fewer queries no interval without width: rare ones that differ may be missing."""
 Intervals = Literal["auto", "linear-t", "boot-t"]
@@ -260,7 +264,11 @@ def ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | 
     if not over or not all(map(any, [*over, *under])):
         return None
     # the second ratio divides
-    return inference.ratio([over[0], *under[1:]], [under[0], *over[1:]])
+    estimate = inference.ratio([over[0], *under[1:]], [under[0], *over[1:]])
+    items = [value.items for value in values if isinstance(value, Quotient)]
+    if items and fmean(items) < FEWEST_ITEMS and estimate.low is not None:
+        return replace(estimate, low=None, high=None, reason="single_items")
+    return estimate
 
 
 FEWEST_CONSISTENT = 10

@@ -96,10 +96,14 @@ class ControlledExposures:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A ratio over another ratio, each with both its sides: what is left of it beyond the other."""
+    """A ratio over another ratio, each with both its sides: what is left of it beyond the other.
+
+    `items`: how many are on the side that has fewer, which an interval takes two of.
+    """
 
     ratio: Ratio
     by: Ratio
+    items: int = 2
 
     @property
     def reason(self) -> str | None:

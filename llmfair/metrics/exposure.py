@@ -215,6 +215,7 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     better="parity",
     aggregate="ratio-of-means",
     label="excess ratio",
+    undefined={"single_items": "on average lists have fewer than two items of one group"},
     of_all=("control", "order"),
     assessed_by="PreferenceOdds",
     reach=("ExpRatio", "control"),
@@ -225,5 +226,5 @@ def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Val
     ratio = exposure_ratio.values(judged, None, agg="ratio-of-means", control=control, **compared).get("")
     (by,) = relevance_ratio.values(judged, None).values()
     if isinstance(ratio, Ratio) and isinstance(by, Ratio):
-        return {"": Quotient(ratio, by)}
+        return {"": Quotient(ratio, by, min(int(judged.on_side(side).sum()) for side in Side))}
     return {} if ratio is None else {"": ratio}

@@ -69,6 +69,16 @@ def test_without_known_bounds_queries_that_are_all_the_same_have_no_interval() -
 
 
 @pytest.mark.parametrize(
+    ("lists", "reason"), [(["puu", "upu"] * 3, "single_items"), (["pupu"] * 3 + ["uppu"] * 3, None)]
+)
+def test_an_excess_ratio_of_single_items_has_no_interval(lists: list[str], reason: str | None) -> None:
+    judged = [lettered(letters, f"q{place}", "1" * place) for place, letters in enumerate(lists)]
+    (of_lists,) = measure_all([parse_measure("ExcessRatio")], {"neutral": judged})
+    row = last(of_lists)
+    assert row.value is not None and row.reason == reason and (row.low is None) is (reason is not None)
+
+
+@pytest.mark.parametrize(
     ("measure", "values", "low", "high"),
     [
         ("P@20", [0.1, 0.2, 0.3, 0.4, 0.5], 0.0, 0.3 + 4.604095 * 0.1 * 0.5**0.5),

@@ -449,7 +449,7 @@ def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         yield f"test of no preference (Holm over {size}), p: {', '.join(flips)}"
     if shuffles:
         how = f"{draws:,} shuffles of equally relevant items" if draws else "normal approximation"
-        yield f"within-query permutation test ({how}), p: {', '.join(shuffles)}"
+        yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
 
 
 def _noise_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
