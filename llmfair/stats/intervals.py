@@ -36,7 +36,7 @@ MOST_DROPPED = 0.01
 SMALLEST_ERROR = 1e-7
 UNBOUNDED: Bounds = (-inf, inf)
 FEWEST_UNLIKE = 8
-"""Where most queries share a value and fewer than so many have another, t intervals are too narrow (Monte Carlo)."""
+"""Where three quarters of the queries share a value and fewer than so many have another, t intervals are too narrow (Monte Carlo)."""
 SAME = 1e-9
 """Values this close are the same one: rounding makes no spread."""
 
@@ -81,9 +81,9 @@ def of_changes(bounds: Bounds) -> Bounds:
 
 
 def _nearly_all_same(values: Floats) -> bool:
-    """Whether more than half of the values are one and the same, and fewer than `FEWEST_UNLIKE` are others."""
-    often = int(np.unique(np.round(values / SAME), return_counts=True)[1].max())
-    return often > len(values) / 2 and len(values) - often < FEWEST_UNLIKE
+    """Whether at least three quarters of the values are one and the same, and fewer than `FEWEST_UNLIKE` are others."""
+    others = len(values) - int(np.unique(np.round(values / SAME), return_counts=True)[1].max())
+    return others <= len(values) / 4 and others < FEWEST_UNLIKE
 
 
 def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 0.95) -> Estimate:

@@ -66,9 +66,11 @@ def test_limits_by_betting_where_all_values_are_the_same_by_hand() -> None:
     assert (found.value, found.high, found.reason) == (1, 1, "nearly_all_same")
 
 
-@pytest.mark.parametrize(("unlike", "betting"), [(0, True), (7, True), (8, False)])
-def test_seven_of_20_values_that_differ_say_too_little_of_their_spread(unlike: int, betting: bool) -> None:
-    values = np.where(np.arange(20) < unlike, 0.5, 1.0)
+@pytest.mark.parametrize(
+    ("n", "unlike", "betting"), [(20, 0, True), (20, 5, True), (20, 6, False), (44, 7, True), (44, 8, False)]
+)
+def test_few_values_that_differ_say_too_little_of_their_spread(n: int, unlike: int, betting: bool) -> None:
+    values = np.where(np.arange(n) < unlike, 0.5, 1.0)
     assert (mean(values, bounds=(0.0, 1.0)) != mean(values)) is betting
     assert mean(np.linspace(0, 1, 8), bounds=(0.0, 1.0)) == mean(np.linspace(0, 1, 8))
 
