@@ -125,7 +125,7 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
 
 def _aggregate_row(column: Column, inference: Inference) -> Measurement:
     measure, values = column.measure, list(column.values.values())
-    least, most = measure.definition.bounds
+    least, most = measure.bounds
     estimate = aggregate(measure.aggregate, values, replace(inference, bounds=(least, most)))
     if estimate is None:
         reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))

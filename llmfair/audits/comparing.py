@@ -200,9 +200,7 @@ def changes_by_query(
             if queries:
                 one, two = ([of_it[query] for query in queries] for of_it in (before, after))
                 rng = np.random.default_rng(seed)
-                row = changed(
-                    row, change_by_query(one, two, on_log_scale, level, rng, measure.definition.bounds)
-                )
+                row = changed(row, change_by_query(one, two, on_log_scale, level, rng, measure.bounds))
             elif before and after:
                 row = replace(row, reason="no_common_query")
             else:  # why, of the run that has no values

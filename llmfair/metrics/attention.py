@@ -249,7 +249,8 @@ def _ndcg_awrf_limit(
         **SPREAD_TO_TARGET,
     },
     implies=IMPLIES,
-    bounds=(0.0, math.inf),  # above 1 where `ideal` is less than the cutoff
+    bounds=(0.0, 1.0),
+    lifted_by="ideal",  # which may be less than the cutoff
     better="higher",
     limit=_ndcg_awrf_limit,
     limited_by=LIMITED,

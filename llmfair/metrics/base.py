@@ -416,20 +416,20 @@ class Definition:
 
     `values(observation, cutoff, **params)` gives one Value per group, the group being "" when there is none, of an
     observation of the type that it `reads`. `aggregate` is the registered one that makes a figure of all queries'
-    values; a parameter `agg` names another in its place. `label` is its name in words, which tables
-    call it by where it is `worded`. `implies` maps a parameter's value to another parameter's: `{("target",
-    "uniform"): ("unknown", "drop")}`. `note` is what every table must say of the figure, its parameters in braces:
-    `logarithms to base {log}`. `of_all` says that only the figure of all queries together means something, always or
-    with this value of a parameter. `agreement` says that a ranking is compared with the one beside it, `of_a_set` that
-    only which items stand above the cutoff counts, not in which order. `bounds`: no
-    value lies beyond them, nor does any interval. `headline`: conclusions and comparisons of runs speak of this one
-    before others of its direction. `assessed_by` names the measure whose conclusion says whether this one can be
-    assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds this
-    one, without a cutoff and with no parameters but those named after it. `limit(observation, cutoff, **params)` is
-    what no order of a query's items passes, where something else than the order may keep them from a perfect value:
-    what that is, `limited_by` says. `shows` says what a report makes of this figure alone: `order dependence`,
-    `position bias`. `of_lists(judged, cutoff)` makes what it reads of a list that was ranked several times: with a
-    cutoff it is a measure of lists, too. `undefined` has words for its reasons of having no value, and
+    values; a parameter `agg` names another in its place. `label` is its name in words, which tables call it by where
+    it is `worded`. `implies` maps a parameter's value to another parameter's: `{("target", "uniform"): ("unknown",
+    "drop")}`. `note` is what every table must say of the figure, its parameters in braces: `logarithms to base
+    {log}`. `of_all` says that only the figure of all queries together means something, always or with this value of a
+    parameter. `agreement` says that a ranking is compared with the one beside it, `of_a_set` that only which items
+    stand above the cutoff counts, not in which order. `bounds`: no value lies beyond them, nor does any interval; the
+    upper one holds unless the parameter `lifted_by` is given. `headline`: conclusions and comparisons of runs speak
+    of this one before others of its direction. `assessed_by` names the measure whose conclusion says whether this one
+    can be assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range
+    bounds this one, without a cutoff and with no parameters but those named after it. `limit(observation, cutoff,
+    **params)` is what no order of a query's items passes, where something else than the order may keep them from a
+    perfect value: what that is, `limited_by` says. `shows` says what a report makes of this figure alone: `order
+    dependence`, `position bias`. `of_lists(judged, cutoff)` makes what it reads of a list that was ranked several
+    times: with a cutoff it is a measure of lists, too. `undefined` has words for its reasons of having no value, and
     for those of its conclusion. `says` is what it is in a sentence, where no docstring of `values` tells.
     """
 
@@ -442,6 +442,7 @@ class Definition:
     parity: float | None = None
     scale: Literal["log", "linear"] = "linear"
     bounds: tuple[float, float] = (-math.inf, math.inf)
+    lifted_by: str = ""
     better: Literal["higher", "lower", "parity"] | None = None
     aggregate: str = "mean"
     label: str = ""
@@ -515,6 +516,12 @@ class Measure:
             if filled[name] == value:
                 filled[other] = implied
         return filled
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What no value lies beyond."""
+        least, most = self.definition.bounds
+        return least, most if self.arguments.get(self.definition.lifted_by) is None else math.inf
 
     @property
     def aggregate(self) -> str:

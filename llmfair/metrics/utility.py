@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Collection, Hashable, Mapping
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -161,7 +160,8 @@ def _evaluator(exact: Any, query_id: str, relevance: Mapping[str, int] | tuple[t
 @measure(
     "nDCG",
     params={"discount": ("trec",), "ideal": None},
-    bounds=(0.0, math.inf),  # above 1 where `ideal` is less than the cutoff
+    bounds=(0.0, 1.0),
+    lifted_by="ideal",  # which may be less than the cutoff
     better="higher",
     label="nDCG (TREC Fair)",
     cite="TREC Fair Ranking 2021, 2022, metric code",

@@ -36,7 +36,7 @@ MOST_DROPPED = 0.01
 SMALLEST_ERROR = 1e-7
 UNBOUNDED: Bounds = (-inf, inf)
 FEWEST_UNLIKE = 8
-"""Where three quarters of the queries share a value and fewer than so many have another, t intervals are too narrow (Monte Carlo)."""
+"""Where three quarters of the queries share a value and fewer have another, t is too narrow (Monte Carlo)."""
 SAME = 1e-9
 """Values this close are the same one: rounding makes no spread."""
 

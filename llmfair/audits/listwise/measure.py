@@ -179,7 +179,7 @@ def paired(
             yield _tested(row, parts, inference) if p is None else replace(row, p=p)
         return
     changes: dict[str, float] = {}
-    within = replace(inference, bounds=of_changes(measure.definition.bounds))
+    within = replace(inference, bounds=of_changes(measure.bounds))
     for query_id in queries:
         a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
         if a is not None and b is not None:
@@ -196,7 +196,7 @@ def _agreement(
         if earlier == NEUTRAL:
             agreed = _agreed(measure, judged[later], judged[earlier])
             below = {q: agreed[q] - floor[q] for q in agreed.keys() & floor.keys()} if later != REPEAT else {}
-            within = replace(inference, bounds=measure.definition.bounds)
+            within = replace(inference, bounds=measure.bounds)
             yield from _rows(measure, f"{later}{SEPARATOR}{earlier}", agreed, below, within)
 
 

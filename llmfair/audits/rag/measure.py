@@ -496,7 +496,7 @@ def traded(
         else []
         for retriever, of in baselines.items()
     ]
-    bounds = {str(measure): measure.definition.bounds for measure in measures}
+    bounds = {str(measure): measure.bounds for measure in measures}
     return {
         "intervals": {
             retriever: Intervals(
@@ -723,7 +723,7 @@ def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, s
     keeps = keeping(change.estimate.low, change.estimate.high, margin)
     if keeps is None:
         return Conclusion.NOT_ASSESSABLE, change.estimate.reason, None
-    changed, greatest = int(np.count_nonzero(values)), column.measure.definition.bounds[1]
+    changed, greatest = int(np.count_nonzero(values)), column.measure.bounds[1]
     most = most_changed(changed, len(values), level) * (greatest if isfinite(greatest) else 1.0)
     if keeps == "kept" and changed < FEWEST_CHANGED and most > margin:
         return Conclusion.INCONCLUSIVE, "few_changes", change.p

@@ -320,7 +320,7 @@ class RefineDesign(Design[Ended]):
         """When the topic's loop ends: at the best that a page can have, as far as that is known."""
         definition, settings = self.objective.definition, self.settings
         lower = definition.better == "lower"
-        best = definition.bounds[0 if lower else 1]
+        best = self.objective.bounds[0 if lower else 1]
         if self.objective.name == "KL" and settings.floor:
             best = self.least(target)
         content = best + settings.kl_threshold if lower else best - settings.kl_threshold
