@@ -21,7 +21,7 @@ from llmfair.io.text import in_markdown, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, Definition, plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.results import AnswerCounts, Figure, HowDrawn, Results, Row, RunVerdict
-from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.intervals import NEARLY_ALL_SAME, OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 
 # Figures with as many decimals as the words beside them need.
@@ -297,7 +297,12 @@ def conditions_table(
             of = f"{percent(counts.unparseable, counts.asked)} of {counts.asked:,} {answers or unit}"
             notes.append(f"{titles.get(condition, condition)}: {of} cannot be parsed")
     measured = max((row.n or 0 for row in results.of_all()), default=0) or results.design.queries
-    notes += [*drawn_note(results.design.drawn), *results.warnings, *few_queries(measured)]
+    notes += [
+        *drawn_note(results.design.drawn),
+        *results.warnings,
+        *few_queries(measured),
+        *same_values(results),
+    ]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
 
 
@@ -352,6 +357,16 @@ def few_queries(queries: int) -> list[str]:
     if queries < FEWEST_QUERIES:
         return [f"{few}: no intervals, which need {FEWEST_QUERIES}"]
     return [f"{few}: read the intervals with care"]
+
+
+def same_values(results: Results) -> list[str]:
+    """Which measures of the table have wide limits, since nearly all queries have one value."""
+    rows = (row for row in results.of_all() if row.condition in results.design.conditions)
+    which = {row.measure for row in rows if row.reason == NEARLY_ALL_SAME} & {*results.shown}
+    measures = ", ".join(measure for measure in results.shown if measure in which)
+    return [f"{measures}: nearly all queries have the same value, so limits are by betting, and wide"] * bool(
+        which
+    )
 
 
 def uncut_notes(measures: Declared, longest: int) -> list[tuple[str, str]]:

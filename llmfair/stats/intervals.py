@@ -37,6 +37,8 @@ SMALLEST_ERROR = 1e-7
 UNBOUNDED: Bounds = (-inf, inf)
 FEWEST_UNLIKE = 8
 """Where three quarters of the queries share a value and fewer have another, t is too narrow (Monte Carlo)."""
+NEARLY_ALL_SAME = "nearly_all_same"
+"""The flag of such a mean, whose limits are by betting."""
 SAME = 1e-9
 """Values this close are the same one: rounding makes no spread."""
 
@@ -71,7 +73,7 @@ def mean(values: ArrayLike, level: float = 0.95, bounds: Bounds = UNBOUNDED) -> 
     inside, alpha = np.clip(array, least, most), (1 - level) / 2
     low = most + lower_limit(inside - most, most - least, alpha)
     high = least - lower_limit(least - inside, most - least, alpha)
-    return replace(plain, low=low, high=high, reason="nearly_all_same")
+    return replace(plain, low=low, high=high, reason=NEARLY_ALL_SAME)
 
 
 def of_changes(bounds: Bounds) -> Bounds:

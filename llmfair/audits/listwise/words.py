@@ -78,6 +78,7 @@ from llmfair.report.tables import (
     p_text,
     percent,
     reasons,
+    same_values,
     span,
     uncut_notes,
     unparseable_text,
@@ -267,6 +268,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from _answer_notes(answers)
     yield from results.warnings
     yield from few_queries(design.queries)
+    yield from same_values(results)
     yield from _list_notes(design)
     yield from _reach_notes(results, cells)
     yield from _gap_note(results, cells)
