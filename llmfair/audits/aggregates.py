@@ -131,9 +131,11 @@ def _aggregate_row(column: Column, inference: Inference) -> Measurement:
         reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))
         return Measurement(ALL, str(measure), None, column.condition, column.group, n=0, reason=reason)
     if estimate.low is not None and estimate.high is not None:
-        estimate = replace(estimate, low=max(estimate.low, least), high=min(estimate.high, most))
-        if estimate.high - estimate.low < SAME and estimate.n < MANY_QUERIES:
+        low, high = max(estimate.low, least), min(estimate.high, most)
+        if high - low < SAME and estimate.n < MANY_QUERIES:
             estimate = replace(estimate, low=None, high=None, reason="all_same")
+        else:
+            estimate = replace(estimate, low=low, high=high)
     return row_of(str(measure), column.condition, estimate, column.group)
 
 

@@ -268,7 +268,6 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from _answer_notes(answers)
     yield from results.warnings
     yield from few_queries(design.queries)
-    yield from same_values(results)
     yield from _list_notes(design)
     yield from _reach_notes(results, cells)
     yield from _gap_note(results, cells)
@@ -277,6 +276,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
     yield from _strata_notes(results)
     yield from found_with("preference odds of {:g}", findings, "queries", "listwise")
+    yield from same_values(results)
     yield from _test_notes(results, cells)
     yield from _noise_notes(results, cells)
     yield from window_notes(design.never_ranked, design.window, design.step)
