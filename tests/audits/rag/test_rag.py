@@ -132,7 +132,6 @@ def test_intervals_end_where_their_figures_do() -> None:
     least = {"EU-change": -1.0}
     assert all(least.get(row["measure"], 0) <= float(row["low"]) for row in of_all)
     assert all(float(row["high"]) <= 1 for row in of_all)
-    assert float(rows("run")["bm25-deterministic", "EU", "", "all"]["high"]) == 1
     again = llmfair("score", "run", "-o", "again", "--no-report", "-q")
     assert again.code == 0, again.err
     assert rows("again")["bm25-deterministic", "EU", "", "all"]["high"] == "1.0"
@@ -171,7 +170,7 @@ def test_no_change_in_a_few_queries_is_no_evidence_that_utility_is_kept() -> Non
         "-d", questions(*(question(f"q{n}", "aaaaaaaa") for n in range(6))), "--alpha", "2", "--json"
     ).json
     (row,) = [row for row in found["rows"] if (row["measure"], row["condition"]) == ("EU-change", "bm25-2")]
-    assert (row["low"], row["high"]) == (0, 0)
+    assert row["low"] < 0 < row["high"]
     assert found["findings"]["bm25-2"]["reason"] == "few_changes"
     assert (
         found["verdict"]["status"] == "inconclusive"
