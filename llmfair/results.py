@@ -117,6 +117,11 @@ class Finding(JsonObject, frozen=True, kw_only=True):
         """Why nothing says that the ranker does its job, so that parity would mean nothing."""
         return None
 
+    @property
+    def lower(self) -> float | None:
+        """What gates take for the lower end of the headline's interval, where that is another limit."""
+        return None
+
     def barred(self, reason: str) -> Self:
         """With nothing concluded, for this reason."""
         return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)

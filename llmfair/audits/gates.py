@@ -211,9 +211,10 @@ def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str 
     value = row.value
     if value is None:
         return f"{what} is undefined{because}"
-    assessed = parse_measure(gate.measure).definition.assessed_by
-    finding = results.findings.get(row.condition) if assessed else None
-    if finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
+    finding = results.findings.get(row.condition)
+    headline = finding is not None and finding.measure == row.measure
+    assessed = headline or parse_measure(gate.measure).definition.assessed_by
+    if assessed and finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
         return f"{what} cannot be assessed: {in_words(finding.reason, finding.measure)}"
     if not interval:
         if gate.contains(value, value):
@@ -223,6 +224,8 @@ def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str 
             shown = f"{value:.6g}"
         return f"{what} {shown} is {gate.beyond}"
     low, high = row.low, row.high
+    if headline and finding is not None and finding.lower is not None:
+        low = finding.lower
     if low is None or high is None:
         return f"{what} has no interval{because}"
     if gate.contains(low, high):

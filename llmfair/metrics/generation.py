@@ -53,7 +53,9 @@ _REASONS = {
     "nothing_attributed": "no answer rests on a shown item",
     "no_samples": "no list was drawn",
     "no_useful_items": "no query has two useful items",
-    "few_changes": "too few queries change at all for an interval",
+    "rare_losses": "rare large losses are not ruled out",
+    "larger_alpha": "a larger alpha is not shown to keep it",
+    "beyond_worst_loss": "a query lost more than --worst-loss",
     "one_sample": "of one list nothing is known of the others",
 }
 _OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none", "undefined": _REASONS}

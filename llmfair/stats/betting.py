@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 SHARES = np.arange(1, 11) / 10
 WEIGHTS = np.where(SHARES == 1, 1 / 2, 1 / 18)
 TOLERANCE = 1e-12
+SIMULATED, AT_ONCE = 400, 100
+MOST_QUERIES = 100_000
+"""More queries than this are as good as never."""
 
 
 def wealth(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -> float:
@@ -52,14 +55,26 @@ def lower_limit(changes: Sequence[float] | Floats, worst_loss: float, alpha: flo
 
 def p_value(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -> float:
     """p of "the mean is at most this", at least 0 and at most 1."""
-    return min(1.0, 1 / wealth(changes, worst_loss, mean))
+    return 1 / max(1.0, wealth(changes, worst_loss, mean))
 
 
-def fewest_queries(margin: float, worst_loss: float, alpha: float = 0.05) -> int:
-    """From how many queries without any change a loss of more than `margin` can be ruled out."""
-    fewest = 1
-    while lower_limit(np.zeros(fewest), worst_loss, alpha) < -margin:
-        fewest += max(1, fewest // 20)
-    while fewest > 1 and lower_limit(np.zeros(fewest - 1), worst_loss, alpha) >= -margin:
-        fewest -= 1
-    return fewest
+def fewest_queries(
+    margin: float, worst_loss: float, alpha: float = 0.05, spread: float = 0.0, power: float = 0.8
+) -> int | None:
+    """From how many queries a loss of more than `margin` can be ruled out where the mean change is 0; None: never.
+
+    With a `spread`, the standard deviation of normal changes, in a share `power` of simulated audits.
+    """
+    if margin >= worst_loss:
+        return 1
+    rng, audits = np.random.default_rng(0), SIMULATED if spread else 1
+    logs = np.zeros((audits, 1, len(SHARES)))
+    for asked in range(0, MOST_QUERIES if margin > 0 else 0, AT_ONCE):
+        changes = spread * rng.standard_normal((audits, AT_ONCE, 1))
+        above = np.clip(changes, -worst_loss, worst_loss) + worst_loss
+        with np.errstate(divide="ignore"):
+            logs = logs[:, -1:] + np.log(1 - SHARES + SHARES * above / (worst_loss - margin)).cumsum(axis=1)
+        refuted = (np.exp(np.minimum(logs, 700)) @ WEIGHTS >= 1 / alpha).mean(axis=0) >= power
+        if refuted.any():
+            return asked + 1 + int(refuted.argmax())
+    return None

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmfair.stats.betting import TOLERANCE, lower_limit, p_value
 from llmfair.stats.intervals import Estimate, clustered_mean, mean
 from llmfair.stats.paired import paired_t, two_sided
 from llmfair.stats.significance import holm
@@ -212,11 +213,66 @@ def keeping(low: float | None, high: float | None, margin: float) -> Kept | None
     return "kept" if low >= -margin else "lost" if high < -margin else "inconclusive"
 
 
-def most_changed(changed: int, queries: int, level: float) -> float:
-    """The largest share of queries that may change, where so many of those at hand do (Clopper and Pearson 1934)."""
-    from scipy.special import betaincinv
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """What may change: the largest loss and gain that a query can have, and the mean loss that counts as none."""
 
-    return 1.0 if changed >= queries else float(betaincinv(changed + 1, queries - changed, (1 + level) / 2))
+    margin: float
+    worst_loss: float
+    best_gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What the changes of a setting's queries say of its mean loss; nothing where there is a `reason` alone.
+
+    `lower`: the mean change is above it with the certainty of the level. `p` of a loss of more than the margin, and
+    adjusted: the largest p of the settings tested up to this one. `losers`: queries that lost more than the margin.
+    """
+
+    conclusion: Kept | None
+    reason: str | None
+    lower: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    losers: int | None = None
+
+
+def losses(changes: Sequence[ArrayLike], utility: Utility, level: float = 0.95) -> list[Loss]:
+    """What every setting loses, each array its queries' changes, in the order in which settings are tested.
+
+    Kept are those up to the first whose limit by betting is below −margin, so that with a chance of at most 1 − level
+    any is called so that is not. Lost: the same limit from above is below −margin.
+    """
+    results, adjusted = list[Loss](), 0.0
+    for values in changes:
+        loss = _loss(np.asarray(values, dtype=np.float64), utility, level, adjusted)
+        adjusted = 1.0 if loss.p_adjusted is None else loss.p_adjusted
+        results.append(loss)
+    return results
+
+
+def _loss(changes: Floats, utility: Utility, level: float, before: float) -> Loss:
+    if not len(changes):
+        return Loss(None, "no_useful_items")
+    change = mean(changes, level)
+    if change.low is None:
+        return Loss(None, change.reason)
+    if changes.min() < -utility.worst_loss - TOLERANCE:
+        return Loss(None, "beyond_worst_loss")
+    alpha, margin = 1 - level, utility.margin
+    p = p_value(changes, utility.worst_loss, -margin)
+    adjusted, reason = max(before, p), None
+    conclusion: Kept = "kept" if adjusted <= alpha else "inconclusive"
+    if conclusion != "kept" and p_value(-changes, utility.best_gain, margin) <= alpha:
+        conclusion = "lost"
+    elif conclusion != "kept":
+        reason = "larger_alpha" if p <= alpha else "rare_losses" if change.low >= -margin else None
+    lower, losers = (
+        lower_limit(changes, utility.worst_loss, alpha),
+        int((changes < -margin - TOLERANCE).sum()),
+    )
+    return Loss(conclusion, reason, lower, p, adjusted, losers)
 
 
 def _two_sided(difference: float, variance: float, degrees: float) -> float:

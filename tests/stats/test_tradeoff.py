@@ -14,6 +14,7 @@ from llmfair.stats.intervals import clustered_mean, mean
 from llmfair.stats.tradeoff import (
     INTERVALS,
     Area,
+    Utility,
     adjusted,
     anchors,
     area,
@@ -22,7 +23,7 @@ from llmfair.stats.tradeoff import (
     interval_of,
     keeping,
     line,
-    most_changed,
+    losses,
     student_p,
     welch_p,
 )
@@ -146,9 +147,46 @@ def test_intervals_are_those_of_the_papers_table() -> None:
     assert [INTERVALS[interval_of([low])[0]] for low, _ in edges] == list(INTERVALS)
 
 
-def test_the_share_that_may_change_where_none_or_few_do() -> None:
-    """Of 8 queries without a change up to 1 − 0.025^(1/8) may; of 200, 1.8 %; R's binom.test(2, 10) ends at 0.5561."""
-    assert most_changed(0, 8, 0.95) == pytest.approx(1 - 0.025 ** (1 / 8))
-    assert most_changed(0, 200, 0.95) == pytest.approx(0.01828, abs=1e-5)
-    assert most_changed(2, 10, 0.95) == pytest.approx(0.5561, abs=1e-4)
-    assert most_changed(10, 10, 0.95) == 1
+RANGE = Utility(margin=0.05, worst_loss=1.0, best_gain=1.0)
+
+
+def test_without_any_change_68_queries_keep_utility_and_67_do_not() -> None:
+    """The full share doubles at a mean of −.05 by 1/.95 a query: half of (1/.95)^68 and the other shares exceed 20."""
+    (kept,), (few,) = losses([np.zeros(68)], RANGE), losses([np.zeros(67)], RANGE)
+    assert (kept.conclusion, kept.reason, kept.losers) == ("kept", None, 0)
+    assert (few.conclusion, few.reason) == ("inconclusive", "rare_losses")
+    assert few.lower is not None and kept.lower is not None and few.lower < -0.05 <= kept.lower
+    wealth = 0.5 / 0.95**68 + sum((1 + share / 10 / 19) ** 68 for share in range(1, 10)) / 18
+    assert kept.p == kept.p_adjusted == pytest.approx(1 / wealth)
+
+
+def test_alphas_are_tested_until_one_is_not_kept() -> None:
+    steady, few, lost = np.zeros(80), np.zeros(40), np.full(40, -0.5)
+    results = losses([steady, few, steady, lost, []], RANGE)
+    assert [(loss.conclusion, loss.reason) for loss in results] == [
+        ("kept", None),
+        ("inconclusive", "rare_losses"),
+        ("inconclusive", "larger_alpha"),
+        ("lost", None),
+        (None, "no_useful_items"),
+    ]
+    assert results[2].p == results[0].p and results[2].p_adjusted == results[1].p
+    assert results[3].losers == 40
+    assert losses([few[:4], steady], RANGE)[1].reason == "larger_alpha"
+
+
+def test_a_loss_beyond_the_worst_says_nothing() -> None:
+    (loss,) = losses([np.append(np.zeros(80), -0.3)], Utility(0.05, worst_loss=0.2, best_gain=1.0))
+    assert (loss.conclusion, loss.reason, loss.lower) == (None, "beyond_worst_loss", None)
+    (allowed,) = losses([np.append(np.zeros(80), -0.2)], Utility(0.05, worst_loss=0.2, best_gain=1.0))
+    assert allowed.conclusion == "kept" and allowed.losers == 1
+
+
+@given(st.lists(st.integers(-10, 10).map(lambda tenth: tenth / 10), min_size=5, max_size=60))
+def test_a_limit_is_below_the_mean_and_moves_with_its_changes(changes: list[float]) -> None:
+    (loss,) = losses([changes], RANGE)
+    (better,) = losses([np.minimum(np.array(changes) + 0.1, 1.0)], RANGE)
+    assert loss.lower is not None and better.lower is not None
+    assert -1 <= loss.lower <= np.mean(changes) + 1e-9
+    assert better.lower >= loss.lower - 1e-9
+    assert (loss.conclusion == "kept") == (loss.lower >= -0.05)

@@ -6,7 +6,8 @@ and what does a fairer retriever cost in answers?
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from llmfair.audits.kind import HELP, Help, Kind, called, named
 from llmfair.audits.rag.settings import RagSettings
@@ -60,6 +61,9 @@ class Rag(Kind):
             "run both with the same --hypothesis",
         ),
     }
+
+    def before(self, planned: Mapping[str, Any]) -> str:
+        return f"{super().before(planned)}\n{planned['fewest']}"
 
     design = called("audits.rag.design:make_rag_design")
     rendered = called("audits.rag.design:rendered")

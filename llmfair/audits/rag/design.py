@@ -60,6 +60,7 @@ from llmfair.rankers.reader import (
     check_prompt,
 )
 from llmfair.settings.asking import Asking
+from llmfair.stats.betting import fewest_queries
 
 # Attribution by a model that judges: the second stage of an audit of a generator, asked about its outputs.
 
@@ -412,7 +413,21 @@ class RagDesign(Design[Read | Judged]):
             attribution=settings.attribution,
             uncredited=self.uncredited,
             margin=settings.margin,
+            worst_loss=settings.worst_loss or GREATEST[self.utility],
         )
+
+    @cached_property
+    def fewest(self) -> str:
+        """How many queries the conclusion takes."""
+        facts = self.facts()
+        return queries_for(facts.margin, facts.worst_loss, self.settings.level)
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return (*super().remarks, self.fewest)
+
+    def planned(self) -> dict[str, Any]:
+        return {**super().planned(), "fewest": self.fewest}
 
     def outcome(self, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]) -> Outcome:
         from llmfair.audits.rag.measure import outcome_of
@@ -538,6 +553,8 @@ def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[
 
 
 CHANGE, DISPARITY = "EU-change", "EE-D"
+SPREAD = 0.1
+"""Of changes of utility, as a share of the largest loss, for plans."""
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
 CONTEXT = 4096
@@ -562,6 +579,20 @@ def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
         bounds = (0.0, 1.0) if normed else of_name.get(measure.name, definition.bounds)
         of_all.append(replace(measure, definition=replace(definition, bounds=bounds)))
     return tuple(of_all)
+
+
+def queries_for(margin: float, worst_loss: float, level: float) -> str:
+    """From how many queries on utility can be said to be kept, in a sentence."""
+    steady, spread = (
+        fewest_queries(margin, worst_loss, 1 - level, share * worst_loss) for share in (0.0, SPREAD)
+    )
+    if steady is None:
+        return f"no number of queries rules out a loss of more than {margin:g} (--margin)"
+    others = "" if spread is None else f", from {spread:,} where changes have sd {SPREAD * worst_loss:g}"
+    return (
+        f"utility can be said to be kept from {steady:,} queries on where no answer changes{others} (margin "
+        f"{margin:g}, largest loss {worst_loss:g})"
+    )
 
 
 def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesign:

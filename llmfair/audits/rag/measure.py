@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as Names
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import fsum, inf, isfinite
+from math import fsum, inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,9 +73,7 @@ from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings import ScoreSettings
 from llmfair.stats import tradeoff
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.paired import change_by_query
-from llmfair.stats.significance import holm
-from llmfair.stats.tradeoff import keeping, most_changed
+from llmfair.stats.tradeoff import Utility, losses
 
 # What measures read of a query, from its lists and outputs: of an audit, or of its run folder.
 
@@ -312,7 +310,7 @@ def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
     Where lists have one item, it was asked about for labels, too, with the same output: the list's comes second.
     """
     outputs: dict[str, dict[Shown, ShownList]] = {}
-    most = GREATEST.get(design.utility, inf)
+    most = GREATEST[design.utility]
 
     def read_output(row: dict[str, str]) -> None:
         shown, worth = tuple(row["doc_ids"].split()), number(row["utility"])
@@ -610,9 +608,12 @@ def _mean(values: Collection[float]) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
-KEEPING = {"kept": Conclusion.WITHIN, "lost": Conclusion.OUTSIDE, "inconclusive": Conclusion.INCONCLUSIVE}
-FEWEST_CHANGED = 5
-"""An interval of a mean takes at least so many queries that change."""
+KEEPING = {
+    "kept": Conclusion.WITHIN,
+    "lost": Conclusion.OUTSIDE,
+    "inconclusive": Conclusion.INCONCLUSIVE,
+    None: Conclusion.NOT_ASSESSABLE,
+}
 
 
 def outcome_of(
@@ -637,7 +638,7 @@ def outcome_of(
     every = measure_each([*design.measures, *further], observations)
     columns = [column for column in every if column.measure not in further]
     rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
-    findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
+    findings, rows = concluded(design.conditions, columns, rows, settings.level, design.facts())
     answers = _counted(design, queries)
     ended = sum(bool(read.lists) or not read.kept for read in reads.values())
     chains = {condition.name: ProbeCounts(len(design.queries), ended) for condition in design.conditions}
@@ -678,30 +679,34 @@ def concluded(
     columns: Sequence[Column],
     rows: Sequence[Measurement],
     level: float,
-    margin: float,
+    design: RagFacts,
 ) -> tuple[dict[str, RagFinding], list[Measurement]]:
     """Whether utility is kept, of every condition that draws from a retriever; and the rows with p and conclusion.
 
-    Kept: the whole interval of the change is at or above −margin; lost: all of it is below. Where fewer than 5 queries
-    change at all, an interval of their mean says too little: kept then takes that the largest share of queries that may
-    change would lose no more than the margin. p by flipped signs, adjusted by Holm over the alphas of a retriever.
+    The alphas of a retriever are tested from the largest, which changes least, to the smallest.
     """
     changes = {column.condition: column for column in columns if str(column.measure) == CHANGE}
-    measure = firsts([column.measure for column in columns]).get(DISPARITY)
+    measure = next((str(column.measure) for column in columns if column.measure.name == DISPARITY), None)
     disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == measure}
+    alphas = {condition.name: condition.factors["alpha"] for condition in conditions}
     findings: dict[str, RagFinding] = {}
     for names in _drawn(conditions).values():
-        changed = {name: _changed(changes[name], level, margin) for name in names if name in changes}
-        adjusted = holm([p for *_, p in changed.values()])
-        for (name, (conclusion, reason, p)), p_adjusted in zip(changed.items(), adjusted, strict=True):
+        tested = sorted((name for name in names if name in changes), key=alphas.__getitem__, reverse=True)
+        utility = Utility(design.margin, design.worst_loss, GREATEST[design.utility])
+        values = ([value_of(each)[0] for each in changes[name].values.values()] for name in tested)
+        lost = losses([[change for change in of if change is not None] for of in values], utility, level)
+        for name, loss in zip(tested, lost, strict=True):
             findings[name] = RagFinding(
                 measure=CHANGE,
-                conclusion=conclusion,
-                reason=reason,
+                conclusion=KEEPING[loss.conclusion],
+                reason=loss.reason,
                 disparity=disparity.get(name),
-                margin=margin,
-                p=p,
-                p_adjusted=p_adjusted,
+                margin=design.margin,
+                worst_loss=design.worst_loss,
+                lower=loss.lower,
+                p=loss.p,
+                p_adjusted=loss.p_adjusted,
+                losers=loss.losers,
             )
     concluded_rows = []
     for row in rows:
@@ -712,22 +717,6 @@ def concluded(
             row = replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
         concluded_rows.append(row)
     return findings, concluded_rows
-
-
-def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, str | None, float | None]:
-    """What the queries' changes say, why they say nothing, and the p of no change."""
-    values = [value for value in (value_of(one)[0] for one in column.values.values()) if value is not None]
-    if not values:
-        return Conclusion.NOT_ASSESSABLE, "no_useful_items", None
-    change = change_by_query([0.0] * len(values), values, False, level, np.random.default_rng(0))
-    keeps = keeping(change.estimate.low, change.estimate.high, margin)
-    if keeps is None:
-        return Conclusion.NOT_ASSESSABLE, change.estimate.reason, None
-    changed, greatest = int(np.count_nonzero(values)), column.measure.bounds[1]
-    most = most_changed(changed, len(values), level) * (greatest if isfinite(greatest) else 1.0)
-    if keeps == "kept" and changed < FEWEST_CHANGED and most > margin:
-        return Conclusion.INCONCLUSIVE, "few_changes", change.p
-    return KEEPING[keeps], None, change.p
 
 
 def _counted(design: RagDesign, queries: Answered) -> dict[str, OutputCounts]:
@@ -777,7 +766,7 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
     columns = measure_all(bounded(measures, design.utility), observations)
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=design.seed))
     conditions = [Condition(name, design.factors[name]) for name in observations]
-    findings, rows = concluded(conditions, columns, rows, settings.level, design.margin)
+    findings, rows = concluded(conditions, columns, rows, settings.level, design)
     facts = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
     tested = sum(finding.p is not None for finding in findings.values())
     return RemeasuredRun(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.rag.settings import LARGEST_ALPHA, LARGEST_K, MOST_SAMPLES
+from llmfair.metrics.texts import UTILITIES
 from llmfair.results import (
     AnswerCounts,
     Count,
@@ -41,12 +42,13 @@ class RagFacts(DesignFacts, frozen=True, kw_only=True):
     k: Annotated[int, Meta(ge=1, le=LARGEST_K, description="Items that the generator is shown.")]
     samples: Annotated[int, Meta(ge=1, le=MOST_SAMPLES, description="Lists drawn per query and condition.")]
     useful: Annotated[str, Meta(description="How useful items are told: gain, qrels, or a file of labels.")]
-    utility: str
+    utility: Annotated[str, Meta(pattern=f"^({'|'.join(UTILITIES)})$")]
     attribution: str
     uncredited: Annotated[
         str | None, Meta(description="Why answers are credited to nothing, where that is so by design.")
     ] = None
     margin: float
+    worst_loss: Annotated[float, Meta(gt=0, description="Largest loss of utility that a query can have.")]
 
 
 class OutputCounts(AnswerCounts, frozen=True, kw_only=True):
@@ -152,14 +154,19 @@ class AlphaTest(JsonObject, frozen=True, kw_only=True):
 class RagFinding(Finding, frozen=True, kw_only=True):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
-    `disparity`: its expected exposure disparity, in the norm of the run's table. `margin`: the loss of utility that
-    counts as kept.
+    `disparity`: its expected exposure disparity, in the norm of the run's table. `margin`: the mean loss of utility
+    that counts as kept; `worst_loss`: the largest that a query can have. `lower`: the mean change is above it with the
+    certainty of the level, by betting. `p` of a mean loss beyond the margin, and adjusted: the largest p of the alphas
+    tested up to this one. `losers`: queries that lost more than the margin.
     """
 
     disparity: float | None
     margin: float
+    worst_loss: float
+    lower: float | None = None
     p: Share | None = None
     p_adjusted: Share | None = None
+    losers: Count | None = None
 
 
 class RagResults(Results, frozen=True, kw_only=True):

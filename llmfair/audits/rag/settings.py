@@ -110,7 +110,13 @@ class RagSettings(PromptSettings, AuditSettings):
     fail_on: str | None = STATISTICS(
         None, "Verdicts that end in exit 4, comma-separated: lost, inconclusive, 'not assessable'."
     )
-    margin: float = STATISTICS(0.02, "Loss of utility that still counts as kept.", least=0)
+    margin: float = STATISTICS(0.05, "Mean loss of utility that still counts as kept.", least=0)
+    worst_loss: float | None = STATISTICS(
+        None,
+        "Largest loss of utility that a query can have, where it is less than the utility's range: fewer queries do.",
+        above=0,
+        advanced=True,
+    )
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:

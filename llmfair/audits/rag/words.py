@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from shlex import quote
@@ -13,7 +13,7 @@ from msgspec import structs
 
 from llmfair.asking.journal import completion_of
 from llmfair.audits.rag import RAG
-from llmfair.audits.rag.design import DETERMINISTIC, GOLD
+from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS, of_points
 from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
 from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
@@ -28,7 +28,6 @@ from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Line, Value, curves, scattered
 from llmfair.report.section import Section
 from llmfair.report.tables import (
-    FEW_QUERIES,
     Table,
     cell,
     conclusion_text,
@@ -54,9 +53,9 @@ WORDS = (
     "relevant. Expected exposure is the exact probability that an item is shown. EE-D says how unequally exposure is "
     "spread over items (1: always the same ones, 0: all alike), EE-R how much of it useful items get.",
     "EU is the mean utility of the answers over the lists drawn, EU-change the same less that of the retriever's one "
-    "list by score, paired by query. Utility is kept where the whole interval of the change is at least minus the "
-    "margin; where fewer than 5 queries change at all, it takes that the share of queries that may change could "
-    "lose no more than the margin.",
+    "list by score, paired by query. Utility is kept where a mean loss of more than the margin is ruled out by a bound "
+    "that holds at any number of queries, however rare and large losses are (betting, Waudby-Smith and Ramdas 2024), "
+    "and lost where a smaller one is. Alphas are tested from the largest to the first that is not kept.",
     "An answer is credited to shown items that hold it, or that it cites: EAR is their share of the slots, EAE-D how "
     "unequally credit is spread over items.",
 )
@@ -118,8 +117,8 @@ def notes(results: RagResults) -> Iterator[str]:
         "where a query always shows the same items, and 0 where it shows all alike"
     )
     yield (
-        f"utility: {design.utility}; kept where the whole interval of its change is at least {-design.margin:g}, and "
-        "enough queries change to tell"
+        f"utility: {design.utility}; kept where a mean loss of more than {design.margin:g} is ruled out, rare large "
+        "losses included"
     )
     if judged is not None and judged.asked:
         neither = (
@@ -270,6 +269,7 @@ LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = RAG.statuses
 ADDED = {
     **ADVICE,
     **dict.fromkeys(UNREADABLE, ANSWERED),
+    "beyond_worst_loss": "leave --worst-loss out, or give a larger one",
     "too_few_queries": "more queries: fewer than 5 with two useful items say nothing",
     "no_useful_items": "a generator that answers better with items than without, or --useful qrels and judgements",
 }
@@ -278,22 +278,22 @@ ADDED = {
 
 def rag_verdict(found: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases = found.cases
+    cases = [SettingCase(found, case.condition, case.finding) for case in found.cases]
     kept, undecided, lost = (
         [case for case in cases if case.finding.conclusion == conclusion]
         for conclusion in (Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE)
     )
     if kept:
-        return _concluded(KEPT, min(kept, key=_disparity), "{} is the fairest setting whose utility is kept")
+        fairest = min(kept, key=lambda case: case.disparity)
+        return fairest.verdict(KEPT, "{} is the fairest setting whose utility is kept")
     if undecided:
-        low = {case.condition: case.figure.low for case in undecided if case.figure}
-        case = max(undecided, key=lambda case: -1.0 if (end := low.get(case.condition)) is None else end)
-        reason = case.finding.reason
-        why = in_words(reason, case.finding.measure) if reason else "the interval crosses the margin"
-        return _concluded(INCONCLUSIVE, case, f"whether {{}} keeps its utility is open, as {why}")
+        nearest = max(undecided, key=lambda case: (case.finding.reason != "larger_alpha", case.finding.lower))
+        reason = nearest.finding.reason
+        why = in_words(reason, nearest.finding.measure) if reason else "more than the margin may be lost"
+        return nearest.verdict(INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
     if lost:
         what = "{} is the least fair of the settings drawn, and loses utility even so"
-        return _concluded(LOST, max(lost, key=_disparity), what)
+        return max(lost, key=lambda case: case.disparity).verdict(LOST, what)
     if not cases and found.run is None:
         return RunVerdict(
             status=NOT_ASSESSABLE,
@@ -312,43 +312,72 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
     )
 
 
-def _disparity(case: Case) -> float:
-    return float(getattr(case.finding, "disparity", None) or 0.0)
+@dataclass(frozen=True)
+class SettingCase(Case):
+    """One alpha of a retriever with what is concluded of its utility."""
 
+    finding: RagFinding
 
-def _concluded(status: str, case: Case, what: str) -> RunVerdict:
-    found, finding = case.found, case.finding
-    figure = case.figure or absent_row(finding.measure, case.condition)
-    value, low, high, n = figure.value, figure.low, figure.high, figure.n
-    change = "" if value is None else f"utility changes by {value:+.3f}"
-    if low is not None and high is not None and low < high:
-        change += f" ({found.level * 100:g} % CI {low:+.3f} to {high:+.3f}, {case.counted})"
-    caution = "; few queries, so read the interval with care" if n is not None and n < FEW_QUERIES else ""
-    unfinished = "" if found.complete else "; not all questions are answered yet"
-    if unfinished:
-        advice = found.by_way(UNFINISHED, "unfinished")
-    elif status == KEPT:
-        gate = quote(f"{finding.measure}:{case.condition}>={-getattr(finding, 'margin', 0.0):g}")
-        again = found.ways.get("again", "llmfair rag")
-        advice = f"hold a build to it: {again} --require {gate} --require-interval"
-    elif status == INCONCLUSIVE:
-        advice = found.by_way("more queries narrow the interval; larger --alpha costs less", "alpha")
-    else:
-        advice = found.by_way(
-            "larger --alpha, which follow the scores more closely, cost less utility", "alpha"
+    @property
+    def disparity(self) -> float:
+        return self.finding.disparity or 0.0
+
+    @property
+    def spread(self) -> str:
+        """How unequally items are shown beside the one list by score, by the measure that the table has."""
+        measure = next((name for name in self.found.measures if _name(name) == DISPARITY), DISPARITY)
+        baseline = f"{self.condition.rpartition('-')[0]}-{DETERMINISTIC}"
+        of_baseline = value_of(self.found.figures.get((measure, baseline)))
+        beside = f", where the one list by score has {of_baseline.value:g}" if of_baseline else ""
+        return f"expected exposure disparity {measure} {self.disparity:.3f}{beside}"
+
+    @property
+    def change(self) -> str:
+        """The estimate with its interval, how many queries lost more than the margin, and which loss is ruled out."""
+        figure, finding = self.figure, self.finding
+        if figure is None or figure.value is None or finding.lower is None:
+            return ""
+        margin, level = finding.margin, f"{self.found.level * 100:g} %"
+        change = f"; utility changes by {figure.value:+.3f}"
+        if figure.low is not None and figure.high is not None and figure.low < figure.high:
+            change += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
+        change += f"; {finding.losers or 'none'} of {self.counted} lost more than {margin:g}"
+        if finding.conclusion == Conclusion.OUTSIDE:
+            return change
+        if finding.lower < -margin:
+            return f"{change}, and a mean loss of {-finding.lower:.3f} is not ruled out"
+        more = f"of more than {-finding.lower:.3f} " if finding.lower < 0 else ""
+        return f"{change}, and a mean loss {more}is ruled out at {level}"
+
+    @property
+    def next(self) -> str:
+        """How to hold a build to it, or what would settle it."""
+        found, finding, margin = self.found, self.finding, self.finding.margin
+        if not found.complete:
+            return found.by_way(UNFINISHED, "unfinished")
+        if finding.conclusion == Conclusion.WITHIN:
+            gate = quote(f"{finding.measure}:{self.condition}>={-margin:g}")
+            again = found.ways.get("again", "llmfair rag")
+            return f"hold a build to it: {again} --require {gate} --require-interval"
+        closer = "larger --alpha, which follow the scores more closely, cost less utility"
+        if finding.conclusion == Conclusion.OUTSIDE:
+            return found.by_way(closer, "alpha")
+        return found.by_way(f"{queries_for(margin, finding.worst_loss, found.level)}; {closer}", "alpha")
+
+    def verdict(self, status: str, what: str) -> RunVerdict:
+        figure = self.figure or absent_row(self.finding.measure, self.condition)
+        unfinished = "" if self.found.complete else "; not all questions are answered yet"
+        return RunVerdict(
+            status=status,
+            sentence=f"{what.format(self.condition)}: {self.spread}{self.change}{unfinished}",
+            next=self.next,
+            condition=self.condition,
+            measure=self.finding.measure,
+            estimate=figure.value,
+            low=figure.low,
+            high=figure.high,
+            n=figure.n,
         )
-    return RunVerdict(
-        status=status,
-        sentence=f"{what.format(case.condition)}: expected exposure disparity {_disparity(case):.3f}, where the one "
-        f"list by score has 1; {change}{caution}{unfinished}",
-        next=advice,
-        condition=case.condition,
-        measure=finding.measure,
-        estimate=value,
-        low=low,
-        high=high,
-        n=n,
-    )
 
 
 # The figures of audits of generators: disparity by alpha, what fairer lists cost, and where credit goes. Kim & Diaz,

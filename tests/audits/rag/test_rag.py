@@ -171,13 +171,32 @@ def test_no_change_in_a_few_queries_is_no_evidence_that_utility_is_kept() -> Non
     ).json
     (row,) = [row for row in found["rows"] if (row["measure"], row["condition"]) == ("EU-change", "bm25-2")]
     assert row["low"] < 0 < row["high"]
-    assert found["findings"]["bm25-2"]["reason"] == "few_changes"
+    assert found["findings"]["bm25-2"]["reason"] == "rare_losses"
     assert (
         found["verdict"]["status"] == "inconclusive"
-        and "too few queries change" in found["verdict"]["sentence"]
+        and "rare large losses are not ruled out" in found["verdict"]["sentence"]
     )
     many = questions(*(question(f"q{n}", "aaaaaaaa") for n in range(200)))
     assert ran("-d", many, "--alpha", "2", "--samples", "3", "--json").json["verdict"]["status"] == "kept"
+
+
+def test_the_verdict_has_the_disparity_of_its_table() -> None:
+    """Of five items always shown the sum of squares is 5."""
+    ran("-o", "run", "--alpha", "4", "--measures", "EU-change,EE-D(norm=raw)")
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["findings"]["bm25-4"]["disparity"] == value("run", "bm25-4", "EE-D(norm=raw)")
+    beside = f"EE-D(norm=raw) {value('run', 'bm25-4', 'EE-D(norm=raw)'):.3f}, where the one list by score has 5"
+    assert beside in results["verdict"]["sentence"]
+
+
+def test_a_gate_takes_the_limit_that_rare_losses_cannot_pass() -> None:
+    """Nothing changes in 20 queries: the interval of t has no width, and a mean loss of .158 is not ruled out."""
+    path = questions(*(question(f"q{n}", "aaaaaaaa") for n in range(20)))
+    asked = ("-d", path, "--alpha", "2", "--samples", "2", "--require-interval", "--require")
+    ran(*asked, "EU-change:bm25-2>=-0.2")
+    refused = ran(*asked, "EU-change:bm25-2>=-0.1", code=4)
+    assert "EU-change (bm25-2 setting) [-0.158, 0.000] reaches below -0.1" in refused.err
+    assert ran("-d", path, "--alpha", "2", "--worst-loss", "0.2", "--json").json["verdict"]["status"] == "kept"
 
 
 def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> None:

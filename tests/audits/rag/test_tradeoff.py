@@ -144,6 +144,6 @@ def test_a_run_says_what_fairer_lists_cost_and_of_which_measures() -> None:
     assert {name: finding["disparity"] for name, finding in findings.items()} == {
         name: shown[name] for name in findings
     }
-    assert f"expected exposure disparity {shown[verdict['condition']]:.3f}" in verdict["sentence"]
+    assert f"EE-D(norm=fair-rag,of=samples) {shown[verdict['condition']]:.3f}" in verdict["sentence"]
     assert sum(cell["observations"] for cell in results["intervals"]["bm25"]["cells"]) == 8 * 4
     assert llmfair("runs", "check", "run").code == 0
