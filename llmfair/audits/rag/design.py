@@ -420,7 +420,8 @@ class RagDesign(Design[Read | Judged]):
     def fewest(self) -> str:
         """How many queries the conclusion takes."""
         facts = self.facts()
-        return queries_for(facts.margin, facts.worst_loss, self.settings.level)
+        takes = queries_for(facts.margin, facts.worst_loss, self.settings.level)
+        return f"{takes}; here are {len(self.queries):,}"
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -582,17 +583,14 @@ def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
 
 
 def queries_for(margin: float, worst_loss: float, level: float) -> str:
-    """From how many queries on utility can be said to be kept, in a sentence."""
+    """How many queries it takes to say that utility is kept, in a sentence."""
     steady, spread = (
         fewest_queries(margin, worst_loss, 1 - level, share * worst_loss) for share in (0.0, SPREAD)
     )
     if steady is None:
-        return f"no number of queries rules out a loss of more than {margin:g} (--margin)"
-    others = "" if spread is None else f", from {spread:,} where changes have sd {SPREAD * worst_loss:g}"
-    return (
-        f"utility can be said to be kept from {steady:,} queries on where no answer changes{others} (margin "
-        f"{margin:g}, largest loss {worst_loss:g})"
-    )
+        return f"no number of queries rules every loss of more than {margin:g} out (--margin)"
+    others = "" if spread is None else f", {spread:,} where changes have sd {SPREAD * worst_loss:g}"
+    return f"to say that utility is kept takes {steady:,} queries where no answer changes{others} (--margin {margin:g})"
 
 
 def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesign:

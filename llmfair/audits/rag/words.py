@@ -359,7 +359,7 @@ class SettingCase(Case):
             gate = quote(f"{finding.measure}:{self.condition}>={-margin:g}")
             again = found.ways.get("again", "llmfair rag")
             return f"hold a build to it: {again} --require {gate} --require-interval"
-        closer = "larger --alpha, which follow the scores more closely, cost less utility"
+        closer = "larger --alpha cost less utility"
         if finding.conclusion == Conclusion.OUTSIDE:
             return found.by_way(closer, "alpha")
         return found.by_way(f"{queries_for(margin, finding.worst_loss, found.level)}; {closer}", "alpha")
