@@ -1,105 +1,135 @@
-"""How often `llmfair rag` is right about utility: `python -m benchmarks.kept`, 200 whole audits a row.
+"""How often `llmfair rag` is right about utility: `python -m benchmarks.kept`, simulated changes of queries.
 
-Questions of 12 labelled items of which a third are useful, shown 3 at a time; `fake:reader` answers with the commonest
-label. Without an effect its answers are read from the items in a given share only and every item bears the right label,
-so that no list is better than another: the 95 % interval of EU-change has to hold 0, and a conclusion that utility is
-lost is false. With one, lists drawn uniformly are compared with lists by score that show more useful items: how often
-that is found, and never called kept.
+A row is a law of the changes with its mean in margins; the columns are numbers of queries, each with three shares of
+audits: where the interval of t is above −margin, where utility is called kept, and where it is called lost. At −1.02
+*kept* is false, at −0.98 *lost* is. The last rows are of four alphas that are tested one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from random import Random
 
-from llmfair.audits.kind import kind_of
-from llmfair.audits.runs.run import perform
-from llmfair.audits.subject import Subject
-from llmfair.rundir import RunDir
+import numpy as np
+from numpy.typing import NDArray
 
-ITEMS, SHOWN, SAMPLES = 12, 3, 10
-ROWS = {
-    "no effect, half of the answers read, alpha 2": (True, 0.5, 2.0),
-    "no effect, nine in ten read, alpha 0": (True, 0.9, 0.0),
-    "uniform lists, useful items score higher": (False, 1.0, 0.0),
-}
+from llmfair.stats.betting import fewest_queries
+from llmfair.stats.intervals import mean
+from llmfair.stats.tradeoff import Utility, losses
 
-
-def write_questions(path: Path, queries: int, alike: bool, seed: int) -> None:
-    """Questions whose useful items share words with them; with `alike` all items bear the right label."""
-    random = Random(seed)
-    lines = []
-    for query in range(queries):
-        labels = ["a"] * 4 + ["b", "c", "d", "e"] * 2
-        items = [
-            {
-                "id": f"q{query}d{place}",
-                "text": " ".join(
-                    random.choices(["river", "stone"] if label == "a" else ["cloud", "lamp"], k=3)
-                    + random.choices(["river", "cloud", "glass", "field"], k=3)
-                ),
-                "label": "a" if alike else label,
-            }
-            for place, label in enumerate(labels)
-        ]
-        random.shuffle(items)
-        lines.append(json.dumps({"id": f"q{query}", "input": "river or stone?", "gold": "a", "items": items}))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+Floats = NDArray[np.float64]
+Law = Callable[[np.random.Generator, int, float], Floats]
+"""Changes of so many queries with this mean; shape (queries,)."""
+AUDITS, NOISE = 300, 0.002
+QUERIES = (8, 20, 44, 72, 100, 200, 400)
+BELOW, ABOVE = -1.02, -0.98
 
 
-def one(seed: int, queries: int, alike: bool, follow: float, alpha: float) -> tuple[str, bool]:
-    """What is concluded of one audit, and whether the interval of the change holds 0."""
-    kind = kind_of("rag")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_questions(folder / "questions.jsonl", queries, alike, seed)
-        settings = kind.settings.make(
-            dataset=str(folder / "questions.jsonl"),
-            output=folder / "run",
-            k=SHOWN,
-            samples=SAMPLES,
-            alpha=f"{alpha:g}",
-            seed=seed,
-            no_cache=True,
+def rare(rng: np.random.Generator, queries: int, centre: float, rest: float, far: float) -> Floats:
+    """All change by `rest`, give or take NOISE, but for rare ones that change by `far`: as many as `centre` takes."""
+    few = rng.random(queries) < (centre - rest) / (far - rest)
+    return np.where(few, far, rest + NOISE * rng.uniform(-1, 1, queries))
+
+
+def scattered(rng: np.random.Generator, queries: int, centre: float, spread: float) -> Floats:
+    return np.clip(rng.normal(centre, spread, queries), -1, 1)
+
+
+def by_halves(rng: np.random.Generator, queries: int, centre: float, step: float) -> Floats:
+    """Each changes by a `step` up or down."""
+    return np.where(rng.random(queries) < (1 + centre / step) / 2, step, -step)
+
+
+def none(rng: np.random.Generator, queries: int, centre: float) -> Floats:
+    return np.full(queries, centre)
+
+
+@dataclass(frozen=True)
+class Row:
+    """`centre` in margins."""
+
+    name: str
+    law: Law
+    centre: float
+    margin: float = 0.05
+    worst_loss: float = 1.0
+
+
+def rows(margin: float) -> list[Row]:
+    normal, coin = partial(scattered, spread=0.1), partial(by_halves, step=0.5)
+    laws = {
+        "a rare loss of 1, the rest -.9 margins": partial(rare, rest=-0.9 * margin, far=-1.0),
+        "a rare loss of 1, the rest -.5 margins": partial(rare, rest=-0.5 * margin, far=-1.0),
+        "a rare loss of 1, the rest 0": partial(rare, rest=0.0, far=-1.0),
+        "a rare loss of 1, the rest +1 margin": partial(rare, rest=margin, far=-1.0),
+        "a rare loss of .5, the rest -.5 margins": partial(rare, rest=-0.5 * margin, far=-0.5),
+        "normal, sd .1": normal,
+        "half a point up or down": coin,
+    }
+    gains = {
+        "a rare gain of 1, the rest -1.1 margins": partial(rare, rest=-1.1 * margin, far=1.0),
+        "normal, sd .1": normal,
+        "half a point up or down": coin,
+    }
+    return [
+        *(Row(name, law, BELOW, margin) for name, law in laws.items()),
+        *(Row(name, law, ABOVE, margin) for name, law in gains.items()),
+        *(Row(f"normal, sd {spread:g}", partial(scattered, spread=spread), 0.0, margin) for spread in (0.05, 0.1, 0.2)),
+        Row("nothing changes", none, 0.0, margin),
+        Row("a loss of .9 in one of 20, mean -.045", partial(rare, rest=0.0, far=-0.9), -0.045 / margin, margin),
+        Row("normal, sd .1", normal, -3.0, margin),
+    ]  # fmt: skip
+
+
+def concluded(row: Row, queries: int, audits: int) -> tuple[float, float, float]:
+    """In which share of audits the interval of t is above −margin, utility is called kept, and called lost."""
+    rng, utility = np.random.default_rng([queries, 7]), Utility(row.margin, row.worst_loss, row.worst_loss)
+    steady, conclusions = 0, []
+    for _ in range(audits):
+        changes = row.law(rng, queries, row.centre * row.margin)
+        low = mean(changes).low
+        steady += low is not None and low >= -row.margin
+        conclusions.append(losses([changes], utility)[0].conclusion)
+    return steady / audits, conclusions.count("kept") / audits, conclusions.count("lost") / audits
+
+
+def in_order(queries: int, margin: float, centres: Sequence[float], rest: float, audits: int) -> float:
+    """In which share of audits of four alphas one is called kept that loses more than the margin."""
+    rng, wrong = np.random.default_rng([queries, 8]), 0
+    for _ in range(audits):
+        every = [rare(rng, queries, centre * margin, rest * margin, -1.0) for centre in centres]
+        results = losses(every, Utility(margin, 1.0, 1.0))
+        wrong += any(
+            loss.conclusion == "kept" and centre < -1 for loss, centre in zip(results, centres, strict=True)
         )
-        perform(kind.design(settings, Subject(f"fake:reader,follow={follow}")))
-        results = RunDir(folder / "run").read_results()
-    (row,) = [
-        row
-        for row in results["rows"]
-        if row["measure"] == "EU-change" and row["condition"] == f"bm25-{alpha:g}"
-    ]
-    said = {"within": "kept", "outside": "lost"}.get(str(row["conclusion"]), str(row["conclusion"]))
-    return said, row["low"] is not None and row["low"] <= 0 <= row["high"]
-
-
-def rows(runs: int, queries: int) -> Iterator[tuple[str, Counter[str], int]]:
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for name, (alike, follow, alpha) in ROWS.items():
-            of_seed = partial(one, queries=queries, alike=alike, follow=follow, alpha=alpha)
-            found = list(pool.map(of_seed, range(runs)))
-            yield name, Counter(said for said, _ in found), sum(holds for _, holds in found)
+    return wrong / audits
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--runs", type=int, default=200)
-    options.add_argument("--queries", type=int, default=30)
+    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row and number of queries")
+    options.add_argument("--margins", type=float, nargs="+", default=[0.02, 0.05])
     given = options.parse_args()
-    print("| model | interval holds 0 | kept | inconclusive | lost |\n| --- | --- | --- | --- | --- |")
-    for name, said, holds in rows(given.runs, given.queries):
-        shares = " | ".join(
-            f"{100 * said[status] / given.runs:.1f} %" for status in ("kept", "inconclusive", "lost")
-        )
-        print(f"| {name} | {100 * holds / given.runs:.1f} % | {shares} |", flush=True)
+    began = time.perf_counter()
+    print(f"{given.audits:,} audits a cell: % where t is above -margin, kept, lost; queries across")
+    for margin in given.margins:
+        steady, spread = fewest_queries(margin, 1.0), fewest_queries(margin, 1.0, spread=0.1)
+        print(f"\nmargin {margin:g}: from {steady} queries on where nothing changes, from {spread} at sd .1")
+        print(f"{'mean, law of changes':53} {' '.join(f'{queries:>10}' for queries in QUERIES)}")
+        for row in rows(margin):
+            shares = [concluded(row, queries, given.audits) for queries in QUERIES]
+            cells = ("/".join(f"{100 * share:.0f}" for share in of) for of in shares)
+            print(f"{row.centre:+.2f}, {row.name:46} {' '.join(f'{cell:>10}' for cell in cells)}", flush=True)
+        for name, centres, rest in (
+            ("wrongly kept of four alphas, at -1.02, the rest -.9", [BELOW] * 4, -0.9),
+            ("wrongly kept of four alphas, at 0, three at -1.02", [0.0, BELOW, BELOW, BELOW], 0.0),
+        ):
+            wrong = [in_order(queries, margin, centres, rest, given.audits) for queries in QUERIES]
+            print(f"{name:53} {' '.join(f'{100 * share:10.1f}' for share in wrong)}", flush=True)
+    print(f"{time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

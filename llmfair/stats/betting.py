@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,7 @@ def p_value(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -
     return 1 / max(1.0, wealth(changes, worst_loss, mean))
 
 
+@lru_cache
 def fewest_queries(
     margin: float, worst_loss: float, alpha: float = 0.05, spread: float = 0.0, power: float = 0.8
 ) -> int | None:

@@ -41,6 +41,20 @@ def test_how_many_queries_without_a_loss_rule_one_out(margin: float, queries: in
     assert lower_limit(np.zeros(queries), 1.0) >= -margin > lower_limit(np.zeros(queries - 1), 1.0)
 
 
+@pytest.mark.parametrize(("margin", "queries"), [(0.05, 92), (0.1, 40)])
+def test_four_in_five_audits_of_so_many_scattered_changes_rule_a_loss_out(margin: float, queries: int) -> None:
+    assert fewest_queries(margin, 1.0, spread=0.1) == queries
+    rng = np.random.default_rng(5)
+    ruled_out = [p_value(rng.normal(0, 0.1, queries), 1.0, -margin) <= 0.05 for _ in range(300)]
+    assert 0.72 < np.mean(ruled_out) < 0.88
+
+
+def test_queries_go_with_the_margin_as_a_share_of_the_worst_loss() -> None:
+    assert fewest_queries(0.05, 1.0) == fewest_queries(0.2, 4.0) == fewest_queries(0.01, 0.2)
+    assert fewest_queries(1.0, 1.0) == 1
+    assert fewest_queries(0.0, 1.0) is None
+
+
 def test_a_limit_scales_with_its_changes_and_needs_no_order() -> None:
     changes = np.random.default_rng(0).normal(0, 0.1, 60)
     limit = lower_limit(changes, 1.0)

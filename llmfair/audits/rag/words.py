@@ -13,7 +13,7 @@ from msgspec import structs
 
 from llmfair.asking.journal import completion_of
 from llmfair.audits.rag import RAG
-from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, queries_for
+from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS, of_points
 from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
 from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
@@ -39,6 +39,7 @@ from llmfair.report.tables import (
     percent,
 )
 from llmfair.results import Band, Figure, RunVerdict, Words, absent_row
+from llmfair.stats.betting import fewest_queries
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
 
@@ -66,23 +67,30 @@ WORDS = (
 
 SAID = {
     Conclusion.WITHIN: "utility kept",
-    Conclusion.OUTSIDE: "utility lost",
     Conclusion.INCONCLUSIVE: "inconclusive",
+    Conclusion.OUTSIDE: "utility lost",
 }
 
 
 def rag_table(results: RagResults) -> Table:
     """One row a setting, one column a measure."""
     table = conditions_table(RAG.title, results, RAG.condition, {}, RAG.unit, "outputs")
-    said = {name: SAID.get(finding.conclusion) for name, finding in results.findings.items()}
-    rows = tuple((*row[:-1], said.get(row[0]) or row[-1]) for row in table.rows)
-    said_of_all = {name: said.get(name) or text for name, text in table.said.items()}
+    said = {name: in_table(finding) for name, finding in results.findings.items()}
+    rows = tuple((*row[:-1], said.get(row[0], row[-1])) for row in table.rows)
+    said_of_all = {name: said.get(name, text) for name, text in table.said.items()}
     return replace(table, rows=rows, said=said_of_all, notes=(*notes(results), *table.notes))
 
 
 def conclusion(finding: RagFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """A conclusion in the table of measured runs."""
-    return SAID.get(finding.conclusion) or conclusion_text(finding)
+    return in_table(finding)
+
+
+def in_table(finding: RagFinding) -> str:
+    """A conclusion with the largest mean loss that is not ruled out."""
+    if finding.conclusion not in SAID or finding.lower is None:
+        return conclusion_text(finding)
+    return f"{SAID[finding.conclusion]}, loss at most {max(-finding.lower, 0.0):.3f}"
 
 
 def what_was_shown(about: Mapping[str, Any]) -> str:
@@ -278,7 +286,11 @@ ADDED = {
 
 def rag_verdict(found: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases = [SettingCase(found, case.condition, case.finding) for case in found.cases]
+    cases = [
+        SettingCase(found, case.condition, case.finding)
+        for case in found.cases
+        if isinstance(case.finding, RagFinding)
+    ]
     kept, undecided, lost = (
         [case for case in cases if case.finding.conclusion == conclusion]
         for conclusion in (Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE)
@@ -360,9 +372,18 @@ class SettingCase(Case):
             again = found.ways.get("again", "llmfair rag")
             return f"hold a build to it: {again} --require {gate} --require-interval"
         closer = "larger --alpha cost less utility"
-        if finding.conclusion == Conclusion.OUTSIDE:
-            return found.by_way(closer, "alpha")
-        return found.by_way(f"{queries_for(margin, finding.worst_loss, found.level)}; {closer}", "alpha")
+        if finding.conclusion == Conclusion.INCONCLUSIVE:
+            closer = f"{self.queries_wanted}; {closer}"
+        return found.by_way(closer, "alpha")
+
+    @property
+    def queries_wanted(self) -> str:
+        """How many queries it takes, where there are fewer."""
+        margin, worst_loss, level = self.finding.margin, self.finding.worst_loss, self.found.level
+        enough = fewest_queries(margin, worst_loss, 1 - level, SPREAD * worst_loss)
+        if enough is not None and self.figure is not None and (self.figure.n or 0) >= enough:
+            return "more queries rule smaller losses out"
+        return queries_for(margin, worst_loss, level)
 
     def verdict(self, status: str, what: str) -> RunVerdict:
         figure = self.figure or absent_row(self.finding.measure, self.condition)
