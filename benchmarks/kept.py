@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.betting import fewest_queries
+from llmfair.stats.betting import SHARES, WEIGHTS, fewest_queries
 from llmfair.stats.intervals import mean
 from llmfair.stats.tradeoff import Utility, losses
 
@@ -108,6 +108,23 @@ def in_order(queries: int, margin: float, centres: Sequence[float], rest: float,
     return wrong / audits
 
 
+def worst_of_two(margin: float) -> tuple[float, int]:
+    """The greatest chance of *kept* at a mean of −margin, and its queries: all lose 1 or the same; exact."""
+    from scipy.stats import binom
+
+    worst, numbers = (0.0, 0), np.arange(max(QUERIES) + 1)
+    for rest in margin * np.array([-0.9, -0.7, -0.5, -0.2, 0, 0.5, 1, 3]):
+        gains = np.array([[rest + 1], [1e-300]]) / (1 - margin)
+        small, large = np.log(1 - SHARES + SHARES * gains)
+        for queries in range(2, max(QUERIES) + 1):
+            losers = numbers[: queries + 1]
+            logs = (queries - losers)[:, None] * small + losers[:, None] * large
+            kept = np.exp(np.clip(logs, -700, 700)) @ WEIGHTS >= 20
+            chance = float(binom.pmf(losers, queries, (margin + rest) / (1 + rest))[kept].sum())
+            worst = max(worst, (chance, queries))
+    return worst
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--audits", type=int, default=AUDITS, help="audits a row and number of queries")
@@ -118,6 +135,8 @@ def main() -> None:
     for margin in given.margins:
         steady, spread = fewest_queries(margin, 1.0), fewest_queries(margin, 1.0, spread=0.1)
         print(f"\nmargin {margin:g}: from {steady} queries on where nothing changes, from {spread} at sd .1")
+        chance, queries = worst_of_two(margin)
+        print(f"at -1, of two values, {100 * chance:.1f} % are kept at most (exact, {queries} queries)")
         print(f"{'mean, law of changes':53} {' '.join(f'{queries:>10}' for queries in QUERIES)}")
         for row in rows(margin):
             shares = [concluded(row, queries, given.audits) for queries in QUERIES]

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -413,7 +414,7 @@ class RagDesign(Design[Read | Judged]):
             attribution=settings.attribution,
             uncredited=self.uncredited,
             margin=settings.margin,
-            worst_loss=settings.worst_loss or GREATEST[self.utility],
+            worst_loss=min(settings.worst_loss or inf, GREATEST[self.utility]),
         )
 
     @cached_property
