@@ -185,7 +185,9 @@ def test_the_verdict_has_the_disparity_of_its_table() -> None:
     ran("-o", "run", "--alpha", "4", "--measures", "EU-change,EE-D(norm=raw)")
     results = json.loads(Path("run/results.json").read_text())
     assert results["findings"]["bm25-4"]["disparity"] == value("run", "bm25-4", "EE-D(norm=raw)")
-    beside = f"EE-D(norm=raw) {value('run', 'bm25-4', 'EE-D(norm=raw)'):.3f}, where the one list by score has 5"
+    beside = (
+        f"EE-D(norm=raw) {value('run', 'bm25-4', 'EE-D(norm=raw)'):.3f}, where the one list by score has 5"
+    )
     assert beside in results["verdict"]["sentence"]
 
 
@@ -196,7 +198,24 @@ def test_a_gate_takes_the_limit_that_rare_losses_cannot_pass() -> None:
     ran(*asked, "EU-change:bm25-2>=-0.2")
     refused = ran(*asked, "EU-change:bm25-2>=-0.1", code=4)
     assert "EU-change (bm25-2 setting) [-0.158, 0.000] reaches below -0.1" in refused.err
-    assert ran("-d", path, "--alpha", "2", "--worst-loss", "0.2", "--json").json["verdict"]["status"] == "kept"
+    assert (
+        ran("-d", path, "--alpha", "2", "--worst-loss", "0.2", "--json").json["verdict"]["status"] == "kept"
+    )
+
+
+def test_alphas_are_tested_from_the_largest() -> None:
+    """The eight queries rule mean losses above .489, .528, .563 and .601 out at alpha 8, 4, 2 and 1."""
+    found = ran("--alpha", "1,2,4,8", "--margin", "0.55", "--json").json
+    concluded = {name: finding["conclusion"] for name, finding in found["findings"].items()}
+    assert [concluded[f"bm25-{alpha}"] for alpha in (8, 4, 2, 1)] == ["within"] * 2 + ["inconclusive"] * 2
+    assert found["verdict"]["status"] == "kept" and found["verdict"]["condition"] == "bm25-4"
+    assert found["findings"]["bm25-4"]["lower"] == pytest.approx(-0.528, abs=5e-4)
+
+
+def test_a_plan_says_from_how_many_queries_utility_can_be_kept() -> None:
+    said = "takes 33 queries where no answer changes, 40 where changes have sd 0.1 (--margin 0.1); here are 8"
+    for command in (("rag", "--dry-run"), ("plan", "rag")):
+        assert said in llmfair(*command, "--margin", "0.1").out
 
 
 def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> None:
