@@ -119,8 +119,8 @@ def worst_of_two(margin: float) -> tuple[float, int]:
         for queries in range(2, max(QUERIES) + 1):
             losers = numbers[: queries + 1]
             logs = (queries - losers)[:, None] * small + losers[:, None] * large
-            kept = np.exp(np.clip(logs, -700, 700)) @ WEIGHTS >= 20
-            chance = float(binom.pmf(losers, queries, (margin + rest) / (1 + rest))[kept].sum())
+            passing = np.exp(np.clip(logs, -700, 700)) @ WEIGHTS >= 20
+            chance = float(binom.pmf(losers, queries, (margin + rest) / (1 + rest))[passing].sum())
             worst = max(worst, (chance, queries))
     return worst
 

@@ -152,12 +152,12 @@ RANGE = Utility(margin=0.05, worst_loss=1.0, best_gain=1.0)
 
 def test_without_any_change_68_queries_keep_utility_and_67_do_not() -> None:
     """The full share doubles at a mean of −.05 by 1/.95 a query: half of (1/.95)^68 and the other shares exceed 20."""
-    (kept,), (few,) = losses([np.zeros(68)], RANGE), losses([np.zeros(67)], RANGE)
-    assert (kept.conclusion, kept.reason, kept.losers) == ("kept", None, 0)
+    (enough,), (few,) = losses([np.zeros(68)], RANGE), losses([np.zeros(67)], RANGE)
+    assert (enough.conclusion, enough.reason, enough.losers) == ("kept", None, 0)
     assert (few.conclusion, few.reason) == ("inconclusive", "rare_losses")
-    assert few.lower is not None and kept.lower is not None and few.lower < -0.05 <= kept.lower
+    assert few.lower is not None and enough.lower is not None and few.lower < -0.05 <= enough.lower
     wealth = 0.5 / 0.95**68 + sum((1 + share / 10 / 19) ** 68 for share in range(1, 10)) / 18
-    assert kept.p == kept.p_adjusted == pytest.approx(1 / wealth)
+    assert enough.p == enough.p_adjusted == pytest.approx(1 / wealth)
 
 
 def test_alphas_are_tested_until_one_is_not_kept() -> None:

@@ -694,8 +694,8 @@ def concluded(
         tested = sorted((name for name in names if name in changes), key=alphas.__getitem__, reverse=True)
         utility = Utility(design.margin, design.worst_loss, GREATEST[design.utility])
         values = ([value_of(each)[0] for each in changes[name].values.values()] for name in tested)
-        lost = losses([[change for change in of if change is not None] for of in values], utility, level)
-        for name, loss in zip(tested, lost, strict=True):
+        results = losses([[change for change in of if change is not None] for of in values], utility, level)
+        for name, loss in zip(tested, results, strict=True):
             findings[name] = RagFinding(
                 measure=CHANGE,
                 conclusion=KEEPING[loss.conclusion],
