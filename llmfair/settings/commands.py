@@ -171,8 +171,12 @@ class FinetuneSettings(PromptSettings, ListSettings):
 
     makes_runs = True
 
-    train_share: float = DATA(
-        0.8, "Share of the queries that are trained on; the rest measure.", above=0, below=1
+    train_share: float | None = DATA(
+        None,
+        "Share of the queries that are trained on; the rest measure (default: as many as an adapter at parity takes to "
+        "be called repaired in 80 %, between a fifth and half of all).",
+        above=0,
+        below=1,
     )
     split_seed: int = DATA(0, "Seed of the split of queries.", least=0, most=MOST_SEED, advanced=True)
     pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED)
@@ -301,6 +305,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
             # 140,000 pairs count orders. The form is the one of its pairwise audit, which asks for a ranking of two.
             "paper": {
                 "prompt": "wikiproject",
+                "train_share": 0.8,
                 "form": "order",
                 "labels": "random",
                 "anchor": "none",

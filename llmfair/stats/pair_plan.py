@@ -74,7 +74,7 @@ def plan_pairs(
     strength = agreement * math.sqrt(pairs * queries / (1 + (pairs - 1) * icc**2))
     gate = float(np.nan_to_num(nctdtr(freedom, -strength, -stdtrit(freedom, GATE_LEVEL))))
     return PairPlan(
-        gamma, agreement, error, beyond(0.0), beyond(BAND), _in_band(effect, error, freedom, t), gate
+        gamma, agreement, error, beyond(0.0), beyond(BAND), chance_in_band(effect, error, freedom, t), gate
     )
 
 
@@ -93,14 +93,16 @@ def _variance(effect: float, gamma: float, agreement: float) -> float:
     return (1 / first + 1 / second + 2 * agreement / math.sqrt(first * second)) / 4
 
 
-def _in_band(effect: float, error: float, freedom: int, t: float) -> float:
-    """The chance that the interval of an estimate with an error that is estimated, too, lies in the band."""
+def chance_in_band(
+    effect: float, error: float, freedom: int, t: float, edges: tuple[float, float] = (-BAND, BAND)
+) -> float:
+    """The chance that effect ± t · error, whose error is estimated, too, lies between the edges."""
     from scipy.special import chdtri, ndtr
 
     quantiles = chdtri(freedom, 1 - (np.arange(DRAWS) + 0.5) / DRAWS)
-    reach = BAND / error - t * np.sqrt(quantiles / freedom)
-    inside = ndtr(reach - effect / error) - ndtr(-reach - effect / error)
-    return float(np.where(reach > 0, inside, 0.0).mean())
+    half = t * np.sqrt(quantiles / freedom)
+    low, high = (edges[0] - effect) / error + half, (edges[1] - effect) / error - half
+    return float(np.where(low < high, ndtr(high) - ndtr(low), 0.0).mean())
 
 
 def _chance(logit: float) -> float:

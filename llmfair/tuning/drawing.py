@@ -134,8 +134,7 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     A tenth of the training queries, at least three, validate. Raises UsageError for fewer than ten queries, and
     for a share that leaves nothing to train or to test on.
     """
-    balance = {listed.query.query_id: _balance(listed, attribute) for listed in lists}
-    usable = {query_id: share for query_id, share in balance.items() if share is not None}
+    usable = balances(lists, attribute)
     if len(usable) < FEWEST_QUERIES:
         raise UsageError(
             f"training and testing need {FEWEST_QUERIES} queries with items of both groups, but there "
@@ -156,8 +155,15 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
             "for example --train-share 0.8",
         )
     validation = _at_even_distances(rest, validating, rng.random())
-    parts = ({*rest} - validation, validation, test, balance.keys() - usable.keys())
-    return Split(*(tuple(query_id for query_id in balance if query_id in part) for part in parts))
+    every = [listed.query.query_id for listed in lists]
+    parts = ({*rest} - validation, validation, test, {*every} - usable.keys())
+    return Split(*(tuple(query_id for query_id in every if query_id in part) for part in parts))
+
+
+def balances(lists: Sequence[Candidates], attribute: Attribute) -> dict[str, float]:
+    """The share of protected items of every query that has items of both sides."""
+    shares = {listed.query.query_id: _balance(listed, attribute) for listed in lists}
+    return {query_id: share for query_id, share in shares.items() if share is not None}
 
 
 def _balance(candidates: Candidates, attribute: Attribute) -> float | None:

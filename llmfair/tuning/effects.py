@@ -34,7 +34,9 @@ from llmfair.tuning.drawing import (
     group_sign,
     preference,
     sigmoid,
+    slot_bias,
 )
+from llmfair.tuning.held_out import held_out, measured
 from llmfair.tuning.results import (
     REJECTED,
     AnswersOnPairs,
@@ -49,8 +51,8 @@ from llmfair.tuning.results import (
 
 PAIR_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
-SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST = (
-    "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst",
+SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST, SLOT_EFFECT = (
+    "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst", "SlotEffect",
 )  # fmt: skip
 
 
@@ -183,6 +185,9 @@ def measure(
             if all(map(np.ptp, both))
         ]
         add(ORDER, stratum, intervals.mean(rhos, level, (-1.0, 1.0)) if rhos else None)
+        if places := answers.places(stratum):
+            slot = float(np.median(slot_bias(answers.margins[places])))
+            add(SLOT_EFFECT, stratum, Estimate(slot, None, None, len(g)))
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for group, sides in {"": None, **COMBINED}.items():
         shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
@@ -223,15 +228,19 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
 
 
 # What parity must not be bought with: a model that always names the first item has it too, and ranks nothing. A
-# checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something.
+# checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something. A strong preference
+# makes answers agree over both orders, whatever the slots do; so agreement is held against the base without its
+# preference (the logit offset), and slots by their effect in logits, which no preference changes.
 
 
-CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
+CONSISTENCY_LOST, RELEVANCE_LOST = 0.05, 0.01
+SLOT_GROWTH, SLOT_ALLOWED = 1.25, 0.2
+"""The slot effect may grow by a quarter, and always to .2, at which the first of two equal items wins in 55 %."""
 
 SAFEGUARDS: Mapping[str, tuple[str, str]] = {
     "consistency": ("same answer in both orders", "≥"),
     "relevance": ("relevant item preferred", "≥"),
-    "first_slot": ("first slot's distance from one half", "≤"),
+    "first_slot": ("first slot's effect in logits", "≤"),
     "gain": ("distance from parity", "<"),
 }
 """What each of them is of, and on which side of its limit it has to be."""
@@ -255,42 +264,43 @@ def _text(name: str, gate: Safeguard) -> str:
     return f"{words} {value} ({limit})"
 
 
-def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
-    """Consistency ≥ base − 0.05, relevant-beats-irrelevant ≥ base − 0.01, |P(first) − ½| ≤ max(base's, 0.05).
+def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, Safeguard]:
+    """Consistency ≥ that of base or `offset`, the base less its preference, − 0.05, relevant-beats-irrelevant ≥ base −
+    0.01, slot effect ≤ the greater of 1.25 × the base's and 0.2.
 
     A gate whose figure the base does not have holds; one whose figure was lost does not.
     """
-
-    both = (base, after)
 
     def of_strata(figures: Figures, measure: str) -> list[float]:
         values = (figures.value(measure, stratum) for stratum in PAIR_STRATA)
         return [value for value in values if value is not None]
 
-    def at_least(values: Sequence[float | None], lost: float) -> Safeguard:
-        before, value = values
+    def consistency(figures: Figures) -> float | None:
+        values = of_strata(figures, CONSISTENCY)
+        return sum(values) / len(values) if values else None
+
+    def at_least(before: float | None, value: float | None, lost: float) -> Safeguard:
         if before is None:
             return Safeguard(value, None, True)
         return Safeguard(value, before - lost, value is not None and value >= before - lost - 1e-12)
 
-    consistent = [of_strata(figures, CONSISTENCY) for figures in both]
-    consistency = [sum(values) / len(values) if values else None for values in consistent]
-    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in both]
-    slots = [[abs(value - 0.5) for value in of_strata(figures, "FirstSlotRate")] for figures in both]
-    slot_before, slot = (max(of, default=None) for of in slots)
-    limit = max(slot_before or 0.0, SLOT_ALLOWED)
+    before = [share for of in (base, offset) if (share := consistency(of)) is not None]
+    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
+    slots = [max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after)]
+    slot_before, slot = slots
+    limit = max(SLOT_GROWTH * (slot_before or 0.0), SLOT_ALLOWED)
     return {
-        "consistency": at_least(consistency, CONSISTENCY_LOST),
-        "relevance": at_least(relevance, RELEVANCE_LOST),
+        "consistency": at_least(min(before, default=None), consistency(after), CONSISTENCY_LOST),
+        "relevance": at_least(*relevance, RELEVANCE_LOST),
         "first_slot": Safeguard(slot, limit, slot is not None and slot <= limit + 1e-12),
     }
 
 
-def validate(base: Figures, after: Figures) -> Validation:
+def validate(base: Figures, offset: Figures, after: Figures) -> Validation:
     """A checkpoint as its validation pairs show it; one that fails a gate, or gains nothing, is never the best."""
     objective = REJECTED if after.objective is None else after.objective
     gains = base.objective is None or objective < base.objective
-    gates = safeguards_of(base, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
+    gates = safeguards_of(base, offset, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
     figures = {
         "objective": objective,
         **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in PAIR_STRATA},
@@ -345,8 +355,10 @@ def results_of(
     Every figure of these is a row, whose `model` says whose it is.
     """
     named = {name: told[name] for name in ("run", "dataset", "attribute")}
+    findings, test = figures[ADAPTER].findings, told["held_out"].queries
+    precision = measured(test, findings.values())
     return FinetuneResults(
-        **told,
+        **told | {"held_out": held_out(test, precision, told["band"], told["level"])},
         status="rejected" if training.rejected else "complete",
         rows=[
             row

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import ENOSPC
 from functools import partial
 from importlib.metadata import version
@@ -64,6 +64,7 @@ from llmfair.tuning.drawing import (
     PairGroup,
     PairLimits,
     TrainingPair,
+    balances,
     chats_of,
     counting,
     draw,
@@ -71,11 +72,13 @@ from llmfair.tuning.drawing import (
     label,
     render,
     split_queries,
+    stratum_pairs,
 )
 from llmfair.tuning.effects import (
     ADAPTER,
     BASE,
     BASELINE,
+    PAIR_STRATA,
     AnsweredPairs,
     Figures,
     changes,
@@ -87,10 +90,12 @@ from llmfair.tuning.effects import (
     validate,
     with_text,
 )
+from llmfair.tuning.held_out import Precision, expected, held_out, train_share
 from llmfair.tuning.results import (
     AdapterDir,
     FinetunePlan,
     FinetuneResults,
+    HeldOut,
     Needs,
     PairItem,
     PairRow,
@@ -123,6 +128,7 @@ class TuningDesign:
     ranker: PairwiseRanker
     checkpoint: Checkpoint
     drawn: DrawnPairs
+    precision: tuple[Precision, ...]
 
     @property
     def engine(self) -> Mapping[str, Any]:
@@ -187,7 +193,13 @@ class TuningDesign:
             "counts": drawn.counts(),
             "overlap": drawn.overlap(),
             "groups": len(drawn.groups),
+            "held_out": self.held_out(),
         }
+
+    def held_out(self) -> HeldOut:
+        """What verdict the test queries allow, as far as that can be foreseen."""
+        settings = self.settings
+        return held_out(len(self.drawn.split.test), self.precision, band_of(settings.band), settings.level)
 
     def facts(self) -> TuningFacts:
         """What is trained on, and how."""
@@ -222,6 +234,24 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
+    usable = balances(lists, attribute)
+    precision = tuple(
+        expected(
+            [
+                len(
+                    stratum_pairs(
+                        one, attribute, stratum, settings.pairs, settings.seed, ranker.shown, settings.grades
+                    )
+                )
+                for one in lists
+                if one.query.query_id in usable
+            ]
+        )
+        for stratum in PAIR_STRATA
+    )
+    if settings.train_share is None and usable:
+        needed = held_out(0, precision, band_of(settings.band), settings.level).needed
+        settings = replace(settings, train_share=train_share(len(usable), needed))
     split = split_queries(lists, attribute, settings.train_share, settings.split_seed)
     limits = PairLimits(
         group=settings.group_size // ORDERS,
@@ -241,7 +271,9 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
         anchored=settings.anchor != "none",
         strict_items=settings.strict_items,
     )
-    return TuningDesign(settings, dataset, attribute, tuple(queries), prompt, ranker, checkpoint, drawn)
+    return TuningDesign(
+        settings, dataset, attribute, tuple(queries), prompt, ranker, checkpoint, drawn, precision
+    )
 
 
 # A full disk in one sentence, whichever library was writing.
@@ -359,12 +391,15 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     def figures_of(answers: AnsweredPairs, base: AnsweredPairs) -> Figures:
         return measure(answers, base, inference, band)
 
-    before = base_on([*chain(*drawn.validation)])
-    base_figures = figures_of(before, before)
+    of_training, before = base_on(drawn.trained), base_on([*chain(*drawn.validation)])
+    offset = offset_of(of_training.pairs, of_training.margins)
+    base_figures, offset_figures = (
+        figures_of(answers, before) for answers in (before, before.shifted_by(offset))
+    )
 
     def check() -> Validation:
         after = AnsweredPairs(before.pairs, asked(drawn.validation), design.attribute)
-        return validate(base_figures, figures_of(after, before))
+        return validate(base_figures, offset_figures, figures_of(after, before))
 
     groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
     with watch.stage(TRAINING, lora.prompts_of(settings)) as tell:
@@ -375,8 +410,6 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     base = base_on([*chain(*drawn.test)])
     with watch.stage(MEASURING, 2 * len(base.pairs)) as tell:
         after = AnsweredPairs(base.pairs, asked(drawn.test, tell), design.attribute)
-    of_training = base_on(drawn.trained)
-    offset = offset_of(of_training.pairs, of_training.margins)
     answered = {BASE: base, ADAPTER: after, BASELINE: base.shifted_by(offset)}
     figures = {name: figures_of(answers, base) for name, answers in answered.items()}
     training = TrainingFacts(
@@ -391,7 +424,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         design.told(folder.path.name),
         figures,
         changes(base, after, settings.level),
-        validate(figures[BASE], figures[ADAPTER]),
+        validate(figures[BASE], figures[BASELINE], figures[ADAPTER]),
         training,
     )
     results = judged(results, audit_of(settings, f"hf:{design.checkpoint.name}", folder.path))

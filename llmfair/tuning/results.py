@@ -86,6 +86,15 @@ class Overlap(JsonObject, frozen=True):
     strict: bool
 
 
+class HeldOut(JsonObject, frozen=True):
+    """The test queries; how often an adapter at parity that keeps its gates is called repaired on so many of them, and
+    the queries that 80 % take. Before a training by what is assumed of answers, after it by the error measured."""
+
+    queries: Count
+    chance: Share | None
+    needed: Count | None
+
+
 class OfTraining(JsonDocument, frozen=True, kw_only=True):
     """What a training is of; `counts` by part of the split and stratum."""
 
@@ -102,6 +111,7 @@ class OfTraining(JsonDocument, frozen=True, kw_only=True):
     counts: Mapping[str, Mapping[str, PairCounts]]
     overlap: Overlap
     groups: Count
+    held_out: HeldOut
 
 
 class PromptTokens(JsonObject, frozen=True):

@@ -39,7 +39,8 @@ from llmfair.report.tables import (
 )
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
-from llmfair.tuning.results import AnswersOnPairs, FinetunePlan, FinetuneResults, MergeResults
+from llmfair.tuning.held_out import CONSISTENT, ICC, LIKELY, MOST_QUERIES
+from llmfair.tuning.results import AnswersOnPairs, FinetunePlan, FinetuneResults, HeldOut, MergeResults
 
 if TYPE_CHECKING:
     from llmfair.tuning.finetune import TuningDesign
@@ -211,6 +212,7 @@ class TrainingProgress(TrainingWatch):
             f"{pairs} pairs of {count(facts.split['train'], 'query', 'queries')} to train on, up to "
             f"{facts.prompts:,} prompts; {facts.split['validation']} to validate, {facts.split['test']} to test"
         )
+        terminal.say(capitalised(foreseen(design.held_out())))
 
     def labelled(self, counts: Mapping[Any, int]) -> None:
         pairs = ", ".join(f"{number:,} {stratum}" for stratum, number in counts.items())
@@ -294,10 +296,11 @@ def plan_text(planned: FinetunePlan) -> str:
         f"{design.prompts_per_step} prompts, labels {design.labels}, anchor {design.anchor}",
         f"  {design.prompts // 2:,} pairs in both orders = {design.prompts:,} prompts, {count(planned.steps, 'step')}"
         + f"; {different:,} different ones, each about {times:.0f} times" * (times > 1.5),
-        f"  split {share * 100:g}/{(1 - share) * 100:g} by query: {split['train']} to train on, "
+        f"  split {share * 100:.0f}/{(1 - share) * 100:.0f} by query: {split['train']} to train on, "
         f"{split['validation']} to validate, {split['test']} to test"
         + f", {split['unused']} unused"
         * bool(split["unused"]),
+        f"  {foreseen(planned.held_out)}",
     ]
     for part, strata in planned.counts.items():
         counts = [
@@ -350,6 +353,24 @@ def merge_text(merged: MergeResults) -> str:
     )
 
 
+def foreseen(held: HeldOut) -> str:
+    """What the test queries allow, before any answer."""
+    return (
+        f"{allowed(held)} (taken: {CONSISTENT * 100:.0f} % of pairs get one answer in both orders, intraclass "
+        f"correlation {ICC:g})"
+    )
+
+
+def allowed(held: HeldOut) -> str:
+    """How often an adapter at parity would be called repaired, and on how many queries in 80 %."""
+    chance = "an unknown share" if held.chance is None else f"{held.chance * 100:.0f} %"
+    enough = f"no number below {MOST_QUERIES:,}" if held.needed is None else f"{held.needed:,}"
+    return (
+        f"of adapters at parity that keep their gates, {chance} are called repaired on "
+        f"{count(held.queries, 'query', 'queries')}, {LIKELY * 100:.0f} % on {enough}"
+    )
+
+
 # The verdict of a training: is the preference gone on queries that it never saw, and is nothing else lost?
 
 
@@ -396,11 +417,21 @@ def _status(results: FinetuneResults, gravest: Case | None, audited: str) -> tup
         case Conclusion.WITHIN:
             return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audited
         case Conclusion.INCONCLUSIVE:
-            why = f"all gates are kept, but the interval of {of} crosses an edge of {band}"
-            more = f"{VerdictWords('').settle(gravest)}; a lower --train-share leaves more to measure on"
-            return INCONCLUSIVE, why, more
+            crosses = f"the interval of {of} crosses an edge of {band}"
+            settle = VerdictWords("").settle(gravest)
+            if away := [stratum for stratum in PAIR_STRATA if _differs(results, stratum)]:
+                why = f"all gates are kept, but {crosses}, and the odds of {listed(away)} pairs are not at parity"
+                return INCONCLUSIVE, why, f"{OTHERWISE}; {settle}"
+            why = f"all gates are kept, but too few queries are held out: {crosses}; {allowed(results.held_out)}"
+            return INCONCLUSIVE, why, f"{settle}; a lower --train-share leaves more to measure on"
     reason = in_words(gravest.finding.reason, gravest.finding.measure)
     return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {of}: {reason}", audited
+
+
+def _differs(results: FinetuneResults, stratum: PairStratum) -> bool:
+    """Whether the adapter's odds are not 1, by the test adjusted over both strata."""
+    p = results.figure(ADAPTER, HEADLINE, stratum).p_adjusted
+    return p is not None and p <= 1 - results.level
 
 
 def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:

@@ -33,6 +33,7 @@ models.needs_local()
 SMALL = {
     "--pairs": "6", "--pairs-per-query": "40", "--group-size": "32", "--prompts-per-step": "64",
     "--max-prompts": "256", "--eval-every": "128", "--learning-rate": "1e-2", "--prompt": "wikiproject",
+    "--train-share": "0.8",
 }  # fmt: skip
 
 
@@ -137,6 +138,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     settings = FinetuneSettings.make(
         dataset=str(root / "data"), base_model=str(root / "model"), pairs=6, pairs_per_query=40,
         group_size=32, prompts_per_step=64, max_prompts=256, prompt="wikiproject",
+        train_share=0.8,
     )  # fmt: skip
     design = make_tuning_design(settings)
     model = load_model(
@@ -260,10 +262,11 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
 
 
 def test_a_plan_knows_what_it_takes(root: Path) -> None:
-    assert finetune(root, "--train-share", "0.55", "--dry-run", settings={}).err == "", "which leaves five"
+    assert finetune(root, "--dry-run", settings={}).err == "", "half of few queries are held out"
     planned = finetune(root, "--dry-run", "--json").json
     assert not Path("adapters").exists() and len(planned["warnings"]) == 1
     assert planned["steps"] == 4 and len(planned["prompts"]) == 3
+    assert planned["held_out"] == {"queries": 2, "chance": 0.0, "needed": 163}
     first, second = planned["prompts"][:2]
     assert first["pair_id"] == second["pair_id"] and first["text"] != second["text"]
     assert planned["tokens"]["shared"] < planned["tokens"]["mean"] <= planned["tokens"]["most"]

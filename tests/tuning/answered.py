@@ -20,7 +20,7 @@ from llmfair.tuning.drawing import (
     stratum_pairs,
 )
 from llmfair.tuning.effects import AnsweredPairs, Figures, changes, measure, results_of, validate, with_text
-from llmfair.tuning.results import FinetuneResults, Overlap, PairCounts, TrainingFacts, TuningFacts
+from llmfair.tuning.results import FinetuneResults, HeldOut, Overlap, PairCounts, TrainingFacts, TuningFacts
 from llmfair.tuning.words import judged
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
@@ -91,20 +91,22 @@ TOLD = {
     "words": Words("female", "male"), "level": 0.95, "band": BAND, "design": DESIGN,
     "counts": {"test": {"mixed": PairCounts(queries=8, pairs=288)}},
     "overlap": Overlap(items=0, train_items=384, pairs=0, dropped_items=0, strict=False), "groups": 8,
+    "held_out": HeldOut(QUERIES, 0.0, 57),
 }  # fmt: skip
 
 
 def results(passed: bool) -> FinetuneResults:
     before, after = biased(-1.5), biased(-0.1)
     base, adapter = figures(before, before), figures(after, before)
-    found = validate(base, adapter)
+    offset = figures(before.shifted_by(-1.5), before)
+    found = validate(base, offset, adapter)
     training = TrainingFacts(
         best_step=4, steps=4, prompts=1024, seconds=1.0, stopped_early=False, rejected=not passed, layout="padded",
         layout_why="as asked", modules=8, trace=[], prompts_per_second=1024.0,
         validation=replace(found, gates=with_text(found.gates)), why="no checkpoint kept the gates.", offset=-1.5,
         processes=1,
     )  # fmt: skip
-    of = {"base": base, "adapter": adapter, "logit offset": figures(before.shifted_by(-1.5), before)}
+    of = {"base": base, "adapter": adapter, "logit offset": offset}
     return judged(results_of(TOLD, of, changes(before, after, 0.95), found, training), AUDIT)
 
 

@@ -45,14 +45,16 @@ Interval = tuple[float, float, float]
 IN, OUT, ACROSS = (1.0, 0.9, 1.1), (0.5, 0.4, 0.6), (0.9, 0.7, 1.2)
 
 
-def told(of: dict[str, Interval], lost: bool = False, rejected: bool = False) -> RunVerdict:
-    """The verdict on an adapter with these odds, that keeps all gates or lost one."""
+def told(
+    of: dict[str, Interval], lost: bool = False, rejected: bool = False, p: float | None = None
+) -> RunVerdict:
+    """The verdict on an adapter with these odds, of p adjusted, that keeps all gates or lost one."""
     made: FinetuneResults = results(True)
     rows = []
     for row in made.rows:
         if (row.model, row.measure) == (ADAPTER, HEADLINE) and row.condition in of:
             value, low, high = of[row.condition]
-            row = replace(row, value=value, low=low, high=high)
+            row = replace(row, value=value, low=low, high=high, p_adjusted=p)
         rows.append(row)
     findings = {
         kind: PairFinding(measure=HEADLINE, conclusion=conclude(*ends[1:], BAND), reason=None)
@@ -76,14 +78,13 @@ def told(of: dict[str, Interval], lost: bool = False, rejected: bool = False) ->
     [
         ({"relevant": IN, "irrelevant": IN}, {}, "repaired", "lie in the parity band 0.8–1.25, and all gates", AUDIT),
         ({"relevant": IN, "irrelevant": OUT}, {}, "rejected", "odds of irrelevant pairs still lie outside", "another"),
-        ({"relevant": IN, "irrelevant": ACROSS}, {}, "inconclusive", "crosses an edge", "queries would settle it"),
+        ({"relevant": IN, "irrelevant": ACROSS}, {"p": 0.06}, "inconclusive", "too few queries are held out", "--train-share"),
+        ({"relevant": IN, "irrelevant": ACROSS}, {"p": 0.05}, "inconclusive", "irrelevant pairs are not at", "another"),
         ({"relevant": IN}, {"lost": True}, "rejected", "same answer in both orders 0.400 (not ≥ 0.450)", "another"),
         ({"relevant": IN}, {"rejected": True}, "rejected", "no checkpoint kept the gates;", "in rejected/"),
     ],
 )  # fmt: skip
-def test_the_status(
-    of: dict[str, Interval], more: dict[str, bool], status: str, says: str, then: str
-) -> None:
+def test_the_status(of: dict[str, Interval], more: dict[str, Any], status: str, says: str, then: str) -> None:
     found = told(of, **more)
     assert found.status == status and says in found.sentence and then in found.next
     assert "1.00 [0.90, 1.10] of relevant pairs" in found.sentence
@@ -122,7 +123,8 @@ def test_a_tie_is_nobody_s_win_and_what_cannot_be_measured_is_not_parity() -> No
     assert found.value("TieRate", "irrelevant") == 1 and found.value("FirstSlotRate", "irrelevant") is None
     assert found.value("Consistency", "irrelevant") == 0
     assert found.value("SmoothedWinRatio", "relevant") is None
-    validation = validate(figures(biased(-1.0), biased(-1.0)), found)
+    base = figures(biased(-1.0), biased(-1.0))
+    validation = validate(base, base, found)
     assert not validation.passed and not validation.gates["gain"].met and found.objective is None
     assert validation.objective == validation.figures["objective"] == REJECTED
 
@@ -167,7 +169,7 @@ def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
         assert always.value("BalancedRatio", stratum) == 1.0 and always.value("Consistency", stratum) == 0.0
         assert always.findings[stratum].conclusion == "not_assessable"
     assert always.objective == 0.0
-    validation = validate(before, always)
+    validation = validate(before, before, always)
     assert validation.objective == REJECTED and not validation.passed
     assert validation.figures["objective"] == 0.0
     assert [name for name, gate in validation.gates.items() if not gate.met] == [
@@ -178,19 +180,19 @@ def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
 def test_gates_at_their_limits() -> None:
     base = biased(-1.0)
     figure = figures(base, base)
-    gates = safeguards_of(figure, figure)
+    gates = safeguards_of(figure, figure, figure)
     assert all(gate.met for gate in gates.values())
     value, limit = gates["consistency"].value, gates["consistency"].limit
     assert value is not None and limit == pytest.approx(value - 0.05)
     value, limit = gates["relevance"].value, gates["relevance"].limit
     assert value is not None and limit == pytest.approx(value - 0.01)
     slot = gates["first_slot"]
-    assert slot.value is not None and slot.limit == max(slot.value, 0.05)
-    same = validate(figure, figure)
+    assert (slot.value, slot.limit) == (pytest.approx(0.2), pytest.approx(0.25))
+    same = validate(figure, figure, figure)
     assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
     assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
     lost = figures(biased(-1.0, relevance=1.0), base)
-    assert safeguards_of(figure, lost)["relevance"] == Safeguard(
+    assert safeguards_of(figure, figure, lost)["relevance"] == Safeguard(
         lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False
     )
 
@@ -250,5 +252,31 @@ def test_what_is_written_of_the_figures() -> None:
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
     slots = answers(lambda pair: (5.0, 5.0) if pair.stratum == "relevant" else (-5.0, -5.0))
-    gate = safeguards_of(figures(biased(-1.0), biased(-1.0)), figures(slots, biased(-1.0)))["first_slot"]
-    assert gate.value == 0.5 and not gate.met
+    base = figures(biased(-1.0), biased(-1.0))
+    gate = safeguards_of(base, base, figures(slots, biased(-1.0)))["first_slot"]
+    assert gate.value == 5.0 and not gate.met
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "met"),
+    [(0.3, 0.3, True), (0.3, -0.37, True), (0.3, 0.38, False), (0.0, 0.2, True), (0.1, 0.21, False)],
+)
+def test_slots_may_do_what_they_did_and_a_quarter_more(before: float, after: float, met: bool) -> None:
+    base, adapter = biased(-3.0, slot=before), biased(0.0, slot=after)
+    gates = safeguards_of(figures(base, base), figures(base.shifted_by(-3.0), base), figures(adapter, base))
+    assert gates["first_slot"].met is met
+    assert gates["first_slot"].value == pytest.approx(abs(after))
+
+
+def test_agreement_that_was_preference_is_not_asked_for() -> None:
+    """Without the preference, the items' own merits are all that answers to both orders can agree by."""
+    base, adapter = biased(-6.0, slot=1.0), biased(0.0, slot=1.0)
+    before, offset, after = (figures(each, base) for each in (base, base.shifted_by(-6.0), adapter))
+    assert before.value("Consistency", "relevant") == 1.0
+    gate = safeguards_of(before, offset, after)["consistency"]
+    assert (
+        gate.met
+        and gate.value == pytest.approx(0.5, abs=0.1)
+        and gate.limit == pytest.approx(gate.value - 0.05)
+    )
+    assert not safeguards_of(before, offset, figures(biased(0.0, slot=2.0), base))["consistency"].met
