@@ -26,6 +26,7 @@ from msgspec import structs
 import llmfair
 from llmfair.audits.aggregates import Inference
 from llmfair.audits.lists import lists_identity, load_lists, name_parts, selected_queries, with_prompt
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends import local
 from llmfair.backends.base import BackendOptions
@@ -90,7 +91,7 @@ from llmfair.tuning.effects import (
     validate,
     with_text,
 )
-from llmfair.tuning.held_out import Precision, expected, held_out, train_share
+from llmfair.tuning.held_out import Precision, expected, held_out, measured, train_share
 from llmfair.tuning.results import (
     AdapterDir,
     FinetunePlan,
@@ -176,8 +177,8 @@ class TuningDesign:
         parts = (*name_parts(self.dataset, self.attribute), name)
         return AdapterDir(ADAPTERS / folder_name(parts, self.identity()))
 
-    def told(self, run: str) -> dict[str, Any]:
-        """What results and plans say alike (`OfTraining`)."""
+    def told(self, run: str, findings: Mapping[str, PairFinding] | None = None) -> dict[str, Any]:
+        """What results and plans say alike (`OfTraining`); `findings` are the adapter's."""
         settings, drawn = self.settings, self.drawn
         return {
             "schema": SCHEMA,
@@ -193,13 +194,14 @@ class TuningDesign:
             "counts": drawn.counts(),
             "overlap": drawn.overlap(),
             "groups": len(drawn.groups),
-            "held_out": self.held_out(),
+            "held_out": self.held_out(findings),
         }
 
-    def held_out(self) -> HeldOut:
-        """What verdict the test queries allow, as far as that can be foreseen."""
-        settings = self.settings
-        return held_out(len(self.drawn.split.test), self.precision, band_of(settings.band), settings.level)
+    def held_out(self, findings: Mapping[str, PairFinding] | None = None) -> HeldOut:
+        """What the test queries allow, by these findings on them or by what is assumed before."""
+        settings, test = self.settings, len(self.drawn.split.test)
+        precision = self.precision if findings is None else measured(test, findings.values())
+        return held_out(test, precision, band_of(settings.band), settings.level)
 
     def facts(self) -> TuningFacts:
         """What is trained on, and how."""
@@ -377,7 +379,6 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         settings.seed,
         settings.soft_labels,
     )
-    watch.labelled(counting(labelled))
     pairs = pairs_text(_rows(design, labelled, margins))
     lora.require_equal(sha256_of(pairs), "the pairs to train on")
     lora.first(lambda: write_whole(folder.pairs, [pairs]))
@@ -391,11 +392,17 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     def figures_of(answers: AnsweredPairs, base: AnsweredPairs) -> Figures:
         return measure(answers, base, inference, band)
 
-    of_training, before = base_on(drawn.trained), base_on([*chain(*drawn.validation)])
+    of_training = base_on(drawn.trained)
+    before, base = (base_on([*chain(*part)]) for part in (drawn.validation, drawn.test))
     offset = offset_of(of_training.pairs, of_training.margins)
-    base_figures, offset_figures = (
-        figures_of(answers, before) for answers in (before, before.shifted_by(offset))
-    )
+
+    def without_training(of: AnsweredPairs) -> tuple[Figures, Figures]:
+        """Of the base and of the free baseline."""
+        return figures_of(of, of), figures_of(of.shifted_by(offset), of)
+
+    base_figures, offset_figures = without_training(before)
+    on_test = without_training(base)
+    watch.labelled(counting(labelled), design.held_out(on_test[1].findings))
 
     def check() -> Validation:
         after = AnsweredPairs(before.pairs, asked(drawn.validation), design.attribute)
@@ -407,11 +414,9 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     validated = check()
 
     # The test queries, once.
-    base = base_on([*chain(*drawn.test)])
     with watch.stage(MEASURING, 2 * len(base.pairs)) as tell:
         after = AnsweredPairs(base.pairs, asked(drawn.test, tell), design.attribute)
-    answered = {BASE: base, ADAPTER: after, BASELINE: base.shifted_by(offset)}
-    figures = {name: figures_of(answers, base) for name, answers in answered.items()}
+    figures = {BASE: on_test[0], ADAPTER: figures_of(after, base), BASELINE: on_test[1]}
     training = TrainingFacts(
         **structs.asdict(trained),
         prompts_per_second=trained.prompts / trained.seconds if trained.seconds else None,
@@ -421,7 +426,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         processes=lora.world(),
     )
     results = results_of(
-        design.told(folder.path.name),
+        design.told(folder.path.name, figures[ADAPTER].findings),
         figures,
         changes(base, after, settings.level),
         validate(figures[BASE], figures[BASELINE], figures[ADAPTER]),

@@ -39,38 +39,43 @@ def expected(pairs: Sequence[int]) -> Precision:
     return Precision(len(present) / len(pairs), plan.error * sqrt(FEWEST_QUERIES))
 
 
-def measured(queries: int, findings: Iterable[PairFinding]) -> list[Precision] | None:
-    """The precision of each stratum on so many test queries; None where the odds of one have no error."""
-    strata = [(finding.queries, finding.error) for finding in findings]
-    if not queries or not all(of and error for of, error in strata):
-        return None
-    return [Precision((of or 0) / queries, (error or 0.0) * sqrt(of or 0)) for of, error in strata]
+def measured(queries: int, findings: Iterable[PairFinding]) -> list[Precision]:
+    """The precision of each stratum on so many test queries; none at all where the odds of one have no error."""
+    strata = [
+        Precision(finding.queries / queries, finding.error * sqrt(finding.queries))
+        if finding.queries and finding.error
+        else None
+        for finding in findings
+    ]
+    return [] if None in strata else [stratum for stratum in strata if stratum]
 
 
-def held_out(
-    queries: int, strata: Sequence[Precision] | None, band: tuple[float, float], level: float
-) -> HeldOut:
-    """How often all intervals lie in the band at odds of 1, and from how many queries on in 80 %."""
+def held_out(queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float) -> HeldOut:
+    """What so many test queries allow of odds of 1, and how many allow it in 80 %; nothing is known of no strata."""
+    if not strata:
+        return HeldOut(queries, None, None)
+    counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
+    place = bisect_left(counts, LIKELY, key=lambda of: chance_within(of, strata, band, level))
+    needed = counts[place] if place < len(counts) else None
+    return HeldOut(queries, chance_within(queries, strata, band, level), needed)
+
+
+def chance_within(
+    queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float
+) -> float:
+    """How often the intervals of all strata lie in the band where all odds are 1."""
     from scipy.special import stdtrit
 
-    if strata is None:
-        return HeldOut(queries, None, None)
+    counts = [round(queries * stratum.share) for stratum in strata]
+    if min(counts) < FEWEST_QUERIES:
+        return 0.0
     edges = log(band[0]), log(band[1])
-
-    def chance(of: int) -> float:
-        counts = [round(of * stratum.share) for stratum in strata]
-        if min(counts) < FEWEST_QUERIES:
-            return 0.0
-        return prod(
-            chance_in_band(
-                0.0, stratum.sd / sqrt(count), count - 1, float(stdtrit(count - 1, (1 + level) / 2)), edges
-            )
-            for stratum, count in zip(strata, counts, strict=True)
+    return prod(
+        chance_in_band(
+            0.0, stratum.sd / sqrt(count), count - 1, float(stdtrit(count - 1, (1 + level) / 2)), edges
         )
-
-    counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
-    place = bisect_left(counts, LIKELY, key=chance)
-    return HeldOut(queries, chance(queries), counts[place] if place < len(counts) else None)
+        for stratum, count in zip(strata, counts, strict=True)
+    )
 
 
 def train_share(usable: int, needed: int | None) -> float:

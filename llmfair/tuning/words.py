@@ -189,8 +189,8 @@ class TrainingWatch:
     def begin(self, folder: Path, design: TuningDesign) -> None:
         pass
 
-    def labelled(self, counts: Mapping[Any, int]) -> None:
-        """How many pairs of each stratum count in the loss."""
+    def labelled(self, counts: Mapping[Any, int], held: HeldOut) -> None:
+        """How many pairs of each stratum count in the loss, and what the test queries allow by the base's answers."""
 
     def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
         """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
@@ -214,9 +214,10 @@ class TrainingProgress(TrainingWatch):
         )
         terminal.say(capitalised(foreseen(design.held_out())))
 
-    def labelled(self, counts: Mapping[Any, int]) -> None:
+    def labelled(self, counts: Mapping[Any, int], held: HeldOut) -> None:
         pairs = ", ".join(f"{number:,} {stratum}" for stratum, number in counts.items())
         terminal.say(f"{pairs} pairs count in training; the labels leave the others out")
+        terminal.say(f"By the base's answers less its preference, {allowed(held)}")
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Tell]:

@@ -15,7 +15,7 @@ from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.nouns import Side
 from llmfair.results import RunVerdict
 from llmfair.stats.intervals import conclude
-from llmfair.tuning.drawing import group_sign, stratum_pairs
+from llmfair.tuning.drawing import Floats, group_sign, stratum_pairs
 from llmfair.tuning.effects import (
     ADAPTER,
     AnsweredPairs,
@@ -187,7 +187,7 @@ def test_gates_at_their_limits() -> None:
     value, limit = gates["relevance"].value, gates["relevance"].limit
     assert value is not None and limit == pytest.approx(value - 0.01)
     slot = gates["first_slot"]
-    assert (slot.value, slot.limit) == (pytest.approx(0.2), pytest.approx(0.25))
+    assert slot.value is not None and slot.limit == pytest.approx(max(1.25 * slot.value, 0.2))
     same = validate(figure, figure, figure)
     assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
     assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
@@ -251,21 +251,36 @@ def test_what_is_written_of_the_figures() -> None:
 
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
-    slots = answers(lambda pair: (5.0, 5.0) if pair.stratum == "relevant" else (-5.0, -5.0))
-    base = figures(biased(-1.0), biased(-1.0))
-    gate = safeguards_of(base, base, figures(slots, biased(-1.0)))["first_slot"]
-    assert gate.value == 5.0 and not gate.met
+    base = biased(-1.0)
+    slots = np.array([5.0 if pair.stratum == "relevant" else -5.0 for pair in base.pairs])
+    before, after = figures(base, base), figures(with_slots(base, slots), base)
+    gate = safeguards_of(before, before, after)["first_slot"]
+    assert gate.value is not None and gate.value > 3 and not gate.met
+
+
+def with_slots(answers: AnsweredPairs, slots: Floats) -> AnsweredPairs:
+    return AnsweredPairs(answers.pairs, answers.margins + slots[:, None], GENDER)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "met"),
-    [(0.3, 0.3, True), (0.3, -0.37, True), (0.3, 0.38, False), (0.0, 0.2, True), (0.1, 0.21, False)],
+    [(0.3, 0.3, True), (0.3, -0.37, True), (0.3, 0.38, False), (0.0, 0.19, True), (0.1, 0.21, False)],
 )
 def test_slots_may_do_what_they_did_and_a_quarter_more(before: float, after: float, met: bool) -> None:
-    base, adapter = biased(-3.0, slot=before), biased(0.0, slot=after)
-    gates = safeguards_of(figures(base, base), figures(base.shifted_by(-3.0), base), figures(adapter, base))
-    assert gates["first_slot"].met is met
-    assert gates["first_slot"].value == pytest.approx(abs(after))
+    """In units of how far items differ, so that neither the preference nor sharper margins count."""
+    unit = slot_effect_of(biased(0.0, slot=1.0))
+    base, adapter = biased(-3.0, slot=before / unit), biased(0.0, slot=after / unit)
+    sharper = AnsweredPairs(adapter.pairs, 3 * adapter.margins, GENDER)
+    for each in (adapter, sharper):
+        gates = safeguards_of(figures(base, base), figures(base, base), figures(each, base))
+        assert gates["first_slot"].met is met
+        assert gates["first_slot"].value == pytest.approx(abs(after), rel=0.1)
+
+
+def slot_effect_of(answers: AnsweredPairs) -> float:
+    value = figures(answers, answers).value("SlotEffect", "relevant")
+    assert value is not None
+    return value
 
 
 def test_agreement_that_was_preference_is_not_asked_for() -> None:
