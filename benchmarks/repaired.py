@@ -32,7 +32,7 @@ from llmfair.tuning.drawing import Floats, preference
 from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, SLOT_EFFECT, Figures, safeguards_of, slot_effect
 from llmfair.tuning.held_out import Precision, chance_within
 
-AUDITS, AT_ONCE = 400, 25
+AUDITS, AT_ONCE = 300, 25
 BAND, LEVEL = (0.8, 1.25), 0.95
 ITEMS, PAIRS = 20, 50
 """Of each group, and pairs, in a query and stratum."""
@@ -58,7 +58,7 @@ def rows() -> list[Row]:
         Row("slots as before, .1", slot=(0.1, 0.1)),
         Row("slots as before, .3"),
         Row("slots as before, 1", slot=(1.0, 1.0)),
-        Row("the same, all margins x 1.5", sharper=1.5),
+        Row("slots as before, .3, margins x 1.5", sharper=1.5),
         Row(".3 -> .6", slot=(0.3, 0.6)),
         Row(".1 -> .5", slot=(0.1, 0.5)),
         Row("1 -> 2", slot=(1.0, 2.0)),

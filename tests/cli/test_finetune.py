@@ -347,7 +347,12 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     root = tmp_path
     biased_model(root / "model")
     marked_data(root / "data", 40)
-    settings = {"--learning-rate": "1e-2", "--max-prompts": "20480", "--prompt": "wikiproject"}
+    settings = {
+        "--learning-rate": "1e-2",
+        "--max-prompts": "20480",
+        "--prompt": "wikiproject",
+        "--train-share": "0.8",
+    }
     found = well(finetune(root, "--json", settings=settings))
     rows = {(r["model"], r["measure"], r["condition"], r["group"]): r["value"] for r in found.json["rows"]}
     for kind in ("relevant", "irrelevant"):
