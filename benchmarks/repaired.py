@@ -28,8 +28,8 @@ from llmfair.probes import pair_schedule
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.pairs import PairContributions, estimate, pair_p
 from llmfair.stats.significance import holm
-from llmfair.tuning.drawing import Floats, preference
-from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, SLOT_EFFECT, Figures, safeguards_of, slot_effect
+from llmfair.tuning.drawing import Floats, preference, slot_bias
+from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, SLOT_EFFECT, Figures, safeguards_of
 from llmfair.tuning.held_out import Precision, chance_within
 
 AUDITS, AT_ONCE = 300, 25
@@ -43,14 +43,13 @@ QUALITY, NOISE, SLOT_NOISE = 0.5, 1.0, 0.3
 @dataclass(frozen=True)
 class Row:
     """`preference` and `slot` before and after, in logits; `between`: the standard deviation of a query's preference
-    after; `sharper`: what the adapter's margins are multiplied by."""
+    after."""
 
     name: str
     queries: int = 9
     preference: tuple[float, float] = (-2.0, 0.0)
     slot: tuple[float, float] = (0.3, 0.3)
     between: float = 0.3
-    sharper: float = 1.0
 
 
 def rows() -> list[Row]:
@@ -58,7 +57,6 @@ def rows() -> list[Row]:
         Row("slots as before, .1", slot=(0.1, 0.1)),
         Row("slots as before, .3"),
         Row("slots as before, 1", slot=(1.0, 1.0)),
-        Row("slots as before, .3, margins x 1.5", sharper=1.5),
         Row(".3 -> .6", slot=(0.3, 0.6)),
         Row(".1 -> .5", slot=(0.1, 0.5)),
         Row("1 -> 2", slot=(1.0, 2.0)),
@@ -99,7 +97,7 @@ def audit(row: Row, rng: np.random.Generator) -> Audit:
         between = rng.normal(0, row.between, row.queries)[query]
         for made, when in ((base, 0), (adapter, 1)):
             g, s = merit + row.preference[when] + when * between, slot + row.slot[when]
-            made.append(np.stack([s + g, s - g], axis=1) * (row.sharper if when else 1.0))
+            made.append(np.stack([s + g, s - g], axis=1))
     offset = float(np.median(np.concatenate([preference(margins) for margins in base])))
     free = [margins - offset * np.array([1, -1]) for margins in base]
     gates = safeguards_of(*map(figures, (base, free, adapter)))
@@ -133,7 +131,7 @@ def figures(strata: Sequence[Floats]) -> Figures:
         for stratum, margins in zip(PAIR_STRATA, strata, strict=True)
         for name, value in (
             (CONSISTENCY, float(cells(margins)[:, :2].sum(axis=1).mean())),
-            (SLOT_EFFECT, slot_effect(margins, [*preference(margins).reshape(-1, PAIRS)])),
+            (SLOT_EFFECT, float(np.median(slot_bias(margins)))),
         )
     ]
     return Figures(

@@ -184,24 +184,15 @@ def measure(
             if all(map(np.ptp, both))
         ]
         add(ORDER, stratum, intervals.mean(rhos, level, (-1.0, 1.0)) if rhos else None)
-        if (effect := slot_effect(answers.margins[answers.places(stratum)], g)) is not None:
-            add(SLOT_EFFECT, stratum, Estimate(effect, None, None, len(g)))
+        if places := answers.places(stratum):
+            slot = float(np.median(slot_bias(answers.margins[places])))
+            add(SLOT_EFFECT, stratum, Estimate(slot, None, None, len(g)))
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for group, sides in {"": None, **COMBINED}.items():
         shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
-
-
-def slot_effect(margins: Floats, preferences: Sequence[Floats]) -> float | None:
-    """The median of s, in median distances of g from its query's median: neither a preference for a group nor a factor
-    that all margins share changes it. `margins` has shape (pairs, 2), `preferences` is its g by query; None where a
-    query's pairs all have one g."""
-    if not preferences:
-        return None
-    spread = float(np.median(np.abs(np.concatenate([g - np.median(g) for g in preferences]))))
-    return float(np.median(slot_bias(margins))) / spread if spread else None
 
 
 def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, OddsChange]:
@@ -238,17 +229,17 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
 # What parity must not be bought with: a model that always names the first item has it too, and ranks nothing. A
 # checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something. A strong preference
 # makes answers agree over both orders, whatever the slots do; so agreement is held against the base without its
-# preference (the logit offset), and slots by their effect beside that of items, which no preference changes.
+# preference (the logit offset), and slots by their effect in logits, which no preference changes.
 
 
 CONSISTENCY_LOST, RELEVANCE_LOST = 0.05, 0.01
 SLOT_GROWTH, SLOT_ALLOWED = 1.25, 0.2
-"""The slot effect may grow by a quarter, and always to .2, at which the first of two items wins in 55 %."""
+"""The slot effect may grow by a quarter, and always to .2, at which the first of two equal items wins in 55 %."""
 
 SAFEGUARDS: Mapping[str, tuple[str, str]] = {
     "consistency": ("same answer in both orders", "≥"),
     "relevance": ("relevant item preferred", "≥"),
-    "first_slot": ("slot's effect beside the items'", "≤"),
+    "first_slot": ("slot's effect in logits", "≤"),
     "gain": ("distance from parity", "<"),
 }
 """What each of them is of, and on which side of its limit it has to be."""

@@ -236,25 +236,20 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
-    usable = balances(lists, attribute)
+    usable, measured_as = balances(lists, attribute), (settings.seed, ranker.shown, settings.grades)
     precision = tuple(
-        expected(
-            [
-                len(
-                    stratum_pairs(
-                        one, attribute, stratum, settings.pairs, settings.seed, ranker.shown, settings.grades
-                    )
-                )
-                for one in lists
-                if one.query.query_id in usable
-            ]
-        )
+        expected([
+            len(stratum_pairs(listed, attribute, stratum, settings.pairs, *measured_as))
+            for listed in lists if listed.query.query_id in usable
+        ])
         for stratum in PAIR_STRATA
-    )
-    if settings.train_share is None and usable:
+    )  # fmt: skip
+    share = settings.train_share
+    if share is None:
         needed = held_out(0, precision, band_of(settings.band), settings.level).needed
-        settings = replace(settings, train_share=train_share(len(usable), needed))
-    split = split_queries(lists, attribute, settings.train_share, settings.split_seed)
+        share = train_share(len(usable), needed)
+        settings = replace(settings, train_share=share)
+    split = split_queries(lists, attribute, share, settings.split_seed)
     limits = PairLimits(
         group=settings.group_size // ORDERS,
         total=settings.max_prompts // ORDERS,
