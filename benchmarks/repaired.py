@@ -87,7 +87,8 @@ def audits(row: Row, seeds: Sequence[int]) -> list[Audit]:
 
 def audit(row: Row, rng: np.random.Generator) -> Audit:
     query = np.repeat(np.arange(row.queries), PAIRS)
-    places = np.array([*islice(pair_schedule(range(ITEMS), range(ITEMS)), PAIRS)])
+    items = [str(item) for item in range(ITEMS)]
+    places = np.array([*islice(pair_schedule(items, items), PAIRS)]).astype(int)
     own = np.tile(places, (row.queries, 1)).T + ITEMS * query
     base, adapter = list[Floats](), list[Floats]()
     for _ in PAIR_STRATA:

@@ -284,13 +284,13 @@ def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, S
         return Safeguard(value, before - lost, value is not None and value >= before - lost - 1e-12)
 
     before = [share for of in (base, offset) if (share := consistency(of)) is not None]
-    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
-    slots = [max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after)]
+    relevant, relevant_after = (figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after))
+    slots = (max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after))
     slot_before, slot = slots
     limit = max(SLOT_GROWTH * (slot_before or 0.0), SLOT_ALLOWED)
     return {
         "consistency": at_least(min(before, default=None), consistency(after), CONSISTENCY_LOST),
-        "relevance": at_least(*relevance, RELEVANCE_LOST),
+        "relevance": at_least(relevant, relevant_after, RELEVANCE_LOST),
         "first_slot": Safeguard(slot, limit, slot is not None and slot <= limit + 1e-12),
     }
 
