@@ -488,7 +488,7 @@ def test_an_adapter_is_trained_measured_and_opened_again(capfd: pytest.CaptureFi
     marked_data(Path("data"), 12)
     small: dict[str, Any] = {
         "pairs": 6, "pairs_per_query": 40, "group_size": 32, "prompts_per_step": 64, "max_prompts": 2048,
-        "eval_every": 512, "learning_rate": 1e-2, "output": "adapter",
+        "eval_every": 512, "learning_rate": 1e-2, "train_share": 0.8, "output": "adapter",
     }  # fmt: skip
     capfd.readouterr()
     trained = llmfair.finetune_lora("data", base_model="model", **small)

@@ -267,6 +267,7 @@ def test_an_adapter_s_documents() -> None:
     train = (
         "finetune-lora", "-d", "data", "-m", "model", "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32",
         "--prompts-per-step", "64", "--max-prompts", "2048", "--eval-every", "512", "--learning-rate", "1e-2",
+        "--train-share", "0.8",
     )  # fmt: skip
     check(command(*train, "--dry-run", "--json").json, "finetune_plan")
     done = well(command(*train, "-o", "adapter", "--json"))

@@ -237,7 +237,7 @@ FINETUNE = Long(
     (
         "finetune-lora", "-d", "../data", "-m", "../model", "--pairs", "6", "--pairs-per-query", "40",
         "--group-size", "32", "--prompts-per-step", "64", "--max-prompts", "256", "--eval-every", "128",
-        "--learning-rate", "1e-2", "--prompt", "wikiproject", "-o", "out",
+        "--learning-rate", "1e-2", "--prompt", "wikiproject", "--train-share", "0.8", "-o", "out",
     ),
     ("out/adapter_model.safetensors", "out/metrics.csv", "out/pairs.jsonl", "out/split.json", "out/test-queries.txt"),
     watched=_model,

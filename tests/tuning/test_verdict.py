@@ -187,7 +187,7 @@ def test_gates_at_their_limits() -> None:
     value, limit = gates["relevance"].value, gates["relevance"].limit
     assert value is not None and limit == pytest.approx(value - 0.01)
     slot = gates["first_slot"]
-    assert (slot.value, slot.limit) == (pytest.approx(0.2), pytest.approx(0.25))
+    assert slot.value == pytest.approx(0.2) and slot.limit == pytest.approx(0.25)
     same = validate(figure, figure, figure)
     assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
     assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
