@@ -96,7 +96,7 @@ TOLD = {
 
 
 def results(passed: bool) -> FinetuneResults:
-    before, after = biased(-1.5), biased(-0.1)
+    before, after = biased(-1.5), biased(-0.1, slot=0.3)
     base, adapter = figures(before, before), figures(after, before)
     offset = figures(before.shifted_by(-1.5), before)
     found = validate(base, offset, adapter)
