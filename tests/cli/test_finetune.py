@@ -51,6 +51,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapter(root: Path) -> Path:
     found = well(finetune(root, "-o", root / "adapter", "--json"))
     (root / "printed.json").write_text(found.out)
+    assert "\nOf adapters at parity that keep their gates, 0 % are called repaired on 2 " in found.err
+    assert "\nBy the base's answers less its preference, of adapters at parity" in found.err
     return root / "adapter"
 
 
