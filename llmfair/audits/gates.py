@@ -12,19 +12,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
-from llmfair.metrics.names import parse_measure
+from llmfair.metrics.names import parse_figure, parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.report.tables import in_words
-from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
+from llmfair.results import ALL, Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 if TYPE_CHECKING:
     from llmfair.audits.kind import Kind
 
 GRAMMAR = (
-    "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
-    "AdjustedOdds:relevant>=0.8"
+    "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of relevant items "
+    "alone, PreferenceOdds(stratum=relevant):neutral>=0.8"
 )
 # A measure's own parameters hold = and, quoted, anything: only what follows the last bracket is the bound.
 _SPELLING = re.compile(
@@ -34,13 +36,17 @@ _SPELLING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A measure by its canonical name, the condition (None: every one), and the bounds, both inclusive."""
+    """A measure by its canonical name, the condition (None: every one), and the bounds, both inclusive.
+
+    `keys` of the rows that it speaks of; a stratum may stand in the condition's place.
+    """
 
     measure: str
     condition: str | None
     low: float | None
     high: float | None
     text: str
+    keys: Mapping[str, str] = field(default_factory=dict)
 
     def contains(self, low: float, high: float) -> bool:
         """Whether all from `low` to `high` is within the bounds."""
@@ -66,8 +72,8 @@ def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     low, high = _bounds(text, match)
     condition = match["condition"]
-    measure = str(parse_measure(match["measure"], reads))
-    return Gate(measure, None if condition is None else condition.strip(), low, high, text)
+    measure, keys = parse_figure(match["measure"], reads)
+    return Gate(str(measure), None if condition is None else condition.strip(), low, high, text, keys)
 
 
 def _bounds(text: str, match: re.Match[str]) -> tuple[float | None, float | None]:
@@ -180,17 +186,25 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 
 def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
-    """The figures that a gate is asked of, in the order of the conditions; never none."""
+    """The figures that a gate is asked of, in the order of the conditions; never none.
+
+    Where it names no stratum, those of all items, if there are any.
+    """
     asked = [condition for condition in results.conditions if condition not in results.aside]
     conditions = asked if gate.condition is None else [gate.condition]
     measure = as_shown(gate.measure, results.shown)
     found = [
         row
         for row in results.rows
-        if row.query_id == "all" and row.measure == measure and row.condition in conditions
+        if row.query_id == "all"
+        and row.measure == measure
+        and row.condition in conditions
+        and all(getattr(row, key) == value for key, value in gate.keys.items())
     ]
+    if "stratum" not in gate.keys:
+        found = [row for row in found if row.stratum == ALL] or found
     return sorted(found, key=lambda row: conditions.index(row.condition)) or [
-        absent_row(measure, condition) for condition in conditions
+        replace(absent_row(measure, condition), **gate.keys) for condition in conditions
     ]
 
 
@@ -206,7 +220,8 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
     shown = results.titles.get(row.condition, f"{row.condition}{results.asked}")
-    what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
+    of = "" if row.stratum in (ALL, row.condition) else f"({row.stratum} items)"
+    what = " ".join(filter(None, (row.measure, row.group, of, f"({shown})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:

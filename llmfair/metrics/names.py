@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from llmfair import registry
@@ -24,6 +24,8 @@ _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
 )
+KEYS: Mapping[str, Collection[str]] = {"stratum": ("relevant", "irrelevant", "unjudged"), "contrast": ()}
+"""Keys of a figure's row that are written among its measure's parameters, and what they can be, if not anything."""
 _PARAM = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{BARE})\s*(?:,|$)")
 
 
@@ -34,7 +36,27 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     of ours is written. Raises UsageError with the nearest name for an unknown name, parameter or value, and for
     a measure that reads something else than the observations of an audit, where their type is given.
     """
-    written_name, written, cutoff = _spelled(text)
+    return _measure(*_spelled(text), reads)
+
+
+def parse_figure(text: str, reads: type[Observation] | None = None) -> tuple[Measure, dict[str, str]]:
+    """A measure, and the keys of the rows that are meant, as `Name(stratum=relevant)` has them. Raises UsageError."""
+    name, written, cutoff = _spelled(text)
+    defined = {each.casefold(): each for each in registry.names("measure")}
+    own = registry.lookup("measure", defined[name.casefold()]).params if name.casefold() in defined else ()
+    keys = {key: written.pop(key) for key in KEYS if key in written and key not in own}
+    for key, value in keys.items():
+        if KEYS[key] and value not in KEYS[key]:
+            raise UsageError(
+                f"{text.strip()}: no {key} '{value}'.{did_you_mean(value, KEYS[key])}",
+                f"{key} is one of {', '.join(KEYS[key])}",
+            )
+    return _measure(name, written, cutoff, reads), keys
+
+
+def _measure(
+    written_name: str, written: Mapping[str, str], cutoff: str | None, reads: type[Observation] | None
+) -> Measure:
     name = written_name.casefold()
     defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
     if reads is Judged or (reads is None and cutoff is not None):

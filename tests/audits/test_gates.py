@@ -65,6 +65,23 @@ def test_the_grammar(
     assert parse_gate(text) == Gate(measure, condition, low, high, text.strip())
 
 
+def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
+    rows = [
+        row(value, "neutral", "PreferenceOdds", stratum=stratum, contrast="female:male")
+        for value, stratum in ((1.0, "all"), (0.6, "relevant"), (1.1, "irrelevant"))
+    ]
+    below = "PreferenceOdds (relevant items) (neutral prompt) 0.600 is below 0.8"
+    assert reasons("PreferenceOdds:neutral>=0.8", *rows) == [None]
+    assert reasons("PreferenceOdds(stratum=relevant):neutral>=0.8", *rows) == [below]
+    assert reasons("PreferenceOdds(stratum=relevant, contrast='female:male'):neutral>=0.8", *rows) == [below]
+    missing = reasons("PreferenceOdds(contrast='old:young'):neutral>=0.8", *rows)
+    assert missing == ["PreferenceOdds (neutral prompt) is undefined: not measured"]
+    # of pairs, which have no figure of all items
+    assert reasons("PreferenceOdds:neutral>=0.8", *rows[1:]) == [below, None]
+    with pytest.raises(UsageError, match=r"no stratum 'relevnt'\. Did you mean 'relevant'\?"):
+        parse_gate("PreferenceOdds(stratum=relevnt)>=0.8")
+
+
 BOUNDLESS = ("ExpRatio", "", "ExpRatio(agg=geometric)", "ExpRatio<1")
 ODD_BOUNDS = (
     *("ExpRatio=0.8", "ExpRatio=", "ExpRatio=0.8..", "ExpRatio=a..1", "ExpRatio>=nan", "ExpRatio<=inf"),
