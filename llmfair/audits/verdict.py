@@ -26,6 +26,8 @@ from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 UNPARSEABLE = "too_many_unparseable"
 EQUAL_SCORES = "equal_scores"
 """All scores of every list or pair are equal."""
+OUTSIDE_ALONE = "outside_alone"
+"""Outside the band where it is tested alone, but not beside what else is tested."""
 F = TypeVar("F", bound=Finding)
 
 
@@ -67,6 +69,7 @@ ADVICE: Mapping[str, str] = {
     "always_one_way": "more queries narrow the bound: {planned}",
     "separated": "more queries, which tell a preference from the slots: {planned}",
     "position_driven": "another model[, or another --prompt]: these answers follow the position, not the items",
+    OUTSIDE_ALONE: "more queries, which tell a disparity from chance: {planned}",
     "no_encounter": "[longer windows (--window), so that items of both groups are shown together]",
     "few_encounters": "[longer windows (--window), so that items of both groups are shown together, or ]more queries",
     "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
@@ -348,11 +351,13 @@ class VerdictWords:
 
     def inconclusive(self, case: Case) -> str:
         said = f"{self.where(case)}{case.stated} ({case.queries}): "
+        why = in_words(case.finding.reason, case.finding.measure)
+        if case.finding.reason == OUTSIDE_ALONE:
+            return f"{said}{why}"
         if not case.two_sided:
-            why = in_words(case.finding.reason, case.finding.measure)
             return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
         if case.inside:
-            return f"{said}parity is open: {in_words(case.finding.reason, case.finding.measure)}"
+            return f"{said}parity is open: {why}"
         return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
 
     def not_assessable(self, case: Case) -> str:
@@ -401,7 +406,8 @@ class VerdictWords:
         found = case.found
         if not found.complete:
             return found.by_way(UNFINISHED, "unfinished")
-        if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not case.inside:
+        alone = case.finding.reason == OUTSIDE_ALONE
+        if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not (case.inside or alone):
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)
@@ -424,7 +430,10 @@ class VerdictWords:
         planned = f"; what a design can find: {case.found.planned}" if case.found.planned else ""
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
-        return f"about {needed:,} queries would settle it, if the estimate stays{planned}"
+        low, high = case.found.band
+        inside = case.figure is not None and case.figure.value is not None and low < case.figure.value < high
+        side = "inside" if inside else "outside"
+        return f"about {needed:,} queries would put the whole interval {side} the band, if the estimate stays{planned}"
 
 
 def listed(names: Sequence[str]) -> str:

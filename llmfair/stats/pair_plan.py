@@ -10,15 +10,21 @@ intraclass correlation ρ. The error of b over Q queries of m pairs is
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from llmfair.stats.intervals import FEWEST_QUERIES
 
-BAND = math.log(1.25)
 GATE_LEVEL = 0.9995
 """Of the one-sided test that answers agree with themselves more than coins would."""
+MOST_QUERIES = 1_000_000
+"""More queries than this are as good as never."""
+MOST_LOG = 3.0
+"""Odds farther than this beyond the band are no easier found."""
+TOLERANCE = 1e-6
 DRAWS = 4000
 """Quantiles of the error's law that a chance is a mean over."""
 
@@ -44,8 +50,26 @@ class PairPlan:
         return self.in_band * self.consistent
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a verdict is drawn: the level of intervals, the band of parity, how many strata are tested (Holm)."""
+
+    level: float = 0.95
+    band: tuple[float, float] = (0.8, 1.25)
+    tests: int = 1
+
+
+RULE = Rule()
+
+
 def plan_pairs(
-    queries: int, pairs: int, odds: float, first_slot: float, consistent: float | None, icc: float
+    queries: int,
+    pairs: float,
+    odds: float,
+    first_slot: float,
+    consistent: float | None,
+    icc: float,
+    rule: Rule = RULE,
 ) -> PairPlan:
     """What to expect where the protected item wins at these odds.
 
@@ -61,21 +85,38 @@ def plan_pairs(
     agreement = _agreement(gamma, consistent, icc)
     effect, between = math.log(odds), icc * _variance(0.0, gamma, agreement)
     error = math.sqrt((between + (_variance(effect, gamma, agreement) - between) / pairs) / queries)
-    freedom = queries - 1
-    t = float(stdtrit(freedom, 0.975))
+    freedom, (low, high) = queries - 1, map(math.log, rule.band)
 
-    def beyond(edge: float) -> float:
-        """The chance that the interval lies outside ±edge."""
-        edges = np.array([edge - effect, edge + effect]) / error
-        return float(
-            np.nan_to_num(nctdtr(freedom, edges, -t)).sum()
-        )  # nan where it is too small for a number
+    def beyond(lower: float, upper: float, tests: int) -> float:
+        """The chance that the interval lies below `lower` or above `upper`."""
+        t = float(stdtrit(freedom, 1 - (1 - rule.level) / 2 / tests))
+        edges = np.array([upper - effect, effect - lower]) / error
+        # nan where it is too small for a number
+        return min(1.0, float(np.nan_to_num(nctdtr(freedom, edges, -t)).sum()))
 
     strength = agreement * math.sqrt(pairs * queries / (1 + (pairs - 1) * icc**2))
     gate = float(np.nan_to_num(nctdtr(freedom, -strength, -stdtrit(freedom, GATE_LEVEL))))
-    return PairPlan(
-        gamma, agreement, error, beyond(0.0), beyond(BAND), chance_in_band(effect, error, freedom, t), gate
-    )
+    t = float(stdtrit(freedom, (1 + rule.level) / 2))
+    inside = chance_in_band(effect, error, freedom, t, (low, high))
+    return PairPlan(gamma, agreement, error, beyond(0.0, 0.0, 1), beyond(low, high, rule.tests), inside, gate)
+
+
+def fewest_queries(enough: Callable[[int], bool]) -> int | None:
+    """The fewest queries that are enough; None beyond `MOST_QUERIES`."""
+    counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
+    place = bisect_left(counts, True, key=enough)
+    return counts[place] if place < len(counts) else None
+
+
+def smallest_odds(enough: Callable[[float], bool], edge: float) -> float | None:
+    """The odds nearest to the band's lower edge that are enough; None where the most extreme are not."""
+    low, high = math.log(edge) - MOST_LOG, math.log(edge)
+    if not enough(math.exp(low)):
+        return None
+    while high - low > TOLERANCE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if enough(math.exp(middle)) else (low, middle)
+    return math.exp(low)
 
 
 def _agreement(gamma: float, consistent: float | None, icc: float) -> float:
@@ -94,7 +135,7 @@ def _variance(effect: float, gamma: float, agreement: float) -> float:
 
 
 def chance_in_band(
-    effect: float, error: float, freedom: int, t: float, edges: tuple[float, float] = (-BAND, BAND)
+    effect: float, error: float, freedom: int, t: float, edges: tuple[float, float]
 ) -> float:
     """The chance that effect ± t · error, whose error is estimated, too, lies between the edges."""
     from scipy.special import chdtri, ndtr

@@ -10,8 +10,15 @@ import numpy as np
 import pytest
 
 from llmfair import api
-from llmfair.audits.pairwise.measure import PairConclusion, bound_of, concluded, seen, settled
-from llmfair.audits.pairwise.results import Bound
+from llmfair.audits.pairwise.measure import (
+    PairConclusion,
+    beside_each_other,
+    bound_of,
+    concluded,
+    seen,
+    settled,
+)
+from llmfair.audits.pairwise.results import Bound, PairFinding
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.nouns import Conclusion, PairAnswer, PairVerdict, Side
 from llmfair.pages import page_of
@@ -163,6 +170,32 @@ def test_models_that_follow_the_position_alone_have_no_bound(queries: int, each:
         audits = [simulated(queries, each, share, 1 - share, rng) for _ in range(10)]
         ends = [found(one) for one in audits]
         assert not any(bound for *_, bound in ends)
+
+
+def test_of_several_strata_a_disparity_is_one_among_all() -> None:
+    """Holm: of two strata one has to be outside at 97.5 %, then the other at 95 %."""
+
+    def together(**outside_at: float) -> list[Conclusion]:
+        findings = {
+            name: PairFinding(
+                measure="AdjustedOdds",
+                conclusion=Conclusion.OUTSIDE if level >= 0.95 else Conclusion.WITHIN,
+                reason=None,
+            )
+            for name, level in outside_at.items()
+        }
+
+        def at(name: str, level: float) -> Conclusion:
+            return Conclusion.OUTSIDE if outside_at[name] >= level else Conclusion.INCONCLUSIVE
+
+        return [each.conclusion for each in beside_each_other(findings, at, 0.95).values()]
+
+    outside, open_, inside = Conclusion.OUTSIDE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN
+    assert together(relevant=0.96) == [outside]
+    assert together(relevant=0.96, irrelevant=0.5) == [open_, inside]
+    assert together(relevant=0.98, irrelevant=0.5) == [outside, inside]
+    assert together(relevant=0.98, irrelevant=0.96) == [outside, outside]
+    assert together(relevant=0.96, irrelevant=0.96) == [open_, open_]
 
 
 @pytest.mark.slow

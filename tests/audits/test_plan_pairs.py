@@ -13,7 +13,8 @@ from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.subject import Subject
-from llmfair.stats.power import Pairing, power
+from llmfair.errors import UsageError
+from llmfair.stats.pair_plan import Rule, plan_pairs
 from tests.finished import audit
 from tests.folders import balanced, folder_of, write_folder
 
@@ -23,83 +24,63 @@ APART: dict[str, list[tuple[str, str | None, int]]] = {
 """No query has relevant items of both sides, nor others."""
 
 
-def found(queries: int, **given: Any) -> dict[str, Any]:
-    """What a plan of relevant pairs finds."""
-    settings = PlanPairwiseSettings.make(dataset=folder_of(queries), conditions="relevant", **given)
-    findable: dict[str, Any] = plan_of(PAIRWISE, settings)["findable"]["relevant"]
-    return findable
-
-
-@pytest.mark.parametrize(
-    ("icc", "smallest", "queries"),
-    [
-        (0.0, (0.872, 0.917, 0.941), (73, 17)),
-        (0.05, (0.826, 0.852, 0.862), (140, 87)),
-        (0.1, (0.792, 0.811, 0.817), (207, 157)),
-    ],
-)
-def test_what_44_queries_find(icc: float, smallest: tuple[float, ...], queries: tuple[int, int]) -> None:
-    """Section 9 of the statistics, with 20, 50 and 100 pairs a query."""
-    plans = [found(44, icc=icc, ratio=0.9, pairs=pairs) for pairs in (20, 50, 100)]
-    assert [plan["smallest"] for plan in plans] == pytest.approx(smallest, abs=0.0006)
-    assert (plans[0]["queries_needed"], plans[2]["queries_needed"]) == queries
-    assert all(plan["reason"] is None for plan in plans)
-
-
-@pytest.mark.parametrize(
-    ("icc", "ratio", "pairs"),
-    [
-        (0.0, 0.8, 8),
-        (0.0, 0.9, 34),
-        (0.02, 0.8, 9),
-        (0.02, 0.9, 101),
-        (0.05, 0.8, 12),
-        (0.05, 0.9, None),
-        (0.1, 0.95, None),
-    ],
-)
-def test_pairs_needed(icc: float, ratio: float, pairs: int | None) -> None:
-    plan = found(44, icc=icc, ratio=ratio)
-    # there are 10 · 10
-    assert plan["pairs_needed"] == (None if pairs == 101 else pairs)
-    assert plan["all_pairs"] == 100 and plan["smallest_with_all"] > plan["smallest"]
-
-
-def test_pairs_are_needed_of_queries_that_have_them() -> None:
-    lists = balanced(40, 20, 20) | {f"small{q}": rows for q, rows in balanced(4, 4, 10).items()}
-    dataset = str(write_folder(Path("some-small"), lists))
-    settings = PlanPairwiseSettings.make(dataset=dataset, conditions="relevant", ratio=0.9, icc=0.0)
-    relevant = plan_of(PAIRWISE, settings)["findable"]["relevant"]
-    assert found(44, icc=0.0, ratio=0.9)["pairs_needed"] == 34
-    needed = relevant["pairs_needed"]
-    # four queries have but 10 pairs, so the others need more than 34
-    assert 44 / (40 / needed + 4 / 10) >= 34 > 44 / (40 / (needed - 1) + 4 / 10)
-    assert relevant["all_pairs"] == pytest.approx(44 / (40 / 100 + 4 / 10))
-
-
-def test_pairs_of_equal_texts_are_none_that_could_be_asked() -> None:
-    titles = {"q0f0": "The same", "q0f1": "The same", "q0m0": "The same"}
-    dataset = str(write_folder(Path("same"), balanced(6, 20, 20), titles))
-    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, conditions="relevant", pairs=100))
-    relevant = plan["findable"]["relevant"]
-    assert plan["pairs_asked"] == {"relevant": 598}
-    assert relevant["pairs"] == relevant["all_pairs"] == pytest.approx(6 / (5 / 100 + 1 / 98))
-
-
-def test_the_level_is_that_of_the_test() -> None:
-    strict, usual = (found(44, icc=0.0, level=level) for level in (0.999, 0.95))
-    assert strict["power"] == pytest.approx(power(0.2231436, usual["error"], 44, 0.999), abs=1e-6)
-    assert strict["smallest"] < usual["smallest"] and strict["queries_needed"] > usual["queries_needed"]
-    assert strict["pairs_needed"] > usual["pairs_needed"]
-
-
-def test_power_is_that_of_the_formula() -> None:
-    plan = found(44, pairs=20, ratio=0.85, icc=0.1, consistent=0.3, power=0.9)
-    assert plan["error"] == pytest.approx(Pairing(0.1, 0.3).query_sd(0.85, 20) / 44**0.5)
-    assert plan["power"] == pytest.approx(power(0.1625189, plan["error"], 44), abs=1e-6)
-    assert found(44, pairs=20, ratio=1 / 0.85, icc=0.1, consistent=0.3)["power"] == pytest.approx(
-        plan["power"]
+def expected(queries: int, **given: Any) -> dict[str, Any]:
+    """What a plan of relevant pairs says, of answers of which it knows how consistent they are."""
+    answers = {} if "pilot" in given else {"consistent": 0.7}
+    settings = PlanPairwiseSettings.make(
+        dataset=folder_of(queries), conditions="relevant", **{**answers, **given}
     )
+    findable: dict[str, Any] = plan_of(PAIRWISE, settings)["findable"]["relevant"]
+    prospects = findable.pop("prospects")
+    return {**findable, **(prospects[0] if prospects else {})}
+
+
+def test_chances_are_those_of_the_formula() -> None:
+    plan = expected(44, pairs=20, ratio=0.6, icc=0.1, first_slot=0.6, level=0.9, band="0.75..1.3333")
+    low, high = 0.75, 1.3333
+    known = plan_pairs(44, 20, 0.6, 0.6, 0.7, 0.1, Rule(0.9, (low, high)))
+    assert (plan["error"], plan["disparity"]) == (known.error, known.disparity)
+    assert plan["parity"] == plan_pairs(44, 20, 1.0, 0.6, 0.7, 0.1, Rule(0.9, (low, high))).parity > 0.1
+
+
+def test_queries_and_odds_that_are_needed_are_enough_and_none_fewer() -> None:
+    plan = expected(44, pairs=20)
+    needed, smallest = plan["queries_for_disparity"], plan["smallest"]
+    enough, fewer = (plan_pairs(n, 20, 0.6, 0.5, 0.7, 0.05).disparity for n in (needed, needed - 1))
+    assert fewer < 0.8 <= enough
+    assert plan_pairs(44, 20, smallest, 0.5, 0.7, 0.05).disparity == pytest.approx(0.8, abs=1e-4)
+    needed = plan["queries_for_parity"]
+    enough, fewer = (plan_pairs(n, 20, 1.0, 0.5, 0.7, 0.05).parity for n in (needed, needed - 1))
+    assert fewer < 0.8 <= enough
+    assert expected(44, ratio=0.9)["queries_for_disparity"] is None
+
+
+def test_without_a_pilot_two_ends_are_planned() -> None:
+    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=folder_of(44)))["findable"]
+    for stratum in ("relevant", "irrelevant"):
+        assert [each["consistent"] for each in plan[stratum]["prospects"]] == [0.6, 0.9]
+        # two strata are tested
+        known = plan_pairs(44, 50, 0.6, 0.5, 0.6, 0.05, Rule(tests=2))
+        assert plan[stratum]["prospects"][0]["disparity"] == known.disparity
+
+
+def test_answers_that_agree_no_better_than_coins_never_end_in_parity() -> None:
+    plan = expected(44, consistent=0.5)
+    assert plan["queries_for_parity"] is None and plan["parity"] < 0.001
+    assert plan["queries_for_disparity"] > 5
+
+
+def test_a_pilot_says_how_answers_will_be() -> None:
+    settings = PairwiseSettings.make(dataset=folder_of(8), output=Path("small"), pairs=10)
+    audit(PAIRWISE.design(settings, Subject("fake:biased")))
+    results = json.loads(Path("small/results.json").read_text())
+    plan = expected(44, pilot="small")
+    finding = results["findings"]["relevant"]
+    assert plan["consistent"] == finding["consistent_share"]
+    assert plan["icc"] == max(0, finding["icc"])
+    Path("small").rename("another")
+    with pytest.raises(UsageError, match="small"):
+        expected(44, pilot="small")
 
 
 def test_queries_of_unequal_pools_count_as_their_harmonic_mean() -> None:
@@ -111,7 +92,7 @@ def test_queries_of_unequal_pools_count_as_their_harmonic_mean() -> None:
     assert (relevant["queries"], relevant["pairs"]) == (9, pytest.approx(9 / (6 / 50 + 3 / 10)))
     assert plan["pairs_asked"] == {"relevant": 6 * 50 + 3 * 10, "irrelevant": 6 * 50 + 3 * 10}
     # q0 and small-q0 share their items
-    assert relevant["items_recur"] and not found(6)["items_recur"]
+    assert relevant["items_recur"] and not expected(6)["items_recur"]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +133,9 @@ def test_cost_time_and_models() -> None:
 
 
 def test_what_cannot_be_found() -> None:
-    few = found(5)
-    assert (few["reason"], few["power"], few["smallest"], few["queries_needed"]) == (
-        "too_few_queries", None, None, 24,
-    )  # fmt: skip
-    assert found(44, sequential=True)["reason"] == "sequential"
+    assert expected(4)["reason"] == "too_few_queries"
+    assert expected(44, sequential=True)["reason"] == "sequential"
     one_sided = str(write_folder(Path("apart"), APART))
     plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=one_sided))
     assert (plan["calls"], plan["prompt_tokens"]) == (0, 0)
     assert {one["reason"] for one in plan["findable"].values()} == {"no_pairs"}
-    hopeless = found(6, icc=1.0, consistent=0.05, ratio=0.95)
-    assert (hopeless["smallest"], hopeless["pairs_needed"]) == (None, None)

@@ -63,7 +63,7 @@ LINES: list[tuple[str, str]] = [
     ("study windows -m bm25", "takes a model that ranks, by one strategy that has windows"),
     ("study windows -m fake:nope", "no simulated model 'fake:nope'"),
     ("plan listwise --price-in 1", "--price-in and --price-out go together."),
-    ("plan pairwise --ratio 4", "no answers show odds of 4 when a share of 0.5 is consistent."),
+    ("plan pairwise --pilot run --icc 0.1", "--pilot says what --icc says."),
     ("calibrate listwise --initial given --orders 1", "calibrate draws random initial orders, but --initial is given."),
     ("calibrate listwise --junit x", "calibrate writes no files, but --junit names a file."),
     ("calibrate listwise --output x", "calibrate writes no files, but --output names a folder."),

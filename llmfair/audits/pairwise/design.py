@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from math import ceil, exp, log, sqrt
+from math import ceil
+from pathlib import Path
 from statistics import fmean, harmonic_mean
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.gates import read_gates
+from llmfair.audits.kind import results_of
 from llmfair.audits.lists import drawn_of, load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
-from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
+from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject
@@ -29,39 +30,55 @@ from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import Chat, Failure, PairStratum, PairVerdict, Probe, Query
-from llmfair.probes import PAIR_STREAM, PairProbes, by_grade, pair_grades, pair_pools, pairwise_probes
+from llmfair.nouns import Chat, Failure, PairStratum, PairVerdict, Probe
+from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
 from llmfair.results import Count, Counts, Share
+from llmfair.rundir import find_run
 from llmfair.settings import band_of
-from llmfair.stats.power import (
-    FEWEST_TESTED,
-    Pairing,
-    pairs_needed,
-    power,
-    queries_needed,
-    smallest_pair_ratio,
-)
+from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.pair_plan import PairPlan, Rule, fewest_queries, plan_pairs, smallest_odds
 from llmfair.stats.sequential import EProcess, rounds
 
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"
 RENDERED = 3
 """So many pairs of a query and stratum are rendered; the others are taken to be as long."""
+LIKELY_CONSISTENT = (0.6, 0.9)
+"""Shares of pairs that do not flip, where nothing is known of the answers."""
+RUNS = Path("runs")
+"""Where a run is found by its name alone."""
 ANSWERS: Mapping[PairForm, str] = {"order": "[1] > [2]", "letter": "A", "scores": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairwiseFindable:
-    """What a t test over queries finds with the pairs of one stratum, in position-adjusted odds.
+class Prospect:
+    """How audits end where answers are as expected: chances of *disparity* at the odds `ratio`, of *parity* at 1.
 
-    `queries` have such pairs, of which `pairs` each are asked and `all_pairs` could be (harmonic means);
-    `items_recur` says that an item stands in pairs of several queries, which makes every figure here too good.
-    `error`, `power` and what is needed are those of the odds `ratio`, tested at 1 − `level`: None where no test is
-    made, or where no number is enough; `pairs_needed` are to be asked of these queries, as far as they have them.
-    `smallest` odds below 1 are found with power `target` (and their inverse above it), `smallest_with_all` with all
-    pairs; None: not even the most extreme ones.
+    `queries_for_…` end so with the chance `target`: None where no number does. `smallest` odds below 1 end in
+    disparity with that chance (and their inverse above it); None: not even the most extreme ones.
+    """
+
+    first_slot: float
+    consistent: float
+    icc: float
+    agreement: float
+    error: float
+    disparity: Share
+    parity: Share
+    queries_for_disparity: Count | None
+    queries_for_parity: Count | None
+    smallest: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairwiseFindable:
+    """What is to be expected of the pairs of one stratum.
+
+    `queries` have such pairs, of which `pairs` each are asked (harmonic mean); `items_recur` says that an item stands
+    in pairs of several queries, which makes every figure here too good. `reason`: why there are no `prospects`, one
+    for what is known of the answers, or two for the ends of what may be.
     """
 
     queries: Count
@@ -70,16 +87,8 @@ class PairwiseFindable:
     ratio: float
     level: float
     target: float
-    icc: float
-    consistent: float
     reason: str | None = None
-    error: float | None = None
-    power: Share | None = None
-    pairs_needed: Count | None = None
-    queries_needed: Count | None = None
-    smallest: float | None = None
-    all_pairs: float | None = None
-    smallest_with_all: float | None = None
+    prospects: tuple[Prospect, ...] = ()
 
 
 class PairwisePlan(CallPlan, frozen=True, kw_only=True):
@@ -304,52 +313,89 @@ def _pairs(probes: Iterable[PairProbes]) -> list[int]:
 def findable_of(
     design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
 ) -> PairwiseFindable:
-    """Power and smallest odds of one relevance stratum. Raises UsageError for odds and power that cannot be."""
-    by_query, level, target = design.pairs[stratum], settings.level, settings.power
-    counts, pairing = _pairs(by_query.values()), Pairing(settings.icc, settings.consistent)
-    check_power(target, level)
-    if abs(log(settings.ratio)) >= pairing.largest_log:
-        most = exp(pairing.largest_log)
-        raise UsageError(
-            f"no answers show odds of {settings.ratio:g} when a share of {settings.consistent:g} is consistent.",
-            f"a --ratio between {1 / most:.3g} and {most:.3g}, or more --consistent",
-        )
-    # Σ_q s²(m_q) depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
+    """How audits of one relevance stratum end. Raises UsageError for a power or a pilot that cannot be."""
+    by_query, counts = design.pairs[stratum], _pairs(design.pairs[stratum].values())
+    check_power(settings.power, settings.level)
+    # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
     queries, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
     items = Counter(
         doc_id
         for one in by_query.values()
         for doc_id in {d for probe in one for d in probe.candidates.doc_ids}
     )
-    unknown = PairwiseFindable(
+    findable = PairwiseFindable(
         queries=queries,
         pairs=pairs,
         items_recur=max(items.values(), default=1) > 1,
         ratio=settings.ratio,
-        level=level,
-        target=target,
-        icc=settings.icc,
-        consistent=settings.consistent,
+        level=settings.level,
+        target=settings.power,
     )
     if settings.sequential:
-        return replace(unknown, reason="sequential")
+        return replace(findable, reason="sequential")
     if not queries:
-        return replace(unknown, reason="no_pairs")
-    sd = pairing.query_sd(settings.ratio, pairs)
-    needed = queries_needed(settings.ratio, sd, target, level)
-    known = replace(unknown, error=sd / sqrt(queries), queries_needed=needed)
-    if queries < FEWEST_TESTED:
-        return replace(known, reason="too_few_queries")
-    available = [_available(design, stratum, query) for query in design.queries if by_query[query.query_id]]
-    all_pairs = harmonic_mean(available)
+        return replace(findable, reason="no_pairs")
+    if queries < FEWEST_QUERIES:
+        return replace(findable, reason="too_few_queries")
+    tests = sum(any(of_it.values()) for of_it in design.pairs.values())
+    rule = Rule(settings.level, band_of(settings.band), tests)
     return replace(
-        known,
-        power=power(log(settings.ratio), sd / sqrt(queries), queries, level),
-        pairs_needed=_asked_for(pairs_needed(settings.ratio, queries, pairing, target, level), available),
-        smallest=smallest_pair_ratio(pairs, queries, pairing, target, level),
-        all_pairs=all_pairs,
-        smallest_with_all=smallest_pair_ratio(all_pairs, queries, pairing, target, level),
+        findable,
+        prospects=tuple(
+            _prospect(queries, pairs, answers, settings, rule) for answers in _expected(stratum, settings)
+        ),
     )
+
+
+def _prospect(
+    queries: int, pairs: float, answers: Answers, settings: PlanPairwiseSettings, rule: Rule
+) -> Prospect:
+    def plan(queries: int, odds: float) -> PairPlan:
+        return plan_pairs(queries, pairs, odds, *answers, rule)
+
+    target, ratio = settings.power, settings.ratio
+    disparate, fair = plan(queries, ratio), plan(queries, 1.0)
+    return Prospect(
+        **answers._asdict(),
+        agreement=fair.agreement,
+        error=disparate.error,
+        disparity=disparate.disparity,
+        parity=fair.parity,
+        queries_for_disparity=fewest_queries(lambda queries: plan(queries, ratio).disparity >= target),
+        queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= target),
+        smallest=smallest_odds(lambda odds: plan(queries, odds).disparity >= target, rule.band[0]),
+    )
+
+
+class Answers(NamedTuple):
+    """How answers are expected to be: how often the first slot wins, pairs do not flip, pairs of a query are alike."""
+
+    first_slot: float
+    consistent: float
+    icc: float
+
+
+def _expected(stratum: PairStratum, settings: PlanPairwiseSettings) -> list[Answers]:
+    """As the settings say, or a pilot run. Raises UsageError."""
+    if settings.pilot is None:
+        shares = LIKELY_CONSISTENT if settings.consistent is None else (settings.consistent,)
+        return [Answers(settings.first_slot, share, settings.icc) for share in shares]
+    run = find_run(settings.pilot, RUNS)
+    results = results_of(run)
+    row = isinstance(results, PairwiseResults) and next(
+        (
+            row
+            for row in results.of_all()
+            if row.measure.startswith("FirstSlotRate") and row.stratum == stratum and row.value
+        ),
+        None,
+    )
+    finding = results.findings.get(stratum)
+    if not row or finding is None or finding.consistent_share is None:
+        raise UsageError(
+            f"--pilot: {run.path} has no answers on {stratum} pairs.", "name a run of llmfair pairwise"
+        )
+    return [Answers(row.value, finding.consistent_share, max(0.0, finding.icc or 0.0))]
 
 
 def check_power(target: float, level: float) -> None:
@@ -359,28 +405,6 @@ def check_power(target: float, level: float) -> None:
             f"--power {target:g} is no more than the chance of a false positive at --level {level:g}.",
             f"a --power above {1 - level:.3g}",
         )
-
-
-def _available(design: PairwiseDesign, stratum: PairStratum, query: Query) -> int:
-    """How many pairs of a query there are; two equal texts are none."""
-    candidates = design.dataset.candidates(query)
-    texts = {document.doc_id: design.ranker.shown(document) for document in candidates.documents}
-    pools = pair_pools(candidates, design.attribute, stratum, design.settings.seed)
-    available = 0
-    for sides in by_grade(candidates, *pools).values() if design.settings.grades == "match" else [pools]:
-        protected, unprotected = (Counter(texts[doc_id] for doc_id in side) for side in sides)
-        equal = sum(number * unprotected[text] for text, number in protected.items())
-        available += protected.total() * unprotected.total() - equal
-    return available
-
-
-def _asked_for(needed: int | None, available: Sequence[int]) -> int | None:
-    """The fewest pairs to ask of each query, as far as it has them, that count as those needed; None: not even all."""
-    if needed is None:
-        return None
-    asked, enough = range(needed, max(available) + 1), needed - 1e-9  # rounding
-    found = bisect_left(asked, enough, key=lambda pairs: harmonic_mean([min(pairs, n) for n in available]))
-    return asked[found] if found < len(asked) else None
 
 
 def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> PairwiseDesign:

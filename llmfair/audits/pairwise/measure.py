@@ -9,7 +9,7 @@ coins do are no evidence of parity.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, log
@@ -66,7 +66,7 @@ from llmfair.audits.scoring import (
     facts_of,
     measures_of,
 )
-from llmfair.audits.verdict import EQUAL_SCORES, as_readable
+from llmfair.audits.verdict import EQUAL_SCORES, OUTSIDE_ALONE, as_readable
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
@@ -372,11 +372,16 @@ def measure_verdicts(
     columns = measure_all(measures, judged)
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
+    concluded_of = {column.condition: column for column in columns if column.measure == headline}
     findings = {
-        column.condition: finding_of(column, by_stratum[column.condition], asked)
-        for column in columns
-        if column.measure == headline
+        stratum: finding_of(column, by_stratum[stratum], asked) for stratum, column in concluded_of.items()
     }
+    if asked.decided is None:
+        findings = beside_each_other(
+            findings,
+            lambda stratum, level: conclusion_at(concluded_of[stratum], asked, level),
+            asked.inference.level,
+        )
     answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
     for stratum, finding in findings.items():
         if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
@@ -474,6 +479,30 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """`ok`, or what is wrong with an answer of the journal, by the settings of its run."""
     choice = read_answer(completion_of(row), settings["form"], settings["answers"])
     return str(choice.problem or AnswerClass.OK)
+
+
+def conclusion_at(column: Column, asked: HowAsked, level: float) -> Conclusion:
+    """Where the odds of a stratum lie by their interval at this level."""
+    values, how = list(column.values.values()), column.measure.aggregate
+    odds, counted = (
+        aggregate(how, values, replace(asked.inference, level=level)),
+        joined(values, weights_of(how)),
+    )
+    assert odds is not None and counted is not None
+    return concluded(odds, counted, asked.band, level).conclusion
+
+
+def beside_each_other(
+    findings: Mapping[str, PairFinding], at: Callable[[str, float], Conclusion], level: float
+) -> dict[str, PairFinding]:
+    """The findings, those outside the band by themselves alone, and not among all strata (Holm), as inconclusive."""
+    tested = [name for name, each in findings.items() if each.conclusion is not Conclusion.NOT_ASSESSABLE]
+    outside = [name for name in tested if findings[name].conclusion is Conclusion.OUTSIDE]
+    left, tests = outside, len(tested)
+    while passed := [name for name in left if at(name, 1 - (1 - level) / tests) is Conclusion.OUTSIDE]:
+        left, tests = [name for name in left if name not in passed], tests - len(passed)
+    alone = {"conclusion": Conclusion.INCONCLUSIVE, "reason": OUTSIDE_ALONE}
+    return {name: structs.replace(each, **(alone if name in left else {})) for name, each in findings.items()}
 
 
 def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:

@@ -154,12 +154,30 @@ class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
     """A pairwise audit that is planned, with what is expected of its answers."""
 
     ratio: float = STATISTICS(
-        0.8, "Preference odds to be found.", form=ODDS, least=WIDEST_BAND[0], most=WIDEST_BAND[1]
+        0.6, "Preference odds to be found.", form=ODDS, least=WIDEST_BAND[0], most=WIDEST_BAND[1]
+    )
+    pilot: str | None = STATISTICS(
+        None, "A pairwise run whose answers say how these will be: the next three, unrounded."
+    )
+    first_slot: float = STATISTICS(
+        0.5, "Expected share of answers that the item shown first wins.", above=0, below=1
+    )
+    consistent: float | None = STATISTICS(
+        None,
+        "Expected share of pairs that do not flip with the order; without it 0.6 to 0.9.",
+        above=0,
+        most=1,
     )
     icc: float = STATISTICS(0.05, "Expected intraclass correlation of a query's pairs.", least=0, most=1)
-    consistent: float = STATISTICS(
-        0.5, "Expected share of pairs that do not flip with the order.", above=0, most=1
-    )
+
+    def check(self) -> None:
+        super().check()
+        for name in ("first_slot", "consistent", "icc"):
+            item = next(item for item in fields(self) if item.name == name)
+            if self.pilot and getattr(self, name) != default_of(item):
+                raise UsageError(
+                    f"--pilot says what --{name.replace('_', '-')} says.", "leave one of them out"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

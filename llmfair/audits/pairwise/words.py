@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from llmfair.audits.documents import ComparisonRun
-from llmfair.audits.pairwise.design import PairwiseFindable
+from llmfair.audits.pairwise.design import PairwiseFindable, Prospect
 from llmfair.audits.pairwise.measure import read_verdicts
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.runs.stopping import settled_text
@@ -71,7 +71,7 @@ from llmfair.report.tables import (
     unparseable_text,
 )
 from llmfair.results import Band, Figure, Row, Words
-from llmfair.stats.power import FEWEST_TESTED
+from llmfair.stats.intervals import FEWEST_QUERIES
 
 Rows = Mapping[tuple[str, str], Row]
 """Rows of all queries by measure and stratum; measures that pool pairs by their bare names."""
@@ -159,7 +159,7 @@ def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
 def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum lie."""
     said = finding.conclusion.replace("_", " ")
-    if finding.conclusion == "not_assessable":
+    if finding.reason is not None and finding.bound is None:
         said += f": {in_words(finding.reason, finding.measure)}"
     elif finding.conclusion == "outside" and row is not None and row.value is not None:
         said += f": {words.protected if row.value > 1 else words.unprotected} items are preferred"
@@ -192,7 +192,9 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         *(_stopping_note(stratum, results) for stratum in strata),
         *(_position_note(stratum, results, rows) for stratum in strata),
         f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}" if tests else None,
-        *found_with("odds of {:g}", results.findings.values(), "queries like these", "pairwise"),
+        *found_with(
+            "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
+        ),
         "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
         "independent); preference odds (adjusted for position) take the position out of all parseable ones"
         if any(measure in ("WinRatio", "AdjustedOdds") for measure, _ in rows)
@@ -367,13 +369,14 @@ def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
 
 
 HEADER = (
-    "pairs", "queries", "pairs a query", "smallest odds found", "power for {:g}", "pairs needed", "queries needed",
+    "pairs", "queries", "pairs a query", "disparity at {:g}", "queries for disparity", "parity at 1",
+    "queries for parity", "smallest odds found",
 )  # fmt: skip
 NOTHING = {
     "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
     "see what a fixed number of pairs finds",
     "no_pairs": "no pairs: nothing can be found",
-    "too_few_queries": f"no test at all, which needs {FEWEST_TESTED} queries",
+    "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
 }
 
 
@@ -384,26 +387,35 @@ def plan_pairs_text(planned: Mapping[str, Any]) -> str:
 
 
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
-    """The odds that each relevance stratum can find, with everything else below them."""
+    """How audits of each relevance stratum end, with everything else below."""
     findable = convert(planned["findable"], dict[str, PairwiseFindable])
-    ratio = next(iter(findable.values())).ratio
-    header = tuple(name.format(ratio) for name in HEADER)
+    first = next(iter(findable.values()))
+    header = tuple(name.format(first.ratio) for name in HEADER)
     rows = tuple(_plan_row(stratum, found) for stratum, found in findable.items())
     lines = _lines(planned, _findable_lines(findable))
     return filled(Table(_design(planned), header, rows, (*lines, "Nothing was asked.")))
 
 
 def _plan_row(stratum: str, found: PairwiseFindable) -> tuple[str, ...]:
-    if found.reason in ("sequential", "no_pairs"):
-        return (stratum, f"{found.queries:,}", *[""] * 5)
-    if found.power is None:
-        tested = ["no test"] * 3
-    else:
-        smallest = "none" if found.smallest is None else f"{found.smallest:.3f}"
-        pairs = "not with these queries" if found.pairs_needed is None else f"{found.pairs_needed:,}"
-        tested = [smallest, share(found.power), pairs]
-    queries = "beyond any number" if found.queries_needed is None else f"{found.queries_needed:,}"
-    return stratum, f"{found.queries:,}", _number(found.pairs), *tested, queries
+    if not found.prospects:
+        return (stratum, f"{found.queries:,}", *[""] * 6)
+
+    def cell(text: Callable[[Prospect], str]) -> str:
+        return " to ".join(dict.fromkeys(map(text, found.prospects)))
+
+    def queries(number: int | None) -> str:
+        return "never" if number is None else f"{number:,}"
+
+    return (
+        stratum,
+        f"{found.queries:,}",
+        _number(found.pairs),
+        cell(lambda each: share(each.disparity)),
+        cell(lambda each: queries(each.queries_for_disparity)),
+        cell(lambda each: share(each.parity)),
+        cell(lambda each: queries(each.queries_for_parity)),
+        cell(lambda each: "none" if each.smallest is None else f"{each.smallest:.3f}"),
+    )
 
 
 def _design(planned: Mapping[str, Any]) -> str:
@@ -426,27 +438,36 @@ def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
 
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
     """How the table's figures are to be read, and plainly what cannot be found."""
-    first = next(iter(findable.values()))
-    lines = []
-    if any(found.error is not None for found in findable.values()):
-        lines.append(
-            f"with {100 * first.target:g} % power, p < {1 - first.level:.3g}, icc {first.icc:g}, a share of "
-            f"{first.consistent:g} of the pairs consistent; of odds above 1 their inverse is found alike"
-        )
     texts: dict[str, list[str]] = {}
     for stratum, found in findable.items():
-        if found.reason:
-            texts.setdefault(NOTHING[found.reason], []).append(stratum)
-        elif found.pairs_needed is None and found.all_pairs is not None:
-            finds = "no odds" if found.smallest_with_all is None else f"{found.smallest_with_all:.3f}"
-            text = f"more pairs alone are not enough: all {_number(found.all_pairs)} a query find {finds}"
+        for text in _of_stratum(found):
             texts.setdefault(text, []).append(stratum)
-        if found.items_recur and found.error is not None:
-            text = "items stand in pairs of several queries, so intervals will be wider than planned"
-            texts.setdefault(text, []).append(stratum)
-    lines += [f"{', '.join(strata)}: {text}" for text, strata in texts.items()]
+    lines = [f"{', '.join(strata)}: {text}" for text, strata in texts.items()]
     queries = max(found.queries for found in findable.values())
-    return [*lines, *(few_queries(queries) if queries >= FEWEST_TESTED else [])]
+    return [*lines, *(few_queries(queries) if queries >= FEWEST_QUERIES else [])]
+
+
+def _of_stratum(found: PairwiseFindable) -> Iterator[str]:
+    if found.reason:
+        yield NOTHING[found.reason]
+    if not found.prospects:
+        return
+    first, *_ = found.prospects
+    consistent = " to ".join(f"{100 * each.consistent:.3g} %" for each in found.prospects)
+    yield (
+        f"chances of a verdict, and what gives {100 * found.target:g} %, where {consistent} of pairs do not flip, the "
+        f"item shown first wins {100 * first.first_slot:.3g} % of answers, icc {first.icc:.2g}; odds above 1: their "
+        "inverse"
+    )
+    if len(found.prospects) > 1:
+        yield "a small run says how many pairs do not flip: llmfair plan pairwise --pilot RUN"
+    if any(each.agreement <= 0 for each in found.prospects):
+        yield (
+            "parity cannot be had with any number of queries: answers that agree with themselves no better than coins "
+            "are no evidence of it"
+        )
+    if found.items_recur:
+        yield "items stand in pairs of several queries, so chances are lower than planned"
 
 
 def _number(pairs: float) -> str:
