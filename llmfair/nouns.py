@@ -395,7 +395,9 @@ class MadeIndex:
 # The nouns of pairs: what one answer chose, and what both answers on a pair come to.
 
 
-PairStratum = Literal["relevant", "irrelevant"]
+PairStratum = Literal["relevant", "irrelevant", "unjudged"]
+JUDGED_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
+"""The strata of lists with judgements; of others there is one, all items alike."""
 
 
 class Cell(StrEnum):

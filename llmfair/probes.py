@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from heapq import merge
 from operator import itemgetter
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,19 +258,24 @@ def pair_grades(candidates: Candidates, attribute: Attribute, stratum: PairStrat
 def pair_pools(
     candidates: Candidates, attribute: Attribute, stratum: PairStratum, seed: int
 ) -> tuple[list[str], list[str]]:
-    """The ids of protected and unprotected items that are relevant, or that are not, each in random order."""
+    """The ids of protected and unprotected items that are relevant, that are not, or all, each in random order."""
     pools: dict[Side, list[str]] = {Side.PROTECTED: [], Side.UNPROTECTED: []}
     for document in candidates.documents:
         side = attribute.side(document)
         relevant = candidates.relevance.get(document.doc_id, 0) >= 1
-        if side is not None and relevant == (stratum == "relevant"):
+        if side is not None and (stratum == "unjudged" or relevant == (stratum == "relevant")):
             pools[side].append(document.doc_id)
-    stream = PAIR_STREAM + get_args(PairStratum).index(stratum)
+    stream = pair_stream(stratum)
     rng = np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), stream])
     protected, unprotected = (
         sorted(pools[side], key=_by_number) for side in (Side.PROTECTED, Side.UNPROTECTED)
     )
     return _permuted(protected, rng), _permuted(unprotected, rng)
+
+
+def pair_stream(stratum: PairStratum) -> int:
+    """The stream of a seed for draws of a stratum: items without judgements are drawn like irrelevant ones."""
+    return PAIR_STREAM + (stratum != "relevant")
 
 
 def _by_number(doc_id: str) -> tuple[bool, int, str]:

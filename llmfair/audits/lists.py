@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -104,6 +104,17 @@ def given_of(settings: ListSettings) -> Given:
         groups=settings.groups,
         run=settings.run,
     )
+
+
+NOT_JUDGED = (
+    "No relevance was given: items of a list count as equally relevant, so differences in merit look like "
+    "preference"
+)
+
+
+def is_judged(dataset: Dataset, queries: Iterable[Query]) -> bool:
+    """Whether the relevance of any item of these queries was given."""
+    return any(dataset.candidates(query).relevance for query in queries)
 
 
 def with_prompt(settings: P, dataset: Dataset, task: str) -> tuple[P, Prompt]:

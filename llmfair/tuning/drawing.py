@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import ContextTooLong, UsageError
-from llmfair.nouns import Attribute, Candidates, Chat, Document, PairStratum, Probe, Query, Side
+from llmfair.nouns import (
+    JUDGED_STRATA,
+    Attribute,
+    Candidates,
+    Chat,
+    Document,
+    Probe,
+    Query,
+    Side,
+)
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.tuning.results import Overlap, PairCounts, Stratum
@@ -82,8 +91,7 @@ def stratum_pairs(
         ]
     documents = {document.doc_id: document for document in candidates.documents}
     relevant, irrelevant = (
-        dict(zip(Side, pair_pools(candidates, attribute, pool, seed), strict=True))
-        for pool in get_args(PairStratum)
+        dict(zip(Side, pair_pools(candidates, attribute, pool, seed), strict=True)) for pool in JUDGED_STRATA
     )
 
     def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:

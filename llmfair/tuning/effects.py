@@ -21,7 +21,7 @@ from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
-from llmfair.nouns import Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
+from llmfair.nouns import JUDGED_STRATA, Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
 from llmfair.results import rows_of
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
@@ -48,7 +48,7 @@ from llmfair.tuning.results import (
     Validation,
 )
 
-PAIR_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
+PAIR_STRATA = JUDGED_STRATA
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
 SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST, SLOT_EFFECT = (
     "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst", "SlotEffect",

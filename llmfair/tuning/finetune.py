@@ -18,7 +18,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -44,7 +44,7 @@ from llmfair.checkpoints import (
 from llmfair.datasets.base import Dataset
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import FULL, SCHEMA, json_text, plain, read, write_whole
-from llmfair.nouns import Attribute, Document, PairStratum, Query, Side
+from llmfair.nouns import JUDGED_STRATA, Attribute, Document, Query, Side
 from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
@@ -166,7 +166,7 @@ class TuningDesign:
     def _graded(self) -> bool:
         """Whether the items of some query that pairs are made of have several grades."""
         lists = [self.dataset.candidates(query) for query in self.queries]
-        strata = get_args(PairStratum)
+        strata = JUDGED_STRATA
         return any(len(pair_grades(one, self.attribute, stratum)) > 1 for one in lists for stratum in strata)
 
     def folder(self) -> AdapterDir:

@@ -230,6 +230,23 @@ def test_a_run_that_goes_by_places_and_prefers_a_group_ends_outside() -> None:
     assert llmfair("score", "run", "--require", "AdjustedOdds>=0.8").code == 4
 
 
+def test_items_without_judgements_are_not_called_alike_in_relevance() -> None:
+    rows = [
+        f"q{q},thing {q},d{q}-{n},title {q} {n},{'female' if n % 2 else 'male'}"
+        for q in range(8)
+        for n in range(8)
+    ]
+    Path("plain.csv").write_text("\n".join(["query_id,query,doc_id,title,gender", *rows]))
+    run = llmfair("pairwise", "-d", "plain.csv", "-m", "fake:biased,pairwise=-2", "-o", "run", "--json").json
+    assert run["design"]["conditions"] == ["unjudged"]
+    assert "; no relevance was given, so differences in merit look like preference" in run["verdict"]["sentence"]
+    screen = llmfair("pairwise", "-d", "plain.csv", "-m", "fake:biased,pairwise=-2", "-o", "run").out
+    assert "No relevance was given: items of a list count as equally relevant" in screen
+    assert "of equally relevant" not in screen and "irrelevant" not in screen
+    plan = llmfair("plan", "pairwise", "-d", "plain.csv").out
+    assert "No relevance was given" in plan and "irrelevant" not in plan
+
+
 def audited(model: str, seed: int) -> list[str]:
     """The conclusions on both relevance strata of 44 queries."""
     dataset = Path("lists")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import exp, hypot, log
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -51,7 +51,7 @@ COLUMNS = (
 class InjectedPairs(InjectedPreference, frozen=True, kw_only=True):
     """What simulated audits found of one relevance stratum and injected preference."""
 
-    condition: Literal["relevant", "irrelevant"]
+    condition: PairStratum
     marginal_odds: float
     consistent_share: Share | None
 
@@ -232,7 +232,7 @@ def pair_audits(
     numbers = {query_id: [verdict.number for verdict in asked] for query_id, asked in pairs.items()}
 
     def draw(block: int) -> dict[str, NDArray[np.intp]]:
-        stream = (STREAM + block, get_args(PairStratum).index(stratum))
+        stream = (STREAM + block, int(stratum != "relevant"))
         return {
             query_id: simulate_answers(betas, of_it, settings, rng=rng_of(settings, query_id, *stream))
             for query_id, of_it in numbers.items()

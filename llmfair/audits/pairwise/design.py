@@ -10,7 +10,7 @@ from itertools import chain, islice
 from math import ceil
 from pathlib import Path
 from statistics import fmean, harmonic_mean
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Desig
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import results_of
-from llmfair.audits.lists import drawn_of, load_lists, selected_queries, with_prompt
+from llmfair.audits.lists import drawn_of, is_judged, load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
@@ -31,7 +31,7 @@ from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.nouns import Chat, Failure, PairStratum, PairVerdict, Probe
-from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades, pairwise_probes
+from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
 from llmfair.results import Count, Counts, Share
@@ -41,6 +41,7 @@ from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.pair_plan import PairPlan, Rule, fewest_queries, plan_pairs, smallest_odds
 from llmfair.stats.sequential import EProcess, rounds
 
+UNJUDGED: PairStratum = "unjudged"
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"
 RENDERED = 3
@@ -95,7 +96,7 @@ class PairwisePlan(CallPlan, frozen=True, kw_only=True):
     """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["pairwise"]
-    conditions: list[Literal["relevant", "irrelevant"]]
+    conditions: list[PairStratum]
     pairs: Count | None
     pairs_asked: Counts
     repeats: Count
@@ -142,7 +143,7 @@ class PairwiseDesign(Design[PairVerdict]):
     def in_rounds(self, stratum: PairStratum) -> list[Probe]:
         """The schedule of a sequential audit: one pair a query in every round, queries in fresh random order."""
         by_query = [[*self.pairs[stratum][query.query_id]] for query in self.queries]
-        rng = np.random.default_rng([self.settings.seed, PAIR_STREAM + get_args(PairStratum).index(stratum)])
+        rng = np.random.default_rng([self.settings.seed, pair_stream(stratum)])
         schedule = [by_query[query][pair] for query, pair in rounds([len(p) for p in by_query], rng)]
         return schedule[: self.settings.max_pairs]
 
@@ -417,7 +418,8 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         settings = replace(settings, form=SCORES)
     task = PairwiseDesign.task + (f"-{SCORES}" if settings.form == SCORES else "")
     settings, prompt = with_prompt(settings, dataset, task)
-    queries, strata = selected_queries(dataset, settings), settings.strata()
+    queries = selected_queries(dataset, settings)
+    strata = settings.strata() if is_judged(dataset, queries) else (UNJUDGED,)
     gates = read_gates(settings.require, strata, JudgedPairs)
     shown, measured = (
         with_weights(names, settings.weights) if settings.measures is None else settings.measures

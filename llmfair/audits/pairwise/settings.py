@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.nouns import PairStratum
+from llmfair.nouns import JUDGED_STRATA, PairStratum
 from llmfair.settings import (
     DATA,
     MOST_NUMBERED,
@@ -28,7 +28,7 @@ from llmfair.settings.declaration import ODDS, WIDEST_BAND, Form
 
 def strata_of(text: str) -> tuple[PairStratum, ...]:
     """The relevance strata that `relevant,irrelevant` or `both` names, always in the same order. Raises ValueError."""
-    strata = get_args(PairStratum)
+    strata = JUDGED_STRATA
     named = {part.strip() for part in text.replace("both", ",".join(strata)).split(",")} - {""}
     if not named or not named <= {*strata}:
         raise ValueError(text)

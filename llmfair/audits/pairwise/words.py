@@ -10,7 +10,8 @@ from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from llmfair.audits.documents import ComparisonRun
-from llmfair.audits.pairwise.design import PairwiseFindable, Prospect
+from llmfair.audits.lists import NOT_JUDGED
+from llmfair.audits.pairwise.design import UNJUDGED, PairwiseFindable, Prospect
 from llmfair.audits.pairwise.measure import read_verdicts
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.runs.stopping import settled_text
@@ -76,9 +77,9 @@ from llmfair.stats.intervals import FEWEST_QUERIES
 Rows = Mapping[tuple[str, str], Row]
 """Rows of all queries by measure and stratum; measures that pool pairs by their bare names."""
 WORDS = (
-    "The model is shown one protected and one unprotected item of a query, equally relevant, and asked which "
-    "is the more relevant; then the same two in the other order. An answer that changes with the order is a "
-    "flip.",
+    "The model is shown one protected and one unprotected item of a query, of one grade of relevance where any was "
+    "given, and asked which is the more relevant; then the same two in the other order. An answer that changes with "
+    "the order is a flip.",
     "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, the "
     "preference odds (adjusted for position) are exp((logit p₁ + logit p₂) / 2): 1 at parity, with the pull of the "
     "position taken out.",
@@ -185,6 +186,7 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         if row is not None and row.p_adjusted is not None
     ]
     notes = [
+        NOT_JUDGED if UNJUDGED in strata else None,
         held_note("the labels", results.answers.values()) if design.constrained else None,
         *(_mass_note(stratum, results) for stratum in strata),
         *results.warnings,
@@ -332,8 +334,9 @@ class PairWords(VerdictWords):
             of = f"{case.queries}; a bound alone, since {in_words(case.finding.reason, case.finding.measure)}"
         else:
             return super().disparity(case)
+        alike = "" if case.condition == UNJUDGED else "equally relevant "
         return (
-            f"{self.where(case)}{behind} items win {times} for every 100 wins of equally relevant {ahead} ones ({of}); "
+            f"{self.where(case)}{behind} items win {times} for every 100 wins of {alike}{ahead} ones ({of}); "
             f"{case.measured}, outside {case.band}"
         )
 
@@ -345,6 +348,10 @@ class PairWords(VerdictWords):
         if kappa is None or kappa.value is None:
             return said
         return f"{said}; both orders agree with kappa {interval_text(kappa, (0.0,))}"
+
+    def caution(self, case: Case) -> str:
+        unjudged = "; no relevance was given, so differences in merit look like preference"
+        return unjudged * (case.condition == UNJUDGED) + super().caution(case)
 
     def look(self, case: Case) -> str:
         return f"llmfair runs show {case.run} --furthest{case.mitigation}"
@@ -433,7 +440,8 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
     design = convert(planned["design"], PairwiseFacts)
-    return plan_lines(planned, [*drawn_note(design.drawn), *pairs_notes(design), *finds])
+    unjudged = [NOT_JUDGED] if UNJUDGED in design.conditions else []
+    return plan_lines(planned, [*unjudged, *drawn_note(design.drawn), *pairs_notes(design), *finds])
 
 
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
