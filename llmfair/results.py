@@ -95,12 +95,34 @@ class Row(Figure, frozen=True, kw_only=True):
     group: Annotated[str, Meta(description='"" where the measure has no groups.')]
 
 
+class LabelError(JsonObject, frozen=True):
+    """What wrong grades alone would make of a ranker without preference.
+
+    `share`: from which share of wrong grades on it would look as far from parity as the nearer limit of the interval;
+    None: from none. `least`: the ranker is taken to err in no pair, so at least so large a share would have to be.
+    """
+
+    share: Share | None
+    least: bool
+
+    @property
+    def text(self) -> str:
+        if self.share is None:
+            return "no share of wrong relevance grades alone explains it"
+        at_least = "at least " * self.least
+        return f"a fair ranker would look so if {at_least}{100 * self.share:.2g} % of relevance grades were wrong"
+
+
 class Finding(JsonObject, frozen=True, kw_only=True):
-    """What is concluded of a condition's headline figure; each kind adds what stands behind it."""
+    """What is concluded of a condition's headline figure; each kind adds what stands behind it.
+
+    `label_error`: of a disparity of groups whose shares of relevant items differ.
+    """
 
     measure: str
     conclusion: Conclusion
     reason: str | None
+    label_error: LabelError | None = None
 
     @property
     def decisive(self) -> str:
@@ -124,7 +146,7 @@ class Finding(JsonObject, frozen=True, kw_only=True):
 
     def barred(self, reason: str) -> Self:
         """With nothing concluded, for this reason."""
-        return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
+        return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason, label_error=None)
 
 
 class OddsPower(JsonObject, frozen=True):

@@ -398,7 +398,9 @@ class VerdictWords:
         """What weakens the verdict as a whole."""
         n = None if case.figure is None else case.figure.n
         few = n is not None and n < FEW_QUERIES and case.finding.conclusion != Conclusion.NOT_ASSESSABLE
-        cautions = "; few queries, so read the interval with care" * few
+        label_error = case.finding.label_error
+        cautions = "" if label_error is None else f"; {label_error.text}"
+        cautions += "; few queries, so read the interval with care" * few
         return cautions + "; not all questions are answered yet" * (not case.found.complete)
 
     def next(self, gravest: Conclusion, case: Case) -> str:

@@ -37,12 +37,13 @@ def largest_wrong(protected: Judgements, other: Judgements) -> float:
 
 
 def odds_of_a_fair_ranker(
-    protected: Judgements, other: Judgements, better_ahead: float, wrong: float
+    protected: Judgements, other: Judgements, better_ahead: float | None, wrong: float
 ) -> Strata:
     """The odds that a ranker without preference would show in each stratum, with so large a share of labels wrong.
 
-    `better_ahead`: the run's share of pairs of unequal grade in which the better graded is ahead. Raises ValueError
-    where x is not below what the judgements allow.
+    `better_ahead`: the run's share of pairs of unequal grade in which the better graded is ahead; None where none were
+    compared: of a ranker that errs in no pair, whose odds are the farthest from 1. Raises ValueError where x is not
+    below what the judgements allow.
     """
     if not 0 <= wrong < largest_wrong(protected, other):
         raise ValueError("more judgements are wrong than are relevant")
@@ -56,7 +57,7 @@ def odds_of_a_fair_ranker(
         other.items - other.relevant,
     )
     assert 0 < counts[0] < counts[1]
-    pull = (better_ahead - 0.5) / (relevant - irrelevant)
+    pull = 0.5 if better_ahead is None else (better_ahead - 0.5) / (relevant - irrelevant)
     chances = (
         0.5 + (of_protected[stratum] - of_other[stratum]) * pull for stratum in range(len(of_protected))
     )

@@ -239,7 +239,9 @@ def test_items_without_judgements_are_not_called_alike_in_relevance() -> None:
     Path("plain.csv").write_text("\n".join(["query_id,query,doc_id,title,gender", *rows]))
     run = llmfair("pairwise", "-d", "plain.csv", "-m", "fake:biased,pairwise=-2", "-o", "run", "--json").json
     assert run["design"]["conditions"] == ["unjudged"]
-    assert "; no relevance was given, so differences in merit look like preference" in run["verdict"]["sentence"]
+    assert (
+        "; no relevance was given, so differences in merit look like preference" in run["verdict"]["sentence"]
+    )
     screen = llmfair("pairwise", "-d", "plain.csv", "-m", "fake:biased,pairwise=-2", "-o", "run").out
     assert "No relevance was given: items of a list count as equally relevant" in screen
     assert "of equally relevant" not in screen and "irrelevant" not in screen

@@ -100,3 +100,19 @@ def test_the_share_that_explains_a_disparity_gives_its_odds() -> None:
     assert share is not None and odds(share) == pytest.approx(0.9, rel=1e-6)
     with pytest.raises(ValueError, match="wrong"):
         odds(0.15)
+
+
+@pytest.mark.parametrize("stratum", ["relevant", "irrelevant"])
+def test_wrong_grades_make_a_fair_ranker_look_so(stratum: str) -> None:
+    """Lists whose grades are wrong for a tenth: a ranker that errs in no pair, and knows no group."""
+    rng = np.random.default_rng(0)
+    protected = np.arange(400_000) % 2 == 1
+    relevant = rng.random(len(protected)) < np.where(protected, 0.15, 0.35)
+    judged = relevant ^ (rng.random(len(protected)) < 0.1)
+    groups = [Judgements(int(side.sum()), int((judged & side).sum())) for side in (protected, ~protected)]
+    alike = judged == (stratum == "relevant")
+    ours, theirs = (rng.choice(np.flatnonzero(alike & side), 200_000) for side in (protected, ~protected))
+    ahead = np.where(relevant[ours] == relevant[theirs], rng.random(200_000) < 0.5, relevant[ours])
+    odds = odds_of_a_fair_ranker(*groups, None, 0.1)
+    share = ahead.mean()
+    assert getattr(odds, stratum) == pytest.approx(share / (1 - share), rel=0.02)
