@@ -61,6 +61,6 @@ def odds_with(wrong: float, judged: Judged, better_ahead: float | None) -> dict[
 
 def _groups(judged: Judged) -> tuple[Judgements, Judgements] | None:
     """Both groups; None unless each has relevant items and others."""
-    protected, other = (Judgements(*judged[side.value]) for side in (Side.PROTECTED, Side.UNPROTECTED))
+    protected, other = (Judgements(*judged.get(side.value, (0, 0))) for side in Side)
     both = all(0 < group.relevant < group.items for group in (protected, other))
     return (protected, other) if both else None

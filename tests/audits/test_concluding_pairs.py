@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 from llmfair import api
 from llmfair.audits.pairwise.measure import (
@@ -18,6 +19,8 @@ from llmfair.audits.pairwise.measure import (
     seen,
     settled,
 )
+from llmfair.audits.label_error import label_error
+from llmfair.audits.pairwise.measure import beside_each_other, bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound, PairFinding
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.nouns import Conclusion, PairAnswer, PairVerdict, Side
@@ -247,6 +250,43 @@ def test_items_without_judgements_are_not_called_alike_in_relevance() -> None:
     assert "of equally relevant" not in screen and "irrelevant" not in screen
     plan = llmfair("plan", "pairwise", "-d", "plain.csv").out
     assert "No relevance was given" in plan and "irrelevant" not in plan
+
+
+def test_a_disparity_carries_the_share_of_wrong_grades_that_would_explain_it() -> None:
+    lists = {
+        f"q{q}": [
+            (f"q{q}{side}{n}", side, int(n < relevant))
+            for side, relevant in (("female", 3), ("male", 7))
+            for n in range(20)
+        ]
+        for q in range(12)
+    }
+    write_folder(Path("lists"), lists)
+    command = ("pairwise", "-d", "lists", "-m", "fake:biased,pairwise=-2", "-o", "run")
+    run = llmfair(*command, "--json").json
+    assert run["design"]["judged"] == {"protected": [240, 36], "unprotected": [240, 84]}
+    for stratum in ("relevant", "irrelevant"):
+        row = next(r for r in run["rows"] if (r["measure"], r["condition"]) == ("AdjustedOdds", stratum))
+        assert run["findings"][stratum]["label_error"] == to_builtins(
+            label_error(run["design"]["judged"], None, stratum, row["high"])
+        )
+    share = run["findings"]["relevant"]["label_error"]["share"]
+    assert (
+        f"a fair ranker would look so if at least {100 * share:.2g} % of relevance grades were wrong"
+        in run["verdict"]["sentence"]
+    )
+    screen = llmfair(*command, "--label-error", "0.1", "-v").out
+    assert (
+        "with 10 % of relevance grades wrong a ranker without preference reads odds as far from 1 as"
+        in screen
+    )
+    scored = llmfair("score", "run", "--json").json["runs"][0]["findings"]
+    assert scored["relevant"]["label_error"] == run["findings"]["relevant"]["label_error"]
+    refused = llmfair(*command, "--label-error", "0.2")
+    assert refused.code == 2 and "a share below 0.15" in refused.err
+    # against the group of more relevant items, wrong grades explain nothing
+    other = llmfair("pairwise", "-d", "lists", "-m", "fake:biased,pairwise=2", "-o", "other", "--json").json
+    assert "no share of wrong relevance grades alone explains it" in other["verdict"]["sentence"]
 
 
 def audited(model: str, seed: int) -> list[str]:

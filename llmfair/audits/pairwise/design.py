@@ -19,6 +19,7 @@ from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Desig
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import results_of
+from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import drawn_of, is_judged, load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
@@ -203,6 +204,11 @@ class PairwiseDesign(Design[PairVerdict]):
             weights=settings.weights,
             sequential=settings.sequential,
             max_pairs=settings.max_pairs if settings.sequential else None,
+            judged=self._judged,
+            label_error=settings.label_error,
+            odds_of_label_error=None
+            if settings.label_error is None
+            else odds_with(settings.label_error, self._judged, None),
             prompt_sha256=self.prompt.sha256,
             probes=probes,
             pairs_asked=probes if settings.sequential else {name: sum(n) for name, n in counts.items()},
@@ -235,6 +241,10 @@ class PairwiseDesign(Design[PairVerdict]):
             for stratum in self.strata
         }
         return {name: {*chain(*of_it)} for name, of_it in by_query.items() if max(map(len, of_it)) > 1}
+
+    @cached_property
+    def _judged(self) -> dict[str, tuple[int, int]]:
+        return judged_of(map(self.dataset.candidates, self.queries), self.attribute)
 
     def _grades(self, stratum: PairStratum) -> PairGrades:
         by_query: dict[str, list[int]] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf, log
 from pathlib import Path
@@ -45,6 +45,7 @@ from llmfair.audits.comparing import (
 )
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
+from llmfair.audits.label_error import Judged, label_error
 from llmfair.audits.pairwise.results import (
     Bound,
     ByOrder,
@@ -317,7 +318,8 @@ class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
 
     `forced`: no answer could be unparseable. `decided`: of a sequential audit, what was settled of each stratum.
-    `max_invalid`: the share of answers that may be unparseable. `scored`: they are scores.
+    `max_invalid`: the share of answers that may be unparseable. `scored`: they are scores. `judged`: items of each
+    group, and how many are relevant.
     """
 
     inference: Inference
@@ -327,6 +329,7 @@ class HowAsked:
     decided: Mapping[str, Decision | None] | None = None
     max_invalid: float | None = None
     scored: bool = False
+    judged: Judged = field(default_factory=dict)
 
 
 def how_asked(
@@ -345,6 +348,7 @@ def how_asked(
         {stratum: point.decision and Decision(point.decision) for stratum, point in stopping.items()} or None,
         max_invalid,
         not design.prompted,
+        design.judged,
     )
 
 
@@ -382,6 +386,9 @@ def measure_verdicts(
             lambda stratum, level: conclusion_at(concluded_of[stratum], asked, level),
             asked.inference.level,
         )
+    findings = {
+        stratum: explained(finding, concluded_of[stratum], asked) for stratum, finding in findings.items()
+    }
     answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
     for stratum, finding in findings.items():
         if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
@@ -479,6 +486,18 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """`ok`, or what is wrong with an answer of the journal, by the settings of its run."""
     choice = read_answer(completion_of(row), settings["form"], settings["answers"])
     return str(choice.problem or AnswerClass.OK)
+
+
+def explained(finding: PairFinding, column: Column, asked: HowAsked) -> PairFinding:
+    """A disparity, with the share of wrong grades that alone would explain it."""
+    stratum = column.condition
+    if finding.conclusion is not Conclusion.OUTSIDE or stratum not in ("relevant", "irrelevant"):
+        return finding
+    odds = aggregate(column.measure.aggregate, list(column.values.values()), asked.inference)
+    assert odds is not None
+    limits = (odds.low, odds.high) if finding.bound is None else finding.bound.limits
+    nearer = min((abs(log(limit)), limit) for limit in limits if limit)[1]
+    return structs.replace(finding, label_error=label_error(asked.judged, None, stratum, nearer))
 
 
 def conclusion_at(column: Column, asked: HowAsked, level: float) -> Conclusion:

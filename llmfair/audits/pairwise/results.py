@@ -39,7 +39,11 @@ class PairGrades(JsonObject, frozen=True):
 
 
 class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
-    """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled."""
+    """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled.
+
+    `judged`: items of each group, and how many are relevant; `odds_of_label_error`: those of a fair ranker by stratum,
+    with the share `label_error` of grades wrong.
+    """
 
     pairs: Count | None
     form: Literal["order", "letter", "scores"]
@@ -50,6 +54,9 @@ class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     weights: Literal["macro", "pooled"]
     sequential: bool
     max_pairs: Count | None
+    judged: Mapping[str, tuple[Count, Count]] = {}
+    label_error: Share | None = None
+    odds_of_label_error: Mapping[str, float] | None = None
     prompt_sha256: Sha256
     probes: Counts = {}
     pairs_asked: Counts = {}

@@ -78,6 +78,13 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     weights: Literal["macro", "pooled"] = STATISTICS(
         "macro", "What weighs alike: queries, or pairs.", advanced=True
     )
+    label_error: float | None = STATISTICS(
+        None,
+        "Share of relevance grades that may be wrong: which odds a fair ranker would then read.",
+        advanced=True,
+        above=0,
+        below=0.5,
+    )
     sequential: bool = STATISTICS(
         False, "Stop each stratum as soon as it is settled where its odds lie.", result=True
     )

@@ -189,6 +189,7 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         NOT_JUDGED if UNJUDGED in strata else None,
         held_note("the labels", results.answers.values()) if design.constrained else None,
         *(_mass_note(stratum, results) for stratum in strata),
+        _label_error_note(design),
         *results.warnings,
         *few_queries(design.queries),
         *(_stopping_note(stratum, results) for stratum in strata),
@@ -208,6 +209,17 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         *drawn_note(design.drawn),
     ]
     return [note for note in notes if note]
+
+
+def _label_error_note(design: PairwiseFacts) -> str | None:
+    """The odds that wrong grades alone could make, where it is asked for them."""
+    if design.label_error is None or design.odds_of_label_error is None:
+        return None
+    odds = ", ".join(f"{value:.3f} of {stratum}" for stratum, value in design.odds_of_label_error.items())
+    return (
+        f"with {100 * design.label_error:g} % of relevance grades wrong a ranker without preference reads odds as far "
+        f"from 1 as {odds} pairs (one that puts every more relevant item ahead)"
+    )
 
 
 def flips_text(stratum: str, results: PairwiseResults, rows: Rows) -> str:
