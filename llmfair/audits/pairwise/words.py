@@ -463,6 +463,8 @@ def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
         for text in _of_stratum(found):
             texts.setdefault(text, []).append(stratum)
     lines = [f"{', '.join(strata)}: {text}" for text, strata in texts.items()]
+    if sum(bool(found.prospects) for found in findable.values()) > 1:
+        lines.append("a run ends in disparity where one stratum does, in parity where every one does")
     queries = max(found.queries for found in findable.values())
     return [*lines, *(few_queries(queries) if queries >= FEWEST_QUERIES else [])]
 
