@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute, Candidates, Side
 from llmfair.results import LabelError
 from llmfair.stats.label_error import Judgements, explaining_share, largest_wrong, odds_of_a_fair_ranker
 
-GradedStratum = Literal["relevant", "irrelevant"]
 Judged = Mapping[str, tuple[int, int]]
 """Items of each group, and how many of them are judged relevant."""
 
@@ -26,9 +24,7 @@ def judged_of(lists: Iterable[Candidates], attribute: Attribute) -> dict[str, tu
     return {side: (items, relevant) for side, (items, relevant) in counts.items()}
 
 
-def label_error(
-    judged: Judged, better_ahead: float | None, stratum: GradedStratum, limit: float
-) -> LabelError | None:
+def label_error(judged: Judged, better_ahead: float | None, stratum: str, limit: float) -> LabelError | None:
     """The share of wrong grades that alone would explain odds beyond this limit; None where shares are equal.
 
     `limit`: the nearer to 1 of the odds' interval. `better_ahead`: in which share of pairs of unequal grade the better
@@ -45,7 +41,7 @@ def label_error(
     return LabelError(share, better_ahead is None)
 
 
-def odds_with(wrong: float, judged: Judged, better_ahead: float | None) -> dict[GradedStratum, float]:
+def odds_with(wrong: float, judged: Judged, better_ahead: float | None) -> dict[str, float]:
     """The odds that a ranker without preference reads with this share of grades wrong. Raises UsageError."""
     groups = _groups(judged)
     most = largest_wrong(*groups) if groups else 0.0

@@ -173,7 +173,8 @@ def test_the_next_step() -> None:
     assert settled is not None
     planned = "llmfair plan listwise --design partition"
     assert lists.verdict(conclusions({"a": ACROSS}, planned=planned)).next == (
-        f"about {settled:,} queries would settle it, if the estimate stays; what a design can find: {planned}"
+        f"about {settled:,} queries would put the whole interval inside the band, if the estimate stays; what a design "
+        f"can find: {planned}"
     )
     assert "too near an edge" in lists.verdict(conclusions({"a": (0.8, 0.7, 0.9)})).next
     assert "these answers follow the position" in lists.verdict(conclusions({"a": None})).next
@@ -294,7 +295,7 @@ def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> Non
         for useful in (chance, replace(chance, value=0.2, low=0.1)):
             of = conclusions({"a": interval}, findings={"a": finding(interval, useful=useful)})
             said = SPOKEN["lists"].verdict(of).next
-            assert ("queries would settle it" in said) is (settles or useful.shown)
+            assert ("queries would put the whole interval" in said) is (settles or useful.shown)
             assert ("better than the initial ranking, which is not shown" in said) is not (
                 settles or useful.shown
             )
@@ -316,7 +317,7 @@ def test_windows_that_leave_all_open_are_better_drawn_at_random_than_asked_of_mo
         of = conclusions({"a": interval}, n=6, findings=known, prompted=prompted)
         said = SPOKEN["lists"].verdict(of).next
         assert said.startswith("random windows (--design partition) tell") is at_random
-        assert ("queries would settle it" in said or "too near an edge" in said) is not at_random
+        assert ("queries would put the whole interval" in said or "too near an edge" in said) is not at_random
 
 
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
@@ -324,7 +325,7 @@ def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) 
     slots = finding(ACROSS, "slots_decide")
     found = SPOKEN[of_a_kind].verdict(conclusions({"a": ACROSS}, findings={"a": slots}))
     assert "the interval crosses an edge" in found.sentence and "bound" not in found.sentence
-    assert "queries would settle it" in found.next and "position" not in found.next
+    assert "queries would put the whole interval" in found.next and "position" not in found.next
 
 
 def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:

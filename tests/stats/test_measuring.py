@@ -113,6 +113,6 @@ def test_wrong_grades_make_a_fair_ranker_look_so(stratum: str) -> None:
     alike = judged == (stratum == "relevant")
     ours, theirs = (rng.choice(np.flatnonzero(alike & side), 200_000) for side in (protected, ~protected))
     ahead = np.where(relevant[ours] == relevant[theirs], rng.random(200_000) < 0.5, relevant[ours])
-    odds = odds_of_a_fair_ranker(*groups, None, 0.1)
+    odds = odds_of_a_fair_ranker(groups[0], groups[1], None, 0.1)
     share = ahead.mean()
     assert getattr(odds, stratum) == pytest.approx(share / (1 - share), rel=0.02)

@@ -393,20 +393,14 @@ def _expected(stratum: PairStratum, settings: PlanPairwiseSettings) -> list[Answ
         return [Answers(settings.first_slot, share, settings.icc) for share in shares]
     run = find_run(settings.pilot, RUNS)
     results = results_of(run)
-    row = isinstance(results, PairwiseResults) and next(
-        (
-            row
-            for row in results.of_all()
-            if row.measure.startswith("FirstSlotRate") and row.stratum == stratum and row.value
-        ),
-        None,
-    )
-    finding = results.findings.get(stratum)
-    if not row or finding is None or finding.consistent_share is None:
+    rows = results.of_all() if isinstance(results, PairwiseResults) else ()
+    rates = (row.value for row in rows if row.measure.startswith("FirstSlotRate") and row.stratum == stratum)
+    first_slot, finding = next(rates, None), results.findings.get(stratum)
+    if not first_slot or first_slot == 1 or finding is None or finding.consistent_share is None:
         raise UsageError(
             f"--pilot: {run.path} has no answers on {stratum} pairs.", "name a run of llmfair pairwise"
         )
-    return [Answers(row.value, finding.consistent_share, max(0.0, finding.icc or 0.0))]
+    return [Answers(first_slot, finding.consistent_share, max(0.0, finding.icc or 0.0))]
 
 
 def check_power(target: float, level: float) -> None:
