@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -364,6 +365,12 @@ class PairWords(VerdictWords):
     def caution(self, case: Case) -> str:
         unjudged = "; no relevance was given, so differences in merit look like preference"
         return unjudged * (case.condition == UNJUDGED) + super().caution(case)
+
+    def settle(self, case: Case) -> str:
+        found = case.found
+        if found.planned and found.run:  # these answers say how the next will be
+            found = dataclasses.replace(found, planned=f"{found.planned} --pilot {case.run}")
+        return super().settle(dataclasses.replace(case, found=found))
 
     def look(self, case: Case) -> str:
         return f"llmfair runs show {case.run} --furthest{case.mitigation}"
