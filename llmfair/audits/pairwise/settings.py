@@ -167,7 +167,11 @@ class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
         None, "A pairwise run whose answers say how these will be: the next three, unrounded."
     )
     first_slot: float = STATISTICS(
-        0.5, "Expected share of answers that the item shown first wins.", above=0, below=1
+        0.5,
+        "Expected share of answers that the item shown first wins.",
+        advanced=True,
+        above=0,
+        below=1,
     )
     consistent: float | None = STATISTICS(
         None,
