@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, fsum, log, sqrt
-from math import fsum, log, sqrt
 from statistics import fmean
 from typing import Literal
 
@@ -30,8 +29,7 @@ from llmfair.nouns import Measurement, PairVerdict
 from llmfair.registry import register
 from llmfair.results import OddsPower
 from llmfair.stats import intervals
-from llmfair.stats.intervals import Estimate, Method, without_favour
-from llmfair.stats.intervals import FEWEST_QUERIES, SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
+from llmfair.stats.intervals import SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
 from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.strata import (

@@ -134,9 +134,7 @@ def _variance(effect: float, gamma: float, agreement: float) -> float:
     return (1 / first + 1 / second + 2 * agreement / math.sqrt(first * second)) / 4
 
 
-def chance_in_band(
-    effect: float, error: float, freedom: int, t: float, edges: tuple[float, float]
-) -> float:
+def chance_in_band(effect: float, error: float, freedom: int, t: float, edges: tuple[float, float]) -> float:
     """The chance that effect ± t · error, whose error is estimated, too, lies between the edges."""
     from scipy.special import chdtri, ndtr
 

@@ -11,6 +11,7 @@ import pytest
 from msgspec import to_builtins
 
 from llmfair import api
+from llmfair.audits.label_error import label_error
 from llmfair.audits.pairwise.measure import (
     PairConclusion,
     beside_each_other,
@@ -19,8 +20,6 @@ from llmfair.audits.pairwise.measure import (
     seen,
     settled,
 )
-from llmfair.audits.label_error import label_error
-from llmfair.audits.pairwise.measure import beside_each_other, bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound, PairFinding
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.nouns import Conclusion, PairAnswer, PairVerdict, Side
