@@ -448,12 +448,15 @@ def mitigate(
     return Result("mitigate", done.results, done.folder)
 
 
-def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Result:
-    """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
+def compare(*runs: Runs, measures: Any = None, margin: str | None = None, runs_dir: Name = "runs") -> Result:
+    """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs.
+
+    Odds that differ by a quotient within `margin`, such as "0.9..1.1", are equivalent; by default within the band.
+    """
     from llmfair.audits.comparing import compare as compared_of
 
     wanted = None if measures is None else value_of(measures, str, "measures")
-    return Result("compare", compared_of([_found(run, runs_dir) for run in _each(runs)], wanted))
+    return Result("compare", compared_of([_found(run, runs_dir) for run in _each(runs)], wanted, margin))
 
 
 def open_run(run: Name, runs_dir: Name = "runs") -> Result:

@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from llmfair.asking.journal import read_rows
 from llmfair.audits.commands import continuing
 from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
+from llmfair.audits.gates import as_shown, refused
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.verdict import listed
-from llmfair.errors import UsageError
+from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain, query_figures
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure, parse_measures
@@ -28,9 +29,9 @@ from llmfair.nouns import Conclusion
 from llmfair.report.tables import count, in_words, p_text
 from llmfair.results import Figure, Reach, Results, RunVerdict, absent_row
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
-from llmfair.settings import default_of
+from llmfair.settings import band_of, default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
-from llmfair.stats.paired import Change, change_by_query
+from llmfair.stats.paired import Change, at_figure, away_from_parity, change_by_query
 from llmfair.stats.significance import holm
 
 USELESS = (
@@ -186,7 +187,9 @@ def changes_by_query(
     measures = chosen or directed
     headlines = headlines_of(measures)
     level, seed = base.results.level, base.results.design.seed
+    shown = [name for name in base.results.shown if name in other.results.shown]
     for measure in measures:
+        name = as_shown(str(measure), shown)
         for condition in conditions:
             key, on_log_scale = (str(measure), condition), measure.definition.scale == "log"
             before, after = base.values.get(key, {}), other.values.get(key, {})
@@ -195,10 +198,16 @@ def changes_by_query(
                 for query in sorted(before.keys() & after.keys())
                 if not on_log_scale or min(before[query], after[query]) > 0
             ]
-            figures = {run.name: run.figure(*key) for run in (base, other)}
-            row = with_figures(row_of(other, condition, measure, headlines), *figures.values())
+            figures = {run.name: run.figure(name, condition) for run in (base, other)}
+            row = replace(row_of(other, condition, measure, headlines), measure=name)
+            row = with_figures(row, *figures.values())
             if queries:
                 one, two = ([of_it[query] for query in queries] for of_it in (before, after))
+                if on_log_scale:
+                    one, two = (
+                        at_figure(of_it, figure.value)
+                        for of_it, figure in zip((one, two), figures.values(), strict=True)
+                    )
                 rng = np.random.default_rng(seed)
                 row = changed(row, change_by_query(one, two, on_log_scale, level, rng, measure.bounds))
             elif before and after:
@@ -221,8 +230,11 @@ ALIKE = 0.01
 """Ends of attainable ranges that differ by less are the same: they are simulated."""
 
 
-def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
-    """The comparison. Raises UsageError for runs that cannot be compared."""
+def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | None = None) -> Comparison:
+    """The comparison; a change within `margin`, such as 0.9..1.1, is none that matters, by default one within the band.
+
+    Raises UsageError for runs that cannot be compared, and for no such margin.
+    """
     if len({run.path.resolve() for run in runs}) < max(2, len(runs)):
         raise UsageError("a comparison needs two runs or more, each named once.", RUNS_HINT)
     opened = [_opened(run) for run in runs]
@@ -231,6 +243,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
     for other in others:
         _check(base, other, kind)
     chosen = parse_measures(measures, kind.reads()) if measures else None
+    within = base.results.band if margin is None else _margin(margin)
     rows = [
         _comparable(row, base, other, kind) for other in others for row in kind.changes(base, other, chosen)
     ]
@@ -245,6 +258,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
             key: getattr(base.results, key)
             for key in ("task", "dataset", "attribute", "words", "level", "band")
         },
+        margin=within,
         seed=base.results.design.seed,
         queries=base.results.design.queries,
         runs=[_described(one, base, kind) for one in (base, *others)],
@@ -252,6 +266,14 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> Comparison:
         rows=rows,
     )
     return replace(compared, verdict=gravest(compared))
+
+
+def _margin(text: str) -> tuple[float, float]:
+    try:
+        return band_of(text)
+    except ValueError:
+        hint = "it takes quotients of odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25"
+        raise UsageError(f"--margin '{text}' is no margin.", hint) from None
 
 
 def _opened(run: RunDir) -> ComparedRun:
@@ -349,10 +371,12 @@ def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun
 
 # Its verdict: closer to parity than the base, by the paired change of the headline?
 
-CLOSER, FARTHER, ACROSS = "closer to parity", "farther from parity", "moved across parity"
-NO_DIFFERENCE, NOT_ASSESSABLE = "no difference shown", "not assessable"
-STATUSES = (FARTHER, ACROSS, NOT_ASSESSABLE, NO_DIFFERENCE, CLOSER)
+CLOSER, FARTHER, OPEN = "closer to parity", "farther from parity", "moved; which is nearer is open"
+EQUIVALENT, NO_DIFFERENCE, NOT_ASSESSABLE = "equivalent", "no difference shown", "not assessable"
+STATUSES = (FARTHER, OPEN, NOT_ASSESSABLE, NO_DIFFERENCE, EQUIVALENT, CLOSER)
 """The gravest first."""
+FAILING = {"worse": FARTHER, "open": OPEN, NOT_ASSESSABLE: NOT_ASSESSABLE, NO_DIFFERENCE: NO_DIFFERENCE}
+"""The statuses that `--fail-on` takes, by its words for them."""
 
 
 def verdicts_of(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
@@ -364,6 +388,14 @@ def verdicts_of(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
         ]
         if rows:
             yield run.name, _verdict(compared, base, run, rows)
+
+
+def failed_of(compared: Comparison, fail_on: Collection[str]) -> RequirementFailed | None:
+    """What ends a command whose runs have a verdict of these statuses."""
+    refusals = [refused(verdict, fail_on) for _, verdict in verdicts_of(compared)]
+    if compared.verdict is None or not any(refusals):
+        return None
+    return RequirementFailed("; ".join(filter(None, refusals)), compared.verdict.next)
 
 
 def gravest(compared: Comparison) -> RunVerdict | None:
@@ -392,7 +424,7 @@ def _verdict(
     return RunVerdict(
         status=status,
         sentence=sentence + "".join(also),
-        next="more queries in both runs; " * (status == NO_DIFFERENCE)
+        next="more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
         + f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}",
         condition=row.condition,
         measure=row.measure,
@@ -412,18 +444,26 @@ def _judged(row: ChangeRow, compared: Comparison) -> tuple[str, str]:
         return NOT_ASSESSABLE, f"too few queries ({row.n}) for so many comparisons ({compared.family})"
     change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
     figures = f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(p)}, {count(row.n, 'query', 'queries')}, paired)"
-    if p >= alpha:
-        return NO_DIFFERENCE, figures
     if useless := of_no_use(row, compared):
         return NOT_ASSESSABLE, f"{useless}: {figures}"
-    return way_of(row, compared.band), figures
+    status = way_of(row, compared)
+    return status, figures + besides(row, status, compared)
 
 
 def of_no_use(row: ChangeRow, compared: Comparison) -> str:
-    """That a run is nearer to parity of which nothing says that it does its job, as noise is; else nothing."""
-    if not row.useless or way_of(row, compared.band) != CLOSER:
+    """That a run is near to parity, or to the base, of which nothing says that it does its job; else nothing."""
+    if not row.useless or way_of(row, compared) not in (CLOSER, EQUIVALENT):
         return ""
-    return f"nearer to parity, but {in_words(row.useless, row.measure)} ({row.run})"
+    return f"{way_of(row, compared)}, but {in_words(row.useless, row.measure)} ({row.run})"
+
+
+def besides(row: ChangeRow, status: str, compared: Comparison) -> str:
+    """What has to be known beside a status: the margin, or that the other group is favoured now."""
+    if status == EQUIVALENT:
+        return ", a change within {:g}–{:g}".format(*compared.margin)
+    return ", now favouring the other group, outside the band" * (
+        status != NO_DIFFERENCE and crosses(row, compared.band)
+    )
 
 
 def why(row: ChangeRow) -> str:
@@ -432,18 +472,25 @@ def why(row: ChangeRow) -> str:
     return in_words(row.reason or "too_few_queries", row.measure) + of
 
 
-def way_of(row: ChangeRow, band: tuple[float, float]) -> str:
-    """Which way a ratio changed, its change being beyond chance: by its distance from parity.
+def way_of(row: ChangeRow, compared: Comparison) -> str:
+    """The status of a ratio whose change was tested."""
+    if row.p_adjusted is None or row.low is None or row.high is None:
+        return NO_DIFFERENCE
+    (least, most), concluded = compared.margin, {row.base_conclusion, row.other_conclusion}
+    if least <= row.low and row.high <= most and concluded != {Conclusion.WITHIN, Conclusion.OUTSIDE}:
+        return EQUIVALENT
+    if row.p_adjusted >= 1 - compared.level:
+        return NO_DIFFERENCE
+    return {-1: CLOSER, 0: OPEN, 1: FARTHER}[away(row)]
 
-    Across parity it came closer only where the interval of the change excludes one as large as would mirror the base.
-    """
-    if is_across(row, band):
-        assert row.base is not None
-        low, high = sorted((1.0, row.base**-2))
-        mirrored = row.low is None or row.high is None or not (low < row.low and row.high < high)
-        return ACROSS if mirrored else CLOSER
-    before, after = distances(row)
-    return CLOSER if after < before else FARTHER
+
+def away(row: ChangeRow) -> int:
+    """1 where a change beyond chance is shown to lead farther from parity, -1 nearer to it, 0 where that is open."""
+    return away_from_parity(
+        Estimate(row.base, row.base_low, row.base_high, row.n),
+        Estimate(row.other, row.other_low, row.other_high, row.n),
+        Estimate(row.change, row.low, row.high, row.n),
+    )
 
 
 def floor_of(compared: Comparison, row: ChangeRow) -> float:
@@ -452,18 +499,10 @@ def floor_of(compared: Comparison, row: ChangeRow) -> float:
     return min(1.0, compared.family * 2.0 ** (1 - row.n)) if flipped else 0.0
 
 
-def is_across(row: ChangeRow, band: tuple[float, float]) -> bool:
-    """Whether both runs are shown to lie on a side of parity, and on opposite ones."""
-    before, after = (_side(row, which, band) for which in ("base", "other"))
-    return before * after < 0
-
-
-def _side(row: ChangeRow, which: str, band: tuple[float, float]) -> int:
-    """-1 or 1 where a figure lies below or above parity by its interval, or outside the band; else 0."""
-    value, low, high = (getattr(row, name) for name in (which, f"{which}_low", f"{which}_high"))
-    if value < band[0] or (high is not None and high < 1):
-        return -1
-    return int(value > band[1] or (low is not None and low > 1))
+def crosses(row: ChangeRow, band: tuple[float, float]) -> bool:
+    """Whether the other run lies outside the band, beyond parity from where the base lies."""
+    assert row.base is not None and row.other is not None
+    return (row.other < band[0] and row.base > 1) or (row.other > band[1] and row.base < 1)
 
 
 def distances(row: ChangeRow) -> tuple[float, float]:

@@ -152,6 +152,7 @@ class Comparison(JsonDocument, frozen=True, kw_only=True):
     words: Words
     level: Level
     band: Band
+    margin: Band
     seed: Count
     queries: Count
     runs: Annotated[Sequence[ComparisonRun], Meta(min_length=2)]

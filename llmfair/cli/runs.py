@@ -43,6 +43,17 @@ PageFormat = flag(
 Measures = flag(
     "Measures, comma-separated (default: those of both runs that have a better direction).", "--measures"
 )
+Margin = flag(
+    "Runs whose odds differ by a quotient within this are equivalent (default: the band, 0.8..1.25).",
+    "--margin",
+    named="compare_margin",
+)
+FailOn = flag(
+    "Verdicts that end in exit 4, comma-separated: worse (farther from parity), open, 'not assessable', 'no difference "
+    "shown'.",
+    "--fail-on",
+    named="compare_fail_on",
+)
 
 
 def report(
@@ -100,26 +111,35 @@ def add_report(app: typer.Typer) -> None:
 
 def compare(
     runs: ComparedRuns,
-    # not `measures`: a configuration file names those of audits by that word
+    # not `measures`, `margin` and `fail_on`: a configuration file names those of audits by these words
     wanted: Annotated[str | None, Measures] = None,
+    within: Annotated[str | None, Margin] = None,
+    failing: Annotated[str | None, FailOn] = None,
     format: Annotated[Literal["table", "tsv", "json", "md"], flag("What stdout gets.", "--format")] = "table",
     runs_dir: RunsDir = Path("runs"),
 ) -> View:
     """Runs side by side, paired by query: what another model, adapter or setting changes."""
+    from llmfair.audits.comparing import FAILING, failed_of
     from llmfair.audits.comparing import compare as compared_of
+    from llmfair.audits.gates import statuses_of
+    from llmfair.io.files import plain
     from llmfair.report.compare import compare_table, compare_tsv
     from llmfair.rundir import find_run
 
-    compared = compared_of([find_run(name, runs_dir) for name in runs], wanted)
+    fail_on = [FAILING[word] for word in statuses_of(failing, FAILING)]
+    compared = compared_of([find_run(name, runs_dir) for name in runs], wanted, within)
+    failed = failed_of(compared, fail_on)
+    document = {**plain(compared), **(terminal.failure(failed) if failed else {})}
     style = "json" if terminal.output.as_json else format
-    terminal.show(style, compared, lambda: compare_table(compared), lambda: compare_tsv(compared))
-    raise typer.Exit
+    terminal.show(style, document, lambda: compare_table(compared), lambda: compare_tsv(compared))
+    raise typer.Exit if failed is None else terminal.failed_after_output(failed)
 
 
 def add_compare(app: typer.Typer) -> None:
     examples = (
         "llmfair compare pairwise-base pairwise-lora",
         "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
+        "llmfair compare runs/released runs/candidate --fail-on worse",
     )
     look(app, *examples, panel="Read", runs=True)(compare)
 

@@ -10,7 +10,7 @@ from shlex import quote
 
 from msgspec.structs import asdict
 
-from llmfair.audits.comparing import CLOSER, way_of
+from llmfair.audits.comparing import away
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.verdict import listed
 from llmfair.mitigation.results import (
@@ -68,7 +68,7 @@ def closer(row: RemedyRow, results: MitigationResults) -> bool:
     change = row.changes[ODDS]
     if change.change is None or change.p_adjusted is None or change.p_adjusted >= 1 - results.level:
         return False
-    return way_of(change, results.band) == CLOSER
+    return away(change) < 0
 
 
 def verdict_of(results: MitigationResults, folder: Path) -> RunVerdict:

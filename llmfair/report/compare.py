@@ -10,10 +10,12 @@ from typing import Any
 from msgspec.structs import asdict
 
 from llmfair.audits.comparing import (
+    CLOSER,
     NO_DIFFERENCE,
+    besides,
+    crosses,
     distances,
     floor_of,
-    is_across,
     of_no_use,
     verdicts_of,
     way_of,
@@ -23,7 +25,7 @@ from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
-from llmfair.metrics.base import CONTROLLED, POOLED, Definition, plain_name
+from llmfair.metrics.base import POOLED, Definition, plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import (
     HEADLINES,
@@ -104,7 +106,7 @@ def _declared(row: ChangeRow) -> Definition | None:
 
 def _label(row: ChangeRow) -> str:
     says = _declared(row)
-    return str(says.label if says and says.worded else plain_name(row.measure, POOLED))
+    return str(says.label if says and says.worded else plain_name(row.measure))
 
 
 def _figure(value: float | None) -> str:
@@ -167,7 +169,7 @@ def _sentences(compared: Comparison) -> Iterator[str]:
                 yield f"{of}: {_became(row, compared)}"
         elif says and says.shows == "order dependence" and row.low is not None and row.low > 0:
             odds = headlines.get((row.run, row.condition))
-            yield f"{of}: more answers now depend on the order" + _bought(odds, alpha, compared.band)
+            yield f"{of}: more answers now depend on the order" + _bought(odds, compared)
     for (run, reason), labels in unlike.items():
         of_run = f" ({run})" * several
         yield f"{', '.join(labels)}{of_run}: closer to parity or not cannot be told, since {in_words(reason)}"
@@ -184,21 +186,20 @@ def _became(row: ChangeRow, compared: Comparison) -> str:
     queries = count(row.n, "query", "queries")
     test = f"no test: {_reason(row)}" if p is None else f"p {p_text(p)} ({queries}, paired)"
     figures = f"{row.base:.3f} → {row.other:.3f}"
-    if row.better != "parity":
-        way = "higher" if (row.other or 0) > (row.base or 0) else "lower"
-    else:
-        way = of_no_use(row, compared) or way_of(row, compared.band)
-        figures += " (parity is 1)"
+    if row.better == "parity":
+        way = way_of(row, compared)
+        figures += f" (parity is 1){besides(row, way, compared)}"
+        return f"{of_no_use(row, compared) or way}: {figures}, {test}"
+    way = "higher" if (row.other or 0) > (row.base or 0) else "lower"
     return f"{way if p is not None and p < 1 - compared.level else NO_DIFFERENCE}: {figures}, {test}"
 
 
-def _bought(odds: ChangeRow | None, alpha: float, band: tuple[float, float]) -> str:
+def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
     """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
     if odds is None or odds.base is None or odds.other is None:
         return ""
     before, after = distances(odds)
-    p, (low, high) = odds.p_adjusted, band
-    near = p is None or (p < alpha and (not is_across(odds, band) or low <= odds.other <= high))
+    near = odds.p_adjusted is None or (way_of(odds, compared) == CLOSER and not crosses(odds, compared.band))
     return ": parity may have been bought with indecision" if near and after < before else ""
 
 
@@ -210,13 +211,9 @@ def _notes(compared: Comparison) -> Iterator[str]:
     """How changes were made, and on what."""
     kind = kind_of(compared.task)
     yield kind.how_changed or (
-        "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
-        f"geometric mean; sign flips (seed {compared.seed})"
+        "base and other: each run's own figures; change: their quotient (×), else the mean over the queries of both; "
+        f"intervals and sign flips (seed {compared.seed}) are paired by query"
     )
-    declarations = {row.measure: _declared(row) for row in compared.rows}
-    headlines = [measure for measure, says in declarations.items() if says and says.headline]
-    if plain := [measure for measure in headlines if declared([f"{measure}{CONTROLLED}"])]:
-        yield f"{', '.join(plain)}: without what random initial orders explain taken out, as a run's own table has it"
     if any(POOLED in row.measure for row in compared.rows):
         yield "every pair weighs the same, not every query (--weights pooled)"
     if compared.family:

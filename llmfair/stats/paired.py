@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +44,40 @@ def change_by_query(
     within = of_changes(bounds)
     estimate = geometric_mean(after / before, level) if on_log_scale else mean(changes, level, within)
     return Change(estimate, sign_flip(changes, rng=rng) if len(before) >= FEWEST_TESTED else None)
+
+
+def at_figure(values: Sequence[float], figure: float | None) -> list[float]:
+    """The queries' positive values, each times the same, so that their geometric mean is the run's own figure.
+
+    A figure over all queries need be no mean of theirs: runs are compared by the figure, and how much it varies the
+    queries say. As they are where there is no such figure.
+    """
+    if not figure or figure < 0:
+        return [*values]
+    factor = figure / math.exp(fsum(map(math.log, values)) / len(values))
+    return [value * factor for value in values]
+
+
+def away_from_parity(base: Estimate, other: Estimate, change: Estimate) -> int:
+    """1 where `other` is shown to lie farther from 1 than `base`, -1 nearer, 0 where that is open; `change` excludes 1.
+
+    |ln o| > |ln b| where ln o − ln b, which is the change, and ln o + ln b agree in sign: the interval of the sum has
+    to exclude 0, too. It follows from the three, since V(o + b) + V(o − b) = 2 V(o) + 2 V(b).
+    """
+    if not all(0 < (one.low or 0) <= (one.high or 0) < math.inf for one in (base, other, change)):
+        return 0
+    assert base.value is not None and other.value is not None
+    before, after = math.log(base.value), math.log(other.value)
+    squared = 2 * _half(base) ** 2 + 2 * _half(other) ** 2 - _half(change) ** 2
+    if (before + after) ** 2 <= max(squared, 0.0):
+        return 0
+    return 1 if abs(after) > abs(before) else -1
+
+
+def _half(ratio: Estimate) -> float:
+    """Half the width of the interval of a ratio, on the log scale."""
+    assert ratio.low is not None and ratio.high is not None
+    return math.log(ratio.high / ratio.low) / 2
 
 
 def paired_t(differences: ArrayLike) -> tuple[float, float] | None:

@@ -186,7 +186,7 @@ def test_a_injected_listwise_difference_is_found() -> None:
     other = made(LISTWISE, f"{BIASED},listwise=0", "other")
     compared = compare([base, other])
     found = rows(compared)
-    ratio, odds = found["ExpRatio", "neutral"], found["PreferenceOdds", "neutral"]
+    ratio, odds = found["ExpRatio(control=order)", "neutral"], found["PreferenceOdds", "neutral"]
     assert odds.headline and odds.low > 1 and odds.n == QUERIES
     assert odds.low < math.exp(0.5) < odds.high
     assert odds.p_adjusted < 0.01 and compared.family == 2
@@ -282,7 +282,7 @@ def test_unparseable_answers_leave_no_exposure_to_compare() -> None:
     results = other.read_results()
     results["findings"]["neutral"] |= {"conclusion": "not_assessable", "reason": "no_readable_answer"}
     other.write_json("results.json", results)
-    row = rows(compare([base, other]))["ExpRatio", "neutral"]
+    row = rows(compare([base, other]))["ExpRatio(control=order)", "neutral"]
     assert (row.p, row.low, row.reason) == (None, None, "no_readable_answer")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.comparing import verdicts_of, way_of
-from llmfair.audits.documents import ChangeRow, Comparison
+from llmfair.audits.comparing import verdicts_of
+from llmfair.audits.documents import Comparison
 from llmfair.io.files import typed
 from llmfair.report.compare import compare_table
 from tests.cli.command import kept, llmfair, ran, refuses
@@ -76,8 +76,9 @@ def assumed(base: float, other: float, **more: float | str | None) -> Comparison
     for row in compared["rows"]:
         if row["measure"] == "AdjustedOdds":
             row |= {"base": base, "other": other, "change": other / base, "p_adjusted": 1e-4}
+            row |= {"low": other / base / 1.06, "high": other / base * 1.06}
             row |= {"base_low": base / 1.05, "base_high": base * 1.05, "reason_of": [], "useless": None}
-            row |= {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0, **more}
+            row |= {"other_low": other / 1.05, "other_high": other * 1.05, **more}
         elif row["measure"] == "FlipRate":
             row |= {"low": 0.1}
     return typed(compared, Comparison)
@@ -86,51 +87,80 @@ def assumed(base: float, other: float, **more: float | str | None) -> Comparison
 @pytest.mark.parametrize(
     ("base", "other", "said", "bought"),
     [
-        (-0.5, 0.47, "moved across parity: 0.607 → 1.600 (parity is 1), p < 0.001", False),
-        (-0.5, 0.05, "moved across parity: 0.607 → 1.051 (parity is 1), p < 0.001", True),
-        (-0.5, 0.04, "closer to parity: 0.607 → 1.041 (parity is 1), p < 0.001", True),
-        (-0.5, -0.05, "closer to parity: 0.607 → 0.951 (parity is 1), p < 0.001", True),
-        (-0.05, -0.5, "farther from parity: 0.951 → 0.607 (parity is 1), p < 0.001", False),
+        (-0.5, 0.47, "moved; which is nearer is open: 0.607 → 1.600 (parity is 1), now favouring the other group, outside the band", False),
+        (-0.9, 0.5, "closer to parity: 0.407 → 1.649 (parity is 1), now favouring the other group, outside the band", False),
+        (-0.5, 0.9, "farther from parity: 0.607 → 2.460 (parity is 1), now favouring the other group, outside the band", False),
+        (-0.5, 0.05, "closer to parity: 0.607 → 1.051 (parity is 1)", True),
+        (-0.5, -0.05, "closer to parity: 0.607 → 0.951 (parity is 1)", True),
+        (-0.05, -0.5, "farther from parity: 0.951 → 0.607 (parity is 1)", False),
+        (-0.05, 0.05, "equivalent: 0.951 → 1.051 (parity is 1), a change within 0.8–1.25", False),
     ],
-)
+)  # fmt: skip
 def test_that_odds_changed_is_not_that_they_came_closer(
     base: float, other: float, said: str, bought: bool
 ) -> None:
-    notes = "\n".join(compare_table(assumed(exp(base), exp(other))).notes)
-    assert f"preference odds, relevant: {said} (" in notes
+    compared = assumed(exp(base), exp(other))
+    notes = "\n".join(compare_table(compared).notes)
+    assert f"preference odds, relevant: {said}, p < 0.001 (" in notes
     assert "flips, relevant: more answers now depend on the order" in notes
     assert ("bought with indecision" in notes) == bought
+    ((_, verdict),) = verdicts_of(compared)
+    assert verdict.status == said.partition(":")[0]
+    assert ("now favouring the other group" in verdict.sentence) == ("now favouring" in said)
 
 
 @pytest.mark.parametrize(
-    ("base", "other", "intervals", "way"),
+    ("more", "status"),
     [
-        # 0.6 has its mirror at a change of 2.78: what lies surely below came closer, wherever it ends
-        (0.6, 1.001, {"low": 1.5, "high": 1.9}, "closer to parity"),
-        (0.6, 1.2, {"low": 1.5, "high": 2.7}, "closer to parity"),
-        (0.6, 1.2, {"low": 1.5, "high": 2.8}, "moved across parity"),
-        (0.6, 1.8, {"low": 2.8, "high": 3.2}, "moved across parity"),
-        # across is what is shown to be on both sides
-        (1.0, 0.378, {"base_low": 0.9, "base_high": 1.1}, "farther from parity"),
-        (1.031, 0.378, {"base_low": 0.84, "base_high": 1.27}, "farther from parity"),
-        (1.031, 0.378, {}, "farther from parity"),
-        (1.031, 0.378, {"base_low": 1.01, "base_high": 1.05}, "moved across parity"),
-        (1.3, 0.378, {"base_low": 0.9, "base_high": 1.9}, "moved across parity"),
+        ({"low": 0.99, "high": 1.25}, "equivalent"),
+        ({"low": 1.01, "high": 1.26}, "closer to parity"),
+        ({"low": 0.99, "high": 1.26, "p_adjusted": 0.06}, "no difference shown"),
+        ({"low": 0.99, "high": 1.25, "p_adjusted": 0.06}, "equivalent"),
+        ({"low": 0.99, "high": 1.25, "useless": "chance_answers"}, "not assessable"),
+        ({"low": 1.01, "high": 1.25, "base_conclusion": "outside", "other_conclusion": "within"}, "closer to parity"),
     ],
-)
-def test_which_way_odds_moved(base: float, other: float, intervals: dict[str, Any], way: str) -> None:
-    ends: dict[str, Any] = {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0}
-    ends |= {"base_low": base / 1.05, "base_high": base * 1.05} if base == 0.6 else {}
-    row = ChangeRow(
-        "run", "relevant", "AdjustedOdds", "log", "parity", True, base, other, **{**ends, **intervals}
-    )
-    assert way_of(row, (0.8, 1.25)) == way
+)  # fmt: skip
+def test_a_change_within_the_margin_is_equivalent(more: dict[str, Any], status: str) -> None:
+    ((_, verdict),) = verdicts_of(assumed(0.76, 0.84, **more))
+    assert verdict.status == status
+
+
+def test_a_gate_on_what_a_comparison_comes_to() -> None:
+    small = ("listwise", "--passes", "1", "--conditions", "neutral", "--no-repeat")
+    for name, strength in (("strong", -2), ("weak", 0)):
+        run(*small, "-m", f"fake:biased,listwise={strength}", "--label", name, output=name)
+    failed = llmfair("compare", "weak", "strong", "--fail-on", "worse", "--json")
+    assert (failed.code, failed.json["error"]["class"]) == (4, "RequirementFailed")
+    assert failed.json["verdict"]["status"] == "farther from parity" and failed.json["rows"]
+    assert failed.err.startswith("Error: --fail-on: the verdict is farther from parity: strong beside weak, ")
+    assert llmfair("compare", "strong", "weak", "--fail-on", "worse,open,no difference shown").code == 0
+    wide = llmfair("compare", "weak", "strong", "--fail-on", "worse", "--margin", "0.01..100")
+    assert wide.code == 0 and wide.out.startswith("VERDICT  equivalent: ")
+    refuses("no verdict 'closer' that fails a run", "compare", "weak", "strong", "--fail-on", "closer")
+    refuses("--margin '1.25' is no margin.", "compare", "weak", "strong", "--margin", "1.25")
+
+
+def test_the_change_is_of_the_figures_beside_it() -> None:
+    small = ("listwise", "--passes", "1", "--conditions", "neutral", "--no-repeat")
+    for name, strength in (("base", -1), ("other", -0.2)):
+        run(*small, "-m", f"fake:biased,listwise={strength},malformed=0", output=name)
+    compared = llmfair("compare", "base", "other", "--json").json
+    for measure in ("PreferenceOdds", "ExpRatio(control=order)"):
+        (row,) = (row for row in compared["rows"] if row["measure"] == measure)
+        assert row["change"] == pytest.approx(row["other"] / row["base"], rel=1e-12)
+        for name in ("base", "other"):
+            (own,) = (
+                one
+                for one in kept("results", name)["rows"]
+                if (one["measure"], one["condition"], one["group"]) == (measure, "neutral", "")
+            )
+            assert row[name] == own["value"]
 
 
 def test_a_ranker_of_no_use_came_no_closer() -> None:
     compared = assumed(0.4, 0.9, useless="chance_answers")
     ((name, verdict),) = verdicts_of(compared)
-    why = f"nearer to parity, but the answers agree over both orders no more than by chance ({name})"
+    why = f"closer to parity, but the answers agree over both orders no more than by chance ({name})"
     assert verdict.status == "not assessable" and why in verdict.sentence
     assert any(why in note for note in compare_table(compared).notes)
     ((_, verdict),) = verdicts_of(assumed(0.9, 0.4, useless="chance_answers"))
@@ -143,7 +173,7 @@ def test_other_attainable_ranges_are_no_way_to_parity() -> None:
     other = run(*LISTWISE, *model, "--window", "5", "--step", "2", output="narrow")
     again = run(*LISTWISE, *model, "--seed", "1", output="again")
     compared = llmfair("compare", base, other, "--json").json
-    (row,) = [row for row in compared["rows"] if row["measure"] == "ExpRatio"]
+    (row,) = [row for row in compared["rows"] if row["measure"].startswith("ExpRatio")]
     assert row["reason"] == "other_reach" and row["change"] is not None
     assert (row["low"], row["p"], row["p_adjusted"]) == (None, None, None)
     assert [{*one["reach"]["ExpRatio"]} for one in compared["runs"]] == [{"low", "high"}] * 2
