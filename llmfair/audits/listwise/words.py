@@ -120,7 +120,7 @@ Cells = Mapping[tuple[str, str], Row]
 
 
 def conclusion(
-    finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words | None = None
+    finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words
 ) -> str:
     """The conclusion of one condition: where its preference odds lie, and whether they differ from parity at all."""
     (low, high), odds = band, finding.odds
@@ -138,8 +138,11 @@ def conclusion(
     whose = f" of {finding.decisive} items" if finding.decisive != "all" else ""
     text = f"preference odds{whose} {f'below {low:g}' if less else f'above {high:g}'}"
     excess = None if whose else finding.excess
-    share = round(abs(excess.value - 1) * 100) if excess and excess.excludes_parity(less) else 0
-    return text + f": {share} % {'less' if less else 'more'} exposure at equal relevance" * bool(share)
+    if excess is None or not excess.excludes_parity(less):
+        return text
+    # the exposure of the group at a disadvantage over that of the other, as in the verdict
+    share, of_group = (excess.value, "") if less else (1 / excess.value, f" for {words.unprotected}")
+    return text + f": {100 * (1 - share):.0f} % less exposure{of_group} at equal relevance"
 
 
 def outside_alone(finding: ListwiseFinding, band: Band) -> str:
@@ -242,7 +245,7 @@ def row_words(
     elif unparseable or condition == REPEAT:
         text = unparseable or "the same prompt, the same orders"
     else:
-        text = conclusion(finding, row, results.level, results.band) if finding else ""
+        text = conclusion(finding, row, results.level, results.band, results.words) if finding else ""
     return "; ".join(filter(None, (part, text)))
 
 
