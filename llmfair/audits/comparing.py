@@ -343,7 +343,28 @@ def _told(key: str, run: ComparedRun) -> str:
         return f"{of.name}, {'+'.join(of.protected)} against {'+'.join(of.unprotected)}"
     if key == "lists_sha256":
         return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
-    return str(value)
+    return setting_text(key, value)
+
+
+def setting_text(key: str, value: Any) -> str:
+    """The value of a setting in words; a hash by its beginning."""
+    if value is None or value in ([], (), {}):
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {setting_text(name, of)}" for name, of in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(setting_text(key, of) for of in value)
+    return str(value)[:6] if key.endswith("sha256") else str(value)
+
+
+def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
+    """Two values of a setting in words; of values by name those that differ."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        alike = {name for name in before.keys() & after.keys() if before[name] == after[name]}
+        before, after = (
+            {name: value for name, value in of.items() if name not in alike} for of in (before, after)
+        )
+    return setting_text(key, before), setting_text(key, after)
 
 
 def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from msgspec.structs import asdict
 
@@ -17,6 +16,7 @@ from llmfair.audits.comparing import (
     distances,
     floor_of,
     of_no_use,
+    unlike,
     verdicts_of,
     way_of,
     why,
@@ -131,17 +131,8 @@ def _differing(compared: Comparison) -> Iterator[str]:
                 "nothing is tested"
             )
         if run.differs:
-            changed = (
-                f"{key}: {_value(key, before)} → {_value(key, after)}"
-                for key, (before, after) in run.differs.items()
-            )
+            changed = (f"{key}: {' → '.join(unlike(key, *values))}" for key, values in run.differs.items())
             yield f"{run.name} also differs in {'; '.join(changed)}"
-
-
-def _value(key: str, value: Any) -> str:
-    if key == "prompt_sha256" and value:
-        return str(value)[:6]
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _sentences(compared: Comparison) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.comparing import compare
+from llmfair.audits.comparing import compare, unlike
 from llmfair.audits.documents import Comparison
 from llmfair.audits.pairwise.measure import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
@@ -19,7 +19,8 @@ from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.nouns import PairAnswer, PairVerdict, Side
 from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir
-from llmfair.stats.paired import change_by_query, change_of_pairs
+from llmfair.stats.intervals import Estimate, geometric_mean
+from llmfair.stats.paired import at_figure, away_from_parity, change_by_query, change_of_pairs
 from llmfair.stats.pairs import PairContributions, estimate, t_test
 from tests.cli.command import llmfair, ran, table
 from tests.folders import balanced, write_folder
@@ -87,6 +88,43 @@ def test_few_queries_have_no_interval_and_no_test() -> None:
     assert (change.estimate.low, change.estimate.reason, change.p) == (None, "too_few_queries", None)
     change = change_of_pairs(ADJUSTED_ODDS, counted(*five), counted(*five))
     assert change.estimate.low is not None and change.p is None
+
+
+def ratio(value: float, width: float = 1.25) -> Estimate:
+    return Estimate(value, value / width, value * width, 8)
+
+
+def test_nearer_and_farther_need_the_sum_of_logarithms_too() -> None:
+    # all half widths ln 1.25 = .223: the sum's is √(2 + 2 − 1) · .223 = .386, and ln .5 + ln o is −.916, −.223, +.693
+    for other, away in ((0.8, -1), (1.6, 0), (4.0, 1)):
+        base, after, change = ratio(0.5), ratio(other), ratio(other / 0.5)
+        assert away_from_parity(base, after, change) == away
+        assert away_from_parity(after, base, ratio(0.5 / other)) == -away
+        assert away_from_parity(ratio(2.0), ratio(1 / other), ratio(0.5 / other)) == away
+    assert away_from_parity(ratio(0.5), ratio(1.4), ratio(2.8)) == 0  # −.357 is within ± .386
+    assert away_from_parity(ratio(0.5), ratio(1.35), ratio(2.7)) == -1  # −.393 is not
+    without = Estimate(0.5, None, None, 8, "always_one_way")
+    assert away_from_parity(without, ratio(0.8), ratio(1.6)) == 0
+
+
+@given(st.integers(0, 10**6), st.integers(6, 30))
+def test_the_interval_of_a_sum_follows_from_those_of_the_change_and_of_both(seed: int, queries: int) -> None:
+    before, after = np.exp(np.random.default_rng(seed).normal(0.1, 0.4, (2, queries)))
+    base, other, change, total = map(geometric_mean, (before, after, after / before, after * before))
+    assert total.low is not None and total.high is not None
+    if abs(math.log(total.low)) > 1e-9 < abs(math.log(total.high)):
+        assert (away_from_parity(base, other, change) == 0) == (total.low <= 1 <= total.high)
+
+
+def test_values_that_have_the_figure_as_their_mean() -> None:
+    assert at_figure([1.0, 4.0], 6.0) == pytest.approx([3.0, 12.0])
+    assert at_figure([1.0, 4.0], None) == [1.0, 4.0]
+
+
+def test_settings_in_words() -> None:
+    assert unlike("sha256", "a" * 64, None) == ("aaaaaa", "none")
+    assert unlike("of", {"a": [1, 2], "b": 3}, {"a": (), "b": 3}) == ("a 1, 2", "a none")
+    assert unlike("strategy", ("windows",), "setwise") == ("windows", "setwise")
 
 
 # Properties

@@ -119,9 +119,7 @@ RATIO, PRECISION = "ExpRatio", "P@20"
 Cells = Mapping[tuple[str, str], Row]
 
 
-def conclusion(
-    finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words
-) -> str:
+def conclusion(finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """The conclusion of one condition: where its preference odds lie, and whether they differ from parity at all."""
     (low, high), odds = band, finding.odds
     if finding.conclusion == "not_assessable" or odds is None:
