@@ -137,9 +137,8 @@ def compare(
 
 def add_compare(app: typer.Typer) -> None:
     examples = (
-        "llmfair compare pairwise-base pairwise-lora",
+        "llmfair compare pairwise-base pairwise-lora --fail-on worse",
         "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
-        "llmfair compare runs/released runs/candidate --fail-on worse",
     )
     look(app, *examples, panel="Read", runs=True)(compare)
 
