@@ -119,7 +119,9 @@ RATIO, PRECISION = "ExpRatio", "P@20"
 Cells = Mapping[tuple[str, str], Row]
 
 
-def conclusion(finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
+def conclusion(
+    finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words | None
+) -> str:
     """The conclusion of one condition: where its preference odds lie, and whether they differ from parity at all."""
     (low, high), odds = band, finding.odds
     if finding.conclusion == "not_assessable" or odds is None:
@@ -139,7 +141,8 @@ def conclusion(finding: ListwiseFinding, row: Figure | None, level: float, band:
     if excess is None or not excess.excludes_parity(less):
         return text
     # the exposure of the group at a disadvantage over that of the other, as in the verdict
-    share, of_group = (excess.value, "") if less else (1 / excess.value, f" for {words.unprotected}")
+    other = words.unprotected if words else "the other group"
+    share, of_group = (excess.value, "") if less else (1 / excess.value, f" for {other}")
     return text + f": {100 * (1 - share):.0f} % less exposure{of_group} at equal relevance"
 
 
