@@ -396,7 +396,7 @@ class MadeIndex:
 
 
 PairStratum = Literal["relevant", "irrelevant", "unjudged"]
-JUDGED_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
+JUDGED_STRATA: tuple[Literal["relevant", "irrelevant"], ...] = ("relevant", "irrelevant")
 """The strata of lists with judgements; of others there is one, all items alike."""
 
 
