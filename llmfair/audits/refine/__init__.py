@@ -44,7 +44,15 @@ class Refine(Kind):
     unit = "topics"
     question = "round"
     condition = "method"
-    statuses = ("no nearer", "not assessable", "inconclusive", "nearer at a loss", "nearer")
+    statuses = (
+        "no nearer",
+        "no nearer than a control",
+        "not assessable",
+        "inconclusive",
+        "nearer at a loss",
+        "nearer at open cost",
+        "nearer",
+    )
     numbered = "Which query, of those that have a first round."
     agree: ClassVar = {
         "objective": ("improve different measures", "run both with the same --objective"),

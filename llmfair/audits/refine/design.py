@@ -6,11 +6,12 @@ The data's way: topics and a collection -> its index -> one loop a topic -> disp
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, product
@@ -41,7 +42,18 @@ from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Groups, Judged, Measure, Undefined
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, UNKNOWN, Cells, cells, read_shares, target_shares
-from llmfair.nouns import Attribute, Candidates, Document, Failure, Qrels, Query, Ranking, Steps
+from llmfair.nouns import (
+    Attribute,
+    Candidates,
+    Completion,
+    Document,
+    Failure,
+    Finish,
+    Qrels,
+    Query,
+    Ranking,
+    Steps,
+)
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import Ranker, ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
@@ -55,6 +67,8 @@ from llmfair.settings import seconds
 ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
 """The methods of the paper's Table 1 beside BM25, in its order."""
+GREEDY, NAME_ALONE = "greedy", "fake:name"
+"""The control of every run, and the one that is the loop itself."""
 TARGET = "target"
 _ALIASED = re.compile(r"([\w.-]+)=(.+)")
 
@@ -106,7 +120,9 @@ class FirstStage:
     def ranker(self, spec: str, attribute: Attribute) -> Ranker:
         """A ranker by its spec. Raises UsageError, and as rankers do."""
         lists = partial(training_lists, self.dataset, self.query_text, self.engine)
-        return Subject(spec).ranker(self.dataset, attribute, self.documents, lists=lists)
+        reads_texts = getattr(registry.lookup("ranker", spec.partition(":")[0]), "reads_texts", True)
+        documents = self.documents if reads_texts else ()  # scores come with what is found
+        return Subject(spec).ranker(self.dataset, attribute, documents, lists=lists)
 
     @cached_property
     def documents(self) -> tuple[Document, ...]:
@@ -119,20 +135,49 @@ class FirstStage:
         return tuple(self.dataset.document(doc_id) for doc_id in found)
 
 
+class NameAlone(Ranker):
+    """The loop, answered with the name of the group that it lacks: what aiming gives without any knowledge."""
+
+    identity = "the loop answered with the group's name"
+    target_known = "yes"
+
+    def __init__(self, loop: Callable[[Query], Candidates]) -> None:
+        self.loop = loop
+
+    def ordered(self, candidates: Candidates) -> tuple[Candidates, None]:
+        return self.loop(candidates.query), None
+
+
 def baselines_of(
-    given: Sequence[str], target: str, attribute: Attribute, first_stage: FirstStage
+    given: Sequence[str],
+    target: str,
+    attribute: Attribute,
+    first_stage: FirstStage,
+    loop: Callable[[Query], Candidates],
 ) -> tuple[list[Baseline], list[str]]:
-    """The baselines, and what has to be said: of those that need what is not here, too. Raises UsageError."""
+    """The baselines, and what has to be said: of those that need what is not here, too. Raises UsageError.
+
+    `loop` makes a query's page with the name of the group alone.
+    """
     specs, baselines, warnings = dict.fromkeys(TARGET_KNOWN, ""), list[Baseline](), list[str]()
-    for text in chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given):
+    texts = [*chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given)]
+    if not any(re.match(f"{GREEDY}(:|=|$)", text) for text in texts):
+        texts.insert(0, GREEDY)
+    for text in texts:
         aliased = _ALIASED.fullmatch(text)
         name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
         if spec == name == BASELINE or (name in PAPER and specs.get(name) == spec):
             continue
-        check_known("--baseline", spec, ALL)
+        if spec == NAME_ALONE:
+            name = aliased[1] if aliased else NAME_ALONE.partition(":")[2]
+        else:
+            check_known("--baseline", spec, ALL)
         if name in specs:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
         specs[name] = spec
+        if spec == NAME_ALONE:
+            baselines.append(Baseline(name, spec, NameAlone(loop)))
+            continue
         spec = with_target(spec, target)
         try:
             ranker = first_stage.ranker(spec, attribute)
@@ -355,6 +400,18 @@ class RefineDesign(Design[Ended]):
     def watched_by(self, progress: Progress) -> None:
         self.patience.waits = progress.waits
 
+    def by_name(self, query: Query) -> Candidates:
+        """The page of a topic's loop that is answered with the group's name alone."""
+        steps, replies = self.program.steps(self.topic(query)), list[Completion]()
+        try:
+            while True:
+                chats = steps.send(replies) if replies else next(steps)
+                named = (json.dumps({"keywords": [chat.about["subgroup"]]}) for chat in chats)
+                replies = [Completion(text, Finish.STOP) for text in named]
+        except StopIteration as end:
+            documents = tuple(self.dataset.document(doc_id) for doc_id in end.value.final)
+        return Candidates(query, documents, self.dataset.qrels.get(query.query_id, {}))
+
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
             yield Program(
@@ -460,6 +517,7 @@ class RefineDesign(Design[Ended]):
             target=Path(self.aimed_at).name,
             aimed=str(self.aimed),
             utility=str(self.utility),
+            margin=settings.margin,
             max_iterations=settings.max_iterations,
             keep=settings.keep,
             allow_unknown=settings.allow_unknown,
@@ -509,7 +567,9 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     objective, aim = objective_of(settings), partial(aimed_at, target=settings.target)
     target, k = str(objective.arguments["target"]), int(objective.cutoff or 0)
     check_target(target)
-    baselines, warnings = baselines_of(settings.baseline, target, attribute, first_stage)
+    baselines, warnings = baselines_of(
+        settings.baseline, target, attribute, first_stage, lambda query: design.by_name(query)
+    )
     products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
     usual = f"{SHOWN.format(k=k)}{products},{objective}"
     gates = tuple(

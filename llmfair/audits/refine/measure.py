@@ -25,7 +25,16 @@ from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.refine import REFINE
-from llmfair.audits.refine.design import FAIR_QR, REFINED, TARGET_KNOWN, Ended, Pages, RefineDesign, ordering
+from llmfair.audits.refine.design import (
+    FAIR_QR,
+    NAME_ALONE,
+    REFINED,
+    TARGET_KNOWN,
+    Ended,
+    Pages,
+    RefineDesign,
+    ordering,
+)
 from llmfair.audits.refine.results import PaperTest, RefineFinding, RefineResults, ReplyCounts, RoundMeans
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.run_files import SCORES, Announce
@@ -41,11 +50,12 @@ from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.nouns import Candidates, Conclusion, Failure, Measurement, Ranking, of_each_kind
 from llmfair.rankers.base import remarks
-from llmfair.rankers.fair_qr import Refined, Stop, refined_text
+from llmfair.rankers.fair_qr import ROUNDING, Refined, Stop, refined_text
 from llmfair.results import Count, Family, ProbeCounts, Reach
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.stats.paired import change_by_query, paired_t
+from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import STARRED
 
@@ -207,6 +217,7 @@ def files_of(
         condition: [Ranking(one.query.query_id, rankings_of(one)[condition]) for one in topics]
         for condition in (REFINED, FAIR_QR)
     }
+    other = [_ranking(of) for orders in reranked.values() for of in orders.values()]
     tags = {one.name: f"{TAG}+{''.join(one.spec.split())}" for one in design.baselines}
     runs = {
         BASELINE: run_lines(first_stage, TAG),
@@ -230,7 +241,7 @@ def files_of(
         },
         **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
         **({RELEVANT: "".join(relevant_lines(replace(design.groups, relevant=counts)))} if counts else {}),
-        GROUPS: "".join(groups_lines(_groups(design, [*first_stage, *pages[REFINED]], qrels))),
+        GROUPS: "".join(groups_lines(_groups(design, [*first_stage, *pages[REFINED], *other], qrels))),
         SCORES: "".join(scores_lines(first_stage)),
         **{f"rankings/{name}.run": "".join(lines) for name, lines in runs.items()},
     }
@@ -290,18 +301,33 @@ def read_observations(run: RunDir) -> dict[str, list[Judged]]:
     return pages
 
 
-# What is concluded of refinement: whether pages come nearer their target, and whether that costs relevance. Paired by
-# topic: fair-qr less the original query, in every measure with a direction. Nearer: the whole intervals of the
-# objective and of AWRF lie on the better side of 0; no nearer: one of them lies on the other side, or nothing
-# changed. p by flipped signs; adjusted (Holm) over the methods that fair-qr is held against.
+# What is concluded of refinement: whether pages come nearer their target, whether nearer than without a model, and what
+# that costs in relevance. Paired by topic: fair-qr less the original query, and less each control, which aims at the
+# same target and asks no model, in every measure with a direction. A change is certain where its whole interval lies on
+# one side of 0, flipped signs agree, and at least six topics changed: the loop keeps what comes nearer by chance, and
+# few or skewed changes mislead an interval. Nearer: the objective and AWRF are certainly better; no nearer: one of them
+# is certainly not. p by flipped signs; adjusted (Holm) over all that a run tests.
 
 
 SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
 """The signs of the paper's table, of the methods that it holds refinement against."""
+CONTROLS = ("greedy", NAME_ALONE)
+"""The specs, without parameters, of baselines that aim at the loop's target and ask no model."""
 CONCLUDED = {True: Conclusion.WITHIN, False: Conclusion.OUTSIDE, None: Conclusion.INCONCLUSIVE}
-"""By whether pages are nearer."""
+"""By whether pages are nearer, and nearer than the controls' are."""
+FEW_CHANGED = "few_changed"
 Goals = tuple[str, str, str]
 """The names of the objective, of what nearness is told by too, and of what refinement costs."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What conclusions are held against: the loss of relevance that counts as none, and the controls."""
+
+    margin: float
+    controls: Sequence[str]
+
+
 Values = Mapping[str, Mapping[str, float]]
 """Queries' own values of a measure by method; those without one are absent."""
 
@@ -316,31 +342,55 @@ def held_against(conditions: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(conditions) if name not in (REFINED, FAIR_QR)]
 
 
+def controls_of(baselines: Mapping[str, str] | None) -> list[str]:
+    """The baselines, by name and spec, that show what aiming at the target gives without a model."""
+    return [
+        name
+        for name, spec in (baselines or {}).items()
+        if spec in CONTROLS or spec.partition(":")[0] in CONTROLS
+    ]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """fair-qr less another method in one measure: the row of all topics, and how many of them differ."""
+
+    row: Measurement
+    changed: int
+
+
+Contrasts = Mapping[tuple[str, str], Contrast]
+"""By measure and method."""
+
+
 def concluded(
-    columns: Sequence[Column], rows: Sequence[Measurement], goals: Goals, inference: Inference
+    columns: Sequence[Column], rows: Sequence[Measurement], goals: Goals, asked: Asked, inference: Inference
 ) -> tuple[list[Measurement], dict[str, RefineFinding], int]:
     """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
     methods = held_against(column.condition for column in columns)
     changes: list[Measurement] = []
-    of_all: dict[tuple[str, str], Measurement] = {}
+    contrasts: dict[tuple[str, str], Contrast] = {}
     for measure, values in _directed(columns).items():
-        totals = []
         for method in methods if FAIR_QR in values else ():
             if method in values:
-                pairs, named = _pairs(values, FAIR_QR, method), (str(measure), compared(method))
+                pairs, name = _pairs(values, FAIR_QR, method), str(measure)
                 changes += [
-                    Measurement(query_id, named[0], after - before, named[1])
+                    Measurement(query_id, name, after - before, compared(method))
                     for query_id, (before, after) in pairs.items()
                 ]
-                totals.append(_change(named, [*pairs.values()], inference))
-        for row, p in zip(totals, holm([row.p for row in totals]), strict=True):
-            of_all[row.measure, row.condition] = replace(row, p_adjusted=p)
-    headline = (goals[0], compared(BASELINE))
-    finding = _finding(goals, *(of_all.get((name, compared(BASELINE))) for name in goals))
-    if headline in of_all:
-        of_all[headline] = replace(of_all[headline], conclusion=finding.conclusion)
-    family = sum(row.p is not None for (name, _), row in of_all.items() if name == goals[0])
-    return [*rows, *changes, *of_all.values()], {FAIR_QR: finding}, family
+                contrasts[name, method] = contrast(name, method, [*pairs.values()], inference)
+    adjusted = holm([each.row.p for each in contrasts.values()])
+    contrasts = {
+        place: replace(each, row=replace(each.row, p_adjusted=p))
+        for (place, each), p in zip(contrasts.items(), adjusted, strict=True)
+    }
+    finding = finding_of(goals, contrasts, asked, inference.level)
+    of_all = [
+        replace(each.row, conclusion=finding.conclusion) if place == (goals[0], BASELINE) else each.row
+        for place, each in contrasts.items()
+    ]
+    family = sum(p is not None for p in adjusted)
+    return [*rows, *changes, *of_all], {FAIR_QR: finding}, family
 
 
 def _directed(columns: Sequence[Column]) -> dict[Measure, dict[str, dict[str, float]]]:
@@ -365,15 +415,16 @@ def _pairs(values: Values, method: str, against: str) -> dict[str, tuple[float, 
     }
 
 
-def _change(
-    named: tuple[str, str], pairs: Sequence[tuple[float, float]], inference: Inference
-) -> Measurement:
-    """The row of all queries of this measure and condition."""
+def contrast(
+    measure: str, method: str, pairs: Sequence[tuple[float, float]], inference: Inference
+) -> Contrast:
+    """Of the queries' values by the method and by fair-qr."""
     if not pairs:
-        return Measurement(ALL, named[0], None, named[1], n=0, reason="no_common_query")
-    values, rng = np.array(pairs), np.random.default_rng(inference.seed)
-    change = change_by_query(values[:, 0], values[:, 1], False, inference.level, rng)
-    return replace(row_of(*named, change.estimate), p=change.p)
+        return Contrast(Measurement(ALL, measure, None, compared(method), n=0, reason="no_common_query"), 0)
+    before, after = np.array(pairs).T
+    change = change_by_query(before, after, False, inference.level, np.random.default_rng(inference.seed))
+    row = replace(row_of(measure, compared(method), change.estimate), p=change.p)
+    return Contrast(row, int(np.count_nonzero(np.abs(after - before) > ROUNDING)))
 
 
 def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
@@ -396,41 +447,80 @@ def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
     return tests
 
 
-def _finding(
-    goals: Goals, objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None
-) -> RefineFinding:
-    """Of the changes in the objective, in AWRF and in nDCG."""
+def finding_of(goals: Goals, contrasts: Contrasts, asked: Asked, level: float) -> RefineFinding:
+    """What the changes from the original query and from the controls say."""
+    objective, utility = contrasts.get((goals[0], BASELINE)), contrasts.get((goals[2], BASELINE))
     finding = RefineFinding(
         measure=goals[0],
         aimed=goals[1],
         utility=goals[2],
         conclusion=Conclusion.NOT_ASSESSABLE,
-        reason="no_query_measured" if objective is None else objective.reason,
-        nearer=None,
-        loss=None,
+        reason="no_query_measured" if objective is None else objective.row.reason,
+        margin=asked.margin,
     )
-    if objective is None or objective.low is None:
+    if objective is None or objective.row.low is None:
         return finding
-    better = [_better(row) for row in (objective, aimed) if row is not None]
-    nearer = True if all(better) else False if False in better else None
+    nearer = [contrasts[name, BASELINE] for name in goals[:2] if (name, BASELINE) in contrasts]
+    beyond = [contrasts[name, by] for by in asked.controls for name in goals[:2] if (name, by) in contrasts]
+    claims = _both(nearer, level), _both(beyond, level)
+    conclusion = CONCLUDED[_all(claims)]
+    few = conclusion is Conclusion.INCONCLUSIVE and min(each.changed for each in nearer) < FEWEST_TESTED
     return structs.replace(
         finding,
-        conclusion=CONCLUDED[nearer],
-        reason=None,
-        nearer=nearer,
-        loss=None if utility is None or utility.high is None else utility.high < 0,
-        p=objective.p,
-        p_adjusted=objective.p_adjusted,
+        conclusion=conclusion,
+        reason=FEW_CHANGED if few else None,
+        changed=objective.changed,
+        nearer=claims[0],
+        beyond=claims[1],
+        control=_nearest([each for each in beyond if each.row.measure == goals[0]]),
+        loss=None if utility is None else _loss(utility, asked.margin, level),
+        p=objective.row.p,
+        p_adjusted=objective.row.p_adjusted,
     )
 
 
-def _better(row: Measurement) -> bool | None:
-    """Whether the change is for the better for certain, or for certain is not; None where it is open."""
-    if row.low is None or row.high is None:
-        return None
-    higher = parse_measure(row.measure).definition.better == "higher"
-    low, high = (row.low, row.high) if higher else (-row.high, -row.low)
-    return True if low > 0 else False if high <= 0 else None
+def _both(contrasts: Sequence[Contrast], level: float) -> bool | None:
+    return _all([_better(each, level) for each in contrasts])
+
+
+def _all(claims: Sequence[bool | None]) -> bool | None:
+    """Whether all hold; False where one certainly does not."""
+    return True if all(claims) else False if False in claims else None
+
+
+def _certain(contrast: Contrast, level: float) -> int:
+    """The sign of a change that interval and flipped signs agree on; 0 where it is open."""
+    row = contrast.row
+    if row.low is None or row.high is None or row.p is None:
+        return 0
+    if contrast.changed < FEWEST_TESTED or row.p > 1 - level + ROUNDING:
+        return 0
+    return (row.low > 0) - (row.high < 0)
+
+
+def _better(contrast: Contrast, level: float) -> bool | None:
+    """Whether the change is for the better for certain, or for the worse; None where it is open."""
+    better = 1 if parse_measure(contrast.row.measure).definition.better == "higher" else -1
+    return {1: True, -1: False, 0: None}[better * _certain(contrast, level)]
+
+
+def _loss(contrast: Contrast, margin: float, level: float) -> bool | None:
+    """Whether relevance is lost for certain; False where at most the margin is, None where that is open."""
+    if _certain(contrast, level) < 0:
+        return True
+    low = contrast.row.low
+    return False if low is not None and low >= -margin and contrast.changed >= FEWEST_TESTED else None
+
+
+def _nearest(contrasts: Sequence[Contrast]) -> str | None:
+    """The control that comes nearest: fair-qr is ahead of it by least."""
+
+    def ahead(each: Contrast) -> float:
+        value = each.row.value or 0.0
+        return value if parse_measure(each.row.measure).definition.better == "higher" else -value
+
+    nearest = min(contrasts, key=ahead, default=None)
+    return nearest and nearest.row.condition.removeprefix(compared(""))
 
 
 def outcome_of(
@@ -460,7 +550,8 @@ def outcome_of(
     columns = measure_all(design.measures, observations)
     inference = Inference(level=settings.level, seed=settings.seed)
     goals = (str(design.objective), str(design.aimed), str(design.utility))
-    rows, findings, family = concluded(columns, summarise(columns, inference), goals, inference)
+    asked = Asked(settings.margin, controls_of({one.name: one.spec for one in design.baselines}))
+    rows, findings, family = concluded(columns, summarise(columns, inference), goals, asked, inference)
     answers = {FAIR_QR: _counted(ended)}
     trail = [line for refined in ended for line in trail_of(design, refined)]
     # what pages of whole documents can have
@@ -483,7 +574,7 @@ def outcome_of(
         calls_made=answers[FAIR_QR].replies,
         answers=answers,
         findings=as_readable(findings, answers, settings.max_invalid),
-        family=Family(family, str(design.objective)),
+        family=Family(family, None),
     )  # fmt: skip
     if told.status == "complete":  # the plan counted the most there can be
         told = structs.replace(told, design=structs.replace(told.design, calls=told.calls_made))
@@ -565,7 +656,8 @@ def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     measures, shown = measures_of(settings, results, Judged, goals)
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, seed=design.seed)
-    rows, findings, family = concluded(columns, summarise(columns, inference), goals, inference)
+    asked = Asked(design.margin, controls_of(design.baselines))
+    rows, findings, family = concluded(columns, summarise(columns, inference), goals, asked, inference)
     conditions = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
     facts = facts_of(run, results, shown, conditions, columns, findings, family)
     return RemeasuredRun(facts, rows, list(observations))

@@ -28,6 +28,7 @@ class RefineFacts(DesignFacts, frozen=True, kw_only=True):
     target: Annotated[str, Meta(description="The groups' shares aimed at: a name, or a file's.")]
     aimed: Annotated[str, Meta(description="The measure of a page's order by which nearness is told, too.")]
     utility: Annotated[str, Meta(description="The measure of what refinement costs.")]
+    margin: Annotated[float, Meta(description="The loss of utility that still counts as none.")]
     max_iterations: Count
     keep: str
     allow_unknown: Annotated[
@@ -86,16 +87,21 @@ class PaperTest(JsonObject, frozen=True, kw_only=True):
 
 
 class RefineFinding(Finding, frozen=True, kw_only=True):
-    """Whether refinement brings the page nearer its target, and whether that costs relevance.
+    """Whether refinement brings the page nearer its target, nearer than without a model, and what that costs.
 
-    `measure` is the objective; nearness is told by `aimed`, too, and the cost by `utility`. `nearer`, `loss`: None
-    where the intervals leave it open, or nothing is known.
+    `measure` is the objective; nearness is told by `aimed`, too, and the cost by `utility`. `nearer` than the original
+    query, `beyond` all controls, of which `control` comes nearest; `loss`: True where relevance is lost, False where at
+    most the margin is. None where that is open, or nothing is known. `changed`: topics whose objective did.
     """
 
     aimed: str
     utility: str
-    nearer: bool | None
-    loss: bool | None
+    margin: float
+    changed: Count = 0
+    nearer: bool | None = None
+    beyond: bool | None = None
+    control: str | None = None
+    loss: bool | None = None
     p: Share | None = None
     p_adjusted: Share | None = None
 

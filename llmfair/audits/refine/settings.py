@@ -51,8 +51,9 @@ class RefineSettings(PromptSettings, AuditSettings):
     )
     baseline: tuple[str, ...] = DATA(
         (BASELINE,),
-        "What refinement is held against beside bm25: mmr, fair-star:p=0.3, greedy, deltr, dlf-like, sbert or any "
-        "other ranker; ALIAS=RANKER names it otherwise; all: those of the paper; repeatable.",
+        "What refinement is held against beside bm25 and greedy: fake:name (the group's name for keywords), mmr, "
+        "fair-star:p=0.3, deltr, dlf-like, sbert or any other ranker; ALIAS=RANKER names it otherwise; all: those of "
+        "the paper; repeatable.",
         result=False,
     )
     depth: int = DATA(
@@ -135,10 +136,11 @@ class RefineSettings(PromptSettings, AuditSettings):
         result=True,
         advanced=True,
     )
+    margin: float = STATISTICS(0.05, "Loss of nDCG that still counts as none.", least=0, below=1)
     fail_on: str | None = STATISTICS(
         None,
-        "Verdicts that end in exit 4, comma-separated: 'no nearer', 'nearer at a loss', inconclusive, "
-        "'not assessable'.",
+        "Verdicts that end in exit 4, comma-separated: 'no nearer', 'no nearer than a control', 'nearer at a loss', "
+        "'nearer at open cost', inconclusive, 'not assessable'.",
     )
 
     @classmethod

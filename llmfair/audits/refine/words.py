@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.journal import completion_of
 from llmfair.audits.refine import REFINE
-from llmfair.audits.refine.design import FAIR_QR, REFINED
-from llmfair.audits.refine.measure import SYMBOLS, TrailLine, compared, held_against, read_trail
+from llmfair.audits.refine.design import FAIR_QR, NAME_ALONE, REFINED
+from llmfair.audits.refine.measure import FEW_CHANGED, SYMBOLS, TrailLine, compared, held_against, read_trail
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.verdict import ADVICE, UNFINISHED, UNPARSEABLE, Conclusions, conclusions_of
@@ -74,22 +74,32 @@ WORDS = (
     "judgements of these very topics, which no search engine has.",
     "Baselines order anew what the original query finds, by documents, groups and BM25 scores; those that learn are "
     "cross-fitted by query, so that no query is ordered by a model that saw its judgements.",
-    "Conclusions are paired by query, fair-qr less bm25: nearer where the objective and AWRF improve with the whole of "
-    "their intervals, at a loss where the whole interval of nDCG's change lies below 0. p-values flip the signs of the "
-    "queries' changes, adjusted (Holm) over the methods that fair-qr is held against.",
+    "Conclusions are paired by query, fair-qr less bm25 and less each control (greedy, and fake:name where it is asked "
+    "for), which aims at the same target and asks no model: the loop keeps what comes nearer by chance, so that any "
+    "words bring pages nearer. Nearer where the objective and AWRF are better than both, with the whole of their "
+    "intervals, with flipped signs, and in at least six changed queries. At a loss where nDCG's change is below 0 in "
+    "the same way, at open cost where its interval goes below minus the margin or fewer than six queries' changed. "
+    "p-values flip the signs of the queries' changes, adjusted (Holm) over all that the run tests.",
 )
 
 
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
 
 
-NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, NEARER = REFINE.statuses
+NO_NEARER, AS_CONTROLS, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = REFINE.statuses
 SAID = {
-    NEARER: "refined queries bring the page nearer its target",
-    AT_A_LOSS: "refined queries bring the page nearer its target, but lose relevance",
+    NEARER: "refined queries bring the page nearer its target than {control} does, at a loss of at most {margin:g}",
+    AT_A_LOSS: "refined queries bring the page nearer its target than {control} does, but lose relevance",
+    AT_OPEN_COST: "refined queries bring the page nearer its target than {control} does; whether they lose more "
+    "than {margin:g} of relevance stays open",
     NO_NEARER: "refined queries bring the page no nearer its target",
+    AS_CONTROLS: "refined queries bring the page no nearer its target than {control} does, which asks no model",
     INCONCLUSIVE: "it stays open whether refined queries bring the page nearer its target",
 }
+BEYOND_OPEN = (
+    "pages come nearer their target; whether nearer than with {control}, which asks no model, stays open"
+)
+ONLY_CHANGED = "; only {changed} of {n} pages changed, and less than six say nothing"
 TO_CHANGE = {
     **ADVICE,
     UNPARSEABLE: "another model, or --form json; what was said: llmfair runs show {run} --invalid",
@@ -102,7 +112,11 @@ def status_of(finding: RefineFinding | None) -> str:
     """Of the statuses of this kind."""
     if finding is None or finding.conclusion == Conclusion.NOT_ASSESSABLE:
         return NOT_ASSESSABLE
-    return {True: AT_A_LOSS if finding.loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[finding.nearer]
+    if finding.conclusion == Conclusion.OUTSIDE:
+        return NO_NEARER if finding.nearer is False else AS_CONTROLS
+    if finding.conclusion == Conclusion.INCONCLUSIVE:
+        return INCONCLUSIVE
+    return {True: AT_A_LOSS, False: NEARER, None: AT_OPEN_COST}[finding.loss]
 
 
 def conclusion(finding: RefineFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
@@ -130,22 +144,31 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
             sentence=f"nothing can be said of refinement: {why}",
             next=found.advice(advice) if found.complete else UNFINISHED,
         )
-    goals = dict.fromkeys((finding.measure, finding.aimed, finding.utility))
+    goals, control = dict.fromkeys((finding.measure, finding.aimed, finding.utility)), str(finding.control)
     changes = {name: found.figures.get((name, compared(BASELINE))) for name in goals}
-    told = [_change(name, row) for name, row in changes.items() if row is not None and row.value is not None]
+    told = [
+        _change(name, row) + _of_control(row, found.figures.get((name, compared(control))), control)
+        for name, row in changes.items()
+        if row is not None and row.value is not None
+    ]
     figure = changes[finding.measure] or absent_row(finding.measure, FAIR_QR)
     n = figure.n
     queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" * bool(told)
+    by_name = NAME_ALONE.partition(":")[2]
     few = "; few queries, so read the intervals with care" * (n is not None and n < FEW_QUERIES)
     unfinished = "" if found.complete else "; not all questions are answered yet"
     advice = found.advice("the words of every round: llmfair runs show {run} --trail")
-    if status == INCONCLUSIVE:
+    if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
-    elif status != NO_NEARER and not found.model.startswith("fake:name"):
-        advice += " · beside a model that knows nothing: llmfair refine -m fake:name"
+    elif NAME_ALONE not in found.model and by_name not in found.conditions:
+        advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
+    said = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SAID[status]
+    said = said.format(control=finding.control or "the original query", margin=finding.margin)
+    if finding.reason == FEW_CHANGED:
+        few = ONLY_CHANGED.format(changed=finding.changed, n=n)
     return RunVerdict(
         status=status,
-        sentence=f"{SAID[status]}: {', '.join(told)}{queries}{few}{unfinished}",
+        sentence=f"{said}: {', '.join(told)}{queries}{few}{unfinished}",
         next=advice if found.complete else UNFINISHED,
         condition=FAIR_QR,
         measure=finding.measure,
@@ -163,6 +186,13 @@ def _change(measure: str, figure: Figure) -> str:
         return f"{measure} stays"
     how = "stays" if value == 0 else f"{'rises' if value > 0 else 'falls'} by {abs(value):.3f}"
     return f"{measure} {how}{between}"
+
+
+def _of_control(change: Figure, beyond: Figure | None, control: str) -> str:
+    """By how much the control changes the page, which is what needs no model."""
+    if beyond is None or beyond.value is None or change.value is None:
+        return ""
+    return f" ({control} {change.value - beyond.value:+.3f})"
 
 
 # The layout of the paper's Table 1: relevance, then fairness and its products with relevance, attribute by attribute.
@@ -295,16 +325,16 @@ def group_tables(group: Group) -> Iterator[Table]:
 
 def changes_text(results: RefineResults) -> Iterator[str]:
     """A sentence a method, of the measures that the table shows and those that are concluded of."""
-    methods, design = results.family.size, results.design
+    design = results.design
     shown = {*results.shown, design.objective, design.aimed, design.utility}
     for method in held_against(design.conditions):
         changes = []
         for row in results.of_all():
             if row.condition == compared(method) and row.measure in shown and row.value is not None:
-                p = row.p_adjusted if methods > 1 else row.p
+                p = row.p_adjusted
                 changes.append(f"{row.measure} {row.value:+.3f}" + ("" if p is None else f" (p {p_text(p)})"))
         if changes:
-            holm = f", p adjusted (Holm) over {methods} methods" * (methods > 1)
+            holm = f", p adjusted (Holm) over {results.family.size} tests" * bool(results.family.size)
             how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
             yield f"{FAIR_QR} less {method}{how}: {', '.join(changes)}"
 
@@ -325,8 +355,8 @@ def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]
                 rows.append((measure if method == methods[0] else "", method, cell(row), *p_values))
     header = ("measure", "method", f"change [{results.level * 100:g} %]", "p", "p (Holm)", "p (paired t)")
     said = (
-        f"p by signs flipped; adjusted (Holm) over {results.family.size} methods, each measure for itself; paired t as "
-        "in the paper, not adjusted"
+        f"p by signs flipped; adjusted (Holm) over all {results.family.size} tests of the run; paired t as in the "
+        "paper, not adjusted"
     )
     yield Table(f"{FAIR_QR} less each method, paired by query{about}", header, tuple(rows), (said,))
 
@@ -336,8 +366,8 @@ def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]
 
 FACTOR = "target_known"
 OF_JUDGEMENTS = (
-    ": a target from elsewhere (--target trec2022, or a file), -m fake:name, a model that knows nothing, and "
-    "--baseline greedy, no model at all, show what that is worth"
+    ": a target from elsewhere (--target trec2022, or a file) and --baseline fake:name, a model that knows nothing, "
+    "show what that is worth"
 )
 SHOWN_LEFT_OUT = 5
 STOPS = {
