@@ -305,8 +305,9 @@ def read_observations(run: RunDir) -> dict[str, list[Judged]]:
 # that costs in relevance. Paired by topic: fair-qr less the original query, and less each control, which aims at the
 # same target and asks no model, in every measure with a direction. A change is certain where its whole interval lies on
 # one side of 0, flipped signs agree, and at least six topics changed: the loop keeps what comes nearer by chance, and
-# few or skewed changes mislead an interval. Nearer: the objective and AWRF are certainly better; no nearer: one of them
-# is certainly not. p by flipped signs; adjusted (Holm) over all that a run tests.
+# few or skewed changes mislead an interval. Nearer: the objective and AWRF are certainly better than the original
+# query's, and the objective than any control's, AWRF being no worse; no nearer: one of them is certainly worse. p by
+# flipped signs; adjusted (Holm) over all that a run tests.
 
 
 SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
@@ -460,11 +461,20 @@ def finding_of(goals: Goals, contrasts: Contrasts, asked: Asked, level: float) -
     )
     if objective is None or objective.row.low is None:
         return finding
-    nearer = [contrasts[name, BASELINE] for name in goals[:2] if (name, BASELINE) in contrasts]
-    beyond = [contrasts[name, by] for by in asked.controls for name in goals[:2] if (name, by) in contrasts]
-    claims = _both(nearer, level), _both(beyond, level)
+    of = dict.fromkeys(goals[:2])
+    nearer = {name: contrasts[name, BASELINE] for name in of if (name, BASELINE) in contrasts}
+    beyond = {
+        by: {name: contrasts[name, by] for name in of if (name, by) in contrasts} for by in asked.controls
+    }
+    claims = (
+        _all([_better(each, level) for each in nearer.values()]),
+        _all([_beyond(by, goals, level) for by in beyond.values()]),
+    )
     conclusion = CONCLUDED[_all(claims)]
-    few = conclusion is Conclusion.INCONCLUSIVE and min(each.changed for each in nearer) < FEWEST_TESTED
+    few = (
+        conclusion is Conclusion.INCONCLUSIVE
+        and min(each.changed for each in nearer.values()) < FEWEST_TESTED
+    )
     return structs.replace(
         finding,
         conclusion=conclusion,
@@ -472,15 +482,11 @@ def finding_of(goals: Goals, contrasts: Contrasts, asked: Asked, level: float) -
         changed=objective.changed,
         nearer=claims[0],
         beyond=claims[1],
-        control=_nearest([each for each in beyond if each.row.measure == goals[0]]),
+        control=_nearest({by: of[goals[0]] for by, of in beyond.items() if goals[0] in of}),
         loss=None if utility is None else _loss(utility, asked.margin, level),
         p=objective.row.p,
         p_adjusted=objective.row.p_adjusted,
     )
-
-
-def _both(contrasts: Sequence[Contrast], level: float) -> bool | None:
-    return _all([_better(each, level) for each in contrasts])
 
 
 def _all(claims: Sequence[bool | None]) -> bool | None:
@@ -504,6 +510,15 @@ def _better(contrast: Contrast, level: float) -> bool | None:
     return {1: True, -1: False, 0: None}[better * _certain(contrast, level)]
 
 
+def _beyond(contrasts: Mapping[str, Contrast], goals: Goals, level: float) -> bool | None:
+    """Whether fair-qr is nearer than a control: in the objective for certain, and in AWRF not farther for certain.
+
+    A control that orders pages by the target is nearly as near as can be in AWRF, which no keyword orders.
+    """
+    claims = {name: _better(each, level) for name, each in contrasts.items()}
+    return _all([claims.get(goals[0]), claims.get(goals[1]) is not False])
+
+
 def _loss(contrast: Contrast, margin: float, level: float) -> bool | None:
     """Whether relevance is lost for certain; False where at most the margin is, None where that is open."""
     if _certain(contrast, level) < 0:
@@ -512,15 +527,15 @@ def _loss(contrast: Contrast, margin: float, level: float) -> bool | None:
     return False if low is not None and low >= -margin and contrast.changed >= FEWEST_TESTED else None
 
 
-def _nearest(contrasts: Sequence[Contrast]) -> str | None:
+def _nearest(contrasts: Mapping[str, Contrast]) -> str | None:
     """The control that comes nearest: fair-qr is ahead of it by least."""
 
-    def ahead(each: Contrast) -> float:
-        value = each.row.value or 0.0
-        return value if parse_measure(each.row.measure).definition.better == "higher" else -value
+    def ahead(control: str) -> float:
+        row = contrasts[control].row
+        value = row.value or 0.0
+        return value if parse_measure(row.measure).definition.better == "higher" else -value
 
-    nearest = min(contrasts, key=ahead, default=None)
-    return nearest and nearest.row.condition.removeprefix(compared(""))
+    return min(contrasts, key=ahead, default=None)
 
 
 def outcome_of(

@@ -76,9 +76,10 @@ WORDS = (
     "cross-fitted by query, so that no query is ordered by a model that saw its judgements.",
     "Conclusions are paired by query, fair-qr less bm25 and less each control (greedy, and fake:name where it is asked "
     "for), which aims at the same target and asks no model: the loop keeps what comes nearer by chance, so that any "
-    "words bring pages nearer. Nearer where the objective and AWRF are better than both, with the whole of their "
-    "intervals, with flipped signs, and in at least six changed queries. At a loss where nDCG's change is below 0 in "
-    "the same way, at open cost where its interval goes below minus the margin or fewer than six queries' changed. "
+    "words bring pages nearer. A change is certain with the whole of its interval, with flipped signs, and in at "
+    "least six changed queries. Nearer where the objective and AWRF are certainly better than bm25's, the objective "
+    "certainly better than every control's and AWRF not certainly worse. At a loss where nDCG certainly falls, at open "
+    "cost where its interval goes below minus the margin or fewer than six queries' nDCG changed. "
     "p-values flip the signs of the queries' changes, adjusted (Holm) over all that the run tests.",
 )
 
