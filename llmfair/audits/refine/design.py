@@ -67,8 +67,8 @@ from llmfair.settings import seconds
 ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
 """The methods of the paper's Table 1 beside BM25, in its order."""
-GREEDY, NAME_ALONE = "greedy", "fake:name"
-"""The control of every run, and the one that is the loop itself."""
+GREEDY, NAME, NAME_ALONE = "greedy", "name", "fake:name"
+"""The control of every run, and the one that is the loop itself, with its spec."""
 TARGET = "target"
 _ALIASED = re.compile(r"([\w.-]+)=(.+)")
 
@@ -161,16 +161,16 @@ def baselines_of(
     """
     specs, baselines, warnings = dict.fromkeys(TARGET_KNOWN, ""), list[Baseline](), list[str]()
     texts = [*chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given)]
-    if not any(re.match(f"{GREEDY}(:|=|$)", text) for text in texts):
-        texts.insert(0, GREEDY)
+    if not any(re.match(f"({GREEDY}=)?{GREEDY}(:|$)", text) for text in texts):
+        texts.append(GREEDY)
     for text in texts:
+        if text == NAME_ALONE:
+            text = f"{NAME}={text}"
         aliased = _ALIASED.fullmatch(text)
         name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
         if spec == name == BASELINE or (name in PAPER and specs.get(name) == spec):
             continue
-        if spec == NAME_ALONE:
-            name = aliased[1] if aliased else NAME_ALONE.partition(":")[2]
-        else:
+        if spec != NAME_ALONE:
             check_known("--baseline", spec, ALL)
         if name in specs:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")

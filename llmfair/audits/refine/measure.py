@@ -27,6 +27,7 @@ from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import (
     FAIR_QR,
+    GREEDY,
     NAME_ALONE,
     REFINED,
     TARGET_KNOWN,
@@ -312,8 +313,6 @@ def read_observations(run: RunDir) -> dict[str, list[Judged]]:
 
 SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
 """The signs of the paper's table, of the methods that it holds refinement against."""
-CONTROLS = ("greedy", NAME_ALONE)
-"""The specs, without parameters, of baselines that aim at the loop's target and ask no model."""
 CONCLUDED = {True: Conclusion.WITHIN, False: Conclusion.OUTSIDE, None: Conclusion.INCONCLUSIVE}
 """By whether pages are nearer, and nearer than the controls' are."""
 FEW_CHANGED = "few_changed"
@@ -348,7 +347,7 @@ def controls_of(baselines: Mapping[str, str] | None) -> list[str]:
     return [
         name
         for name, spec in (baselines or {}).items()
-        if spec in CONTROLS or spec.partition(":")[0] in CONTROLS
+        if spec == NAME_ALONE or spec.partition(":")[0] == GREEDY
     ]
 
 
@@ -470,16 +469,13 @@ def finding_of(goals: Goals, contrasts: Contrasts, asked: Asked, level: float) -
         _all([_better(each, level) for each in nearer.values()]),
         _all([_beyond(by, goals, level) for by in beyond.values()]),
     )
-    conclusion = CONCLUDED[_all(claims)]
-    few = (
-        conclusion is Conclusion.INCONCLUSIVE
-        and min(each.changed for each in nearer.values()) < FEWEST_TESTED
-    )
+    conclusion, changed = CONCLUDED[_all(claims)], min(each.changed for each in nearer.values())
+    few = conclusion is Conclusion.INCONCLUSIVE and changed < FEWEST_TESTED
     return structs.replace(
         finding,
         conclusion=conclusion,
         reason=FEW_CHANGED if few else None,
-        changed=objective.changed,
+        changed=changed,
         nearer=claims[0],
         beyond=claims[1],
         control=_nearest({by: of[goals[0]] for by, of in beyond.items() if goals[0] in of}),

@@ -91,7 +91,8 @@ class RefineFinding(Finding, frozen=True, kw_only=True):
 
     `measure` is the objective; nearness is told by `aimed`, too, and the cost by `utility`. `nearer` than the original
     query, `beyond` all controls, of which `control` comes nearest; `loss`: True where relevance is lost, False where at
-    most the margin is. None where that is open, or nothing is known. `changed`: topics whose objective did.
+    most the margin is. None where that is open, or nothing is known. `changed`: topics whose objective did, or whose
+    `aimed`, the fewer of both.
     """
 
     aimed: str

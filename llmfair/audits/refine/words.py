@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.journal import completion_of
 from llmfair.audits.refine import REFINE
-from llmfair.audits.refine.design import FAIR_QR, NAME_ALONE, REFINED
+from llmfair.audits.refine.design import FAIR_QR, NAME, NAME_ALONE, REFINED
 from llmfair.audits.refine.measure import FEW_CHANGED, SYMBOLS, TrailLine, compared, held_against, read_trail
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
@@ -155,13 +155,12 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
     figure = changes[finding.measure] or absent_row(finding.measure, FAIR_QR)
     n = figure.n
     queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" * bool(told)
-    by_name = NAME_ALONE.partition(":")[2]
     few = "; few queries, so read the intervals with care" * (n is not None and n < FEW_QUERIES)
     unfinished = "" if found.complete else "; not all questions are answered yet"
     advice = found.advice("the words of every round: llmfair runs show {run} --trail")
     if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
-    elif NAME_ALONE not in found.model and by_name not in found.conditions:
+    elif NAME_ALONE not in found.model and NAME not in found.conditions:
         advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
     said = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SAID[status]
     said = said.format(control=finding.control or "the original query", margin=finding.margin)
@@ -464,10 +463,9 @@ def _who_knows(results: RefineResults) -> str:
     }
     told = ["the loop", *(name for name, of in known.items() if of == "yes")]
     learnt = [f", {name} those of {of}" for name, of in known.items() if of not in ("yes", "no")]
-    are, their = ("is", "its") if len(told) == 1 else ("are", "their")
     return (
-        f"{' and '.join(told)} {are} told the target that {their} figures are measured against{''.join(learnt)}, "
-        "which other methods are not"
+        f"{', '.join(told[:-1])} and {told[-1]} are told the target that their figures are measured against"
+        f"{''.join(learnt)}, which other methods are not"
     )
 
 

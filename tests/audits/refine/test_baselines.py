@@ -196,7 +196,7 @@ def test_without_the_extra_what_needs_it_is_left_out_by_name(monkeypatch: pytest
     for name in ("sbert", "dlf-like"):
         assert f"--baseline {name} is left out" in said
     assert said.count("pip install 'llmfair[local]'") == 2
-    assert results("run")["design"]["conditions"][3:] == ["greedy", "deltr", "fair-star", "mmr"]
+    assert results("run")["design"]["conditions"][3:] == ["deltr", "fair-star", "mmr", "greedy"]
     assert "--baseline sbert is left out" in " ".join(
         command("runs", "show", "run", "--runs-dir", ".", "-v").out.split()
     )
@@ -223,6 +223,7 @@ def test_what_cannot_be_a_baseline_is_refused() -> None:
         ("--baseline bm52 is unknown. Did you mean 'bm25'?", "bm52"),
         ("fair-star: p cannot be '7'", "fair-star:p=7"),
         ("refined is there already", "refined=mmr"),
+        ("greedy is there already", "greedy=mmr"),
         ("deltr learns from judged queries, of which this has 1", "deltr", "-d", "one"),
         ("mmr is there already", "mmr", "--baseline", "mmr:lambda=0.1"),
     ):
