@@ -224,7 +224,7 @@ class Stop(StrEnum):
     ATTAINED = "attained"  # no page of whole documents is nearer the target
     NO_UNDERREPRESENTED_GROUP = "no_underrepresented_group"
     UNKNOWN_UNDERREPRESENTED = "unknown_underrepresented"  # and nothing else, and it is not asked for
-    UNREADABLE = "unreadable"  # twice
+    UNPARSEABLE = "unparseable"  # twice
     NO_KEYWORDS = "no_keywords"  # all of them stand in the query already
     NO_RESULT = "no_result"  # the original query finds nothing
     NO_DECREASE = "no_decrease"
@@ -387,7 +387,7 @@ class FairQr:
             tried = Round(len(rounds), (*standing, *read.words), Page(), False, subgroup, read.words, replies)
             if not read.words:
                 rounds.append(replace(tried, added=best.added))
-                stop = Stop.NO_KEYWORDS if read.readable else Stop.UNREADABLE
+                stop = Stop.NO_KEYWORDS if read.readable else Stop.UNPARSEABLE
                 break
             tried = replace(tried, page=topic.find(tried.added))
             values.append(tried.page.objective)

@@ -112,7 +112,7 @@ def test_unknown_is_asked_for_where_that_is_allowed(allowed: bool) -> None:
 
 def test_unreadable_twice_ends_the_loop_and_the_second_is_another_draw() -> None:
     found, asked = ended(topic({(): SKEWED}), "I'm sorry, but I can't help with that.", "")
-    assert found.stop is Stop.UNREADABLE
+    assert found.stop is Stop.UNPARSEABLE
     assert [chat.draw for chat in asked] == [0, 100]
     assert [reply.read.reply_class for reply in found.rounds[1].replies] == ["refused", "empty"]
     assert found.final == SKEWED.doc_ids and found.kept.iteration == 0

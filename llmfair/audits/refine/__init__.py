@@ -46,7 +46,7 @@ class Refine(Kind):
     condition = "method"
     statuses = (
         "no nearer",
-        "no nearer than a control",
+        "no nearer than without a model",
         "not assessable",
         "inconclusive",
         "nearer at a loss",

@@ -139,8 +139,8 @@ class RefineSettings(PromptSettings, AuditSettings):
     margin: float = STATISTICS(0.05, "Loss of nDCG that still counts as none.", least=0, below=1)
     fail_on: str | None = STATISTICS(
         None,
-        "Verdicts that end in exit 4, comma-separated: 'no nearer', 'no nearer than a control', 'nearer at a loss', "
-        "'nearer at open cost', inconclusive, 'not assessable'.",
+        "Verdicts that end in exit 4, comma-separated: 'no nearer', 'no nearer than without a model', "
+        "'nearer at a loss', 'nearer at open cost', inconclusive, 'not assessable'.",
     )
 
     @classmethod

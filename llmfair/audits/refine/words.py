@@ -74,12 +74,12 @@ WORDS = (
     "judgements of these very topics, which no search engine has.",
     "Baselines order anew what the original query finds, by documents, groups and BM25 scores; those that learn are "
     "cross-fitted by query, so that no query is ordered by a model that saw its judgements.",
-    "Conclusions are paired by query, fair-qr less bm25 and less each control (greedy, and fake:name where it is asked "
-    "for), which aims at the same target and asks no model: the loop keeps what comes nearer by chance, so that any "
-    "words bring pages nearer. A change is certain with the whole of its interval, with flipped signs, and in at "
-    "least six changed queries. Nearer where the objective and AWRF are certainly better than bm25's, the objective "
-    "certainly better than every control's and AWRF not certainly worse. At a loss where nDCG certainly falls, at open "
-    "cost where its interval goes below minus the margin or fewer than six queries' nDCG changed. "
+    "Conclusions are paired by query, fair-qr less bm25 and less greedy (and fake:name, where it is asked for), which "
+    "aims at the same target and asks no model: the loop keeps what comes nearer by chance, so that any words bring "
+    "pages nearer. A change is certain with the whole of its interval, with flipped signs, and in at least six changed "
+    "queries. Nearer where the objective and AWRF are certainly better than bm25's, and the objective certainly better "
+    "than without a model, AWRF not certainly worse. At a loss where nDCG certainly falls, at open cost where its "
+    "interval goes below minus the margin or fewer than six queries' nDCG changed. "
     "p-values flip the signs of the queries' changes, adjusted (Holm) over all that the run tests.",
 )
 
@@ -87,18 +87,18 @@ WORDS = (
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
 
 
-NO_NEARER, AS_CONTROLS, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = REFINE.statuses
+NO_NEARER, NEEDS_NO_MODEL, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = REFINE.statuses
 SAID = {
-    NEARER: "refined queries bring the page nearer its target than {control} does, at a loss of at most {margin:g}",
-    AT_A_LOSS: "refined queries bring the page nearer its target than {control} does, but lose relevance",
-    AT_OPEN_COST: "refined queries bring the page nearer its target than {control} does; whether they lose more "
+    NEARER: "refined queries bring the page nearer its target than {without} does, at a loss of at most {margin:g}",
+    AT_A_LOSS: "refined queries bring the page nearer its target than {without} does, but lose relevance",
+    AT_OPEN_COST: "refined queries bring the page nearer its target than {without} does; whether they lose more "
     "than {margin:g} of relevance stays open",
     NO_NEARER: "refined queries bring the page no nearer its target",
-    AS_CONTROLS: "refined queries bring the page no nearer its target than {control} does, which asks no model",
+    NEEDS_NO_MODEL: "refined queries bring the page no nearer its target than {without} does, which asks no model",
     INCONCLUSIVE: "it stays open whether refined queries bring the page nearer its target",
 }
 BEYOND_OPEN = (
-    "pages come nearer their target; whether nearer than with {control}, which asks no model, stays open"
+    "pages come nearer their target; whether nearer than with {without}, which asks no model, stays open"
 )
 ONLY_CHANGED = "; only {changed} of {n} pages changed, and less than six say nothing"
 TO_CHANGE = {
@@ -114,7 +114,7 @@ def status_of(finding: RefineFinding | None) -> str:
     if finding is None or finding.conclusion == Conclusion.NOT_ASSESSABLE:
         return NOT_ASSESSABLE
     if finding.conclusion == Conclusion.OUTSIDE:
-        return NO_NEARER if finding.nearer is False else AS_CONTROLS
+        return NO_NEARER if finding.nearer is False else NEEDS_NO_MODEL
     if finding.conclusion == Conclusion.INCONCLUSIVE:
         return INCONCLUSIVE
     return {True: AT_A_LOSS, False: NEARER, None: AT_OPEN_COST}[finding.loss]
@@ -163,7 +163,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
     elif NAME_ALONE not in found.model and NAME not in found.conditions:
         advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
     said = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SAID[status]
-    said = said.format(control=finding.control or "the original query", margin=finding.margin)
+    said = said.format(without=finding.control or "the original query", margin=finding.margin)
     if finding.reason == FEW_CHANGED:
         few = ONLY_CHANGED.format(changed=finding.changed, n=n)
     return RunVerdict(
@@ -192,7 +192,7 @@ def _of_control(change: Figure, beyond: Figure | None, control: str) -> str:
     """By how much the control changes the page, which is what needs no model."""
     if beyond is None or beyond.value is None or change.value is None:
         return ""
-    return f" ({control} {change.value - beyond.value:+.3f})"
+    return f" ({without} {change.value - beyond.value:+.3f})"
 
 
 # The layout of the paper's Table 1: relevance, then fairness and its products with relevance, attribute by attribute.
@@ -374,7 +374,7 @@ STOPS = {
     "attained": "no page could be nearer",
     "no_underrepresented_group": "no group was below its target",
     "unknown_underrepresented": "unknown is furthest below its target, and no query can ask for it",
-    "unreadable": "two replies in a row named no keywords",
+    "unparseable": "two replies in a row named no keywords",
     "no_keywords": "all keywords stood in the query already",
     "no_result": "the query finds nothing",
     "no_decrease": "a round came no nearer, and was dropped",

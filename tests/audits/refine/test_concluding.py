@@ -54,9 +54,9 @@ def test_a_change_has_its_interval_its_test_and_the_topics_that_differ() -> None
             {"bm25": each(-0.2, 0.05, 0), "greedy": each(-0.1, 0.02, 0)},
             "nearer at open cost",
         ),  # nothing judged
-        ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(0.1, 0.02, 0)}, "no nearer than a control"),
+        ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(0.1, 0.02, 0)}, "no nearer than without a model"),
         ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(-0.1, 0, 0)}, "nearer"),
-        ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(-0.1, -0.02, 0)}, "no nearer than a control"),
+        ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(-0.1, -0.02, 0)}, "no nearer than without a model"),
         ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(0, 0.02, 0)}, "inconclusive"),
         ({"bm25": each(-0.2, 0, 0.01), "greedy": each(-0.1, 0.02, 0)}, "inconclusive"),
         (
@@ -64,7 +64,7 @@ def test_a_change_has_its_interval_its_test_and_the_topics_that_differ() -> None
             "inconclusive",
         ),
         ({"bm25": each(-0.2, -0.05, 0.01), "greedy": each(-0.1, 0.02, 0)}, "no nearer"),
-        ({"bm25": each(0, 0, 0), "greedy": each(0.1, -0.02, 0)}, "no nearer than a control"),
+        ({"bm25": each(0, 0, 0), "greedy": each(0.1, -0.02, 0)}, "no nearer than without a model"),
         ({"bm25": each(0, 0, 0), "greedy": each(0, 0, 0)}, "inconclusive"),
     ],
 )
