@@ -192,7 +192,7 @@ def _of_control(change: Figure, beyond: Figure | None, control: str) -> str:
     """By how much the control changes the page, which is what needs no model."""
     if beyond is None or beyond.value is None or change.value is None:
         return ""
-    return f" ({without} {change.value - beyond.value:+.3f})"
+    return f" ({control} {change.value - beyond.value:+.3f})"
 
 
 # The layout of the paper's Table 1: relevance, then fairness and its products with relevance, attribute by attribute.
