@@ -220,7 +220,8 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
     shown = results.titles.get(row.condition, f"{row.condition}{results.asked}")
-    of = "" if row.stratum in (ALL, row.condition) else f"({row.stratum} items)"
+    named = row.stratum in (ALL, row.condition) or f"stratum={row.stratum}" in row.measure
+    of = "" if named else f"({row.stratum} items)"
     what = " ".join(filter(None, (row.measure, row.group, of, f"({shown})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value

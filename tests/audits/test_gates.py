@@ -67,19 +67,26 @@ def test_the_grammar(
 
 def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
     rows = [
-        row(value, "neutral", "PreferenceOdds", stratum=stratum, contrast="female:male")
-        for value, stratum in ((1.0, "all"), (0.6, "relevant"), (1.1, "irrelevant"))
+        row(value, "neutral", measure, stratum=stratum, contrast="female:male")
+        for value, measure, stratum in (
+            (1.0, "PreferenceOdds", "all"),
+            (0.6, "PreferenceOdds(stratum=relevant)", "relevant"),
+            (0.7, "AdjustedOdds", "relevant"),
+            (1.1, "AdjustedOdds", "irrelevant"),
+        )
     ]
-    below = "PreferenceOdds (relevant items) (neutral prompt) 0.600 is below 0.8"
+    below = "PreferenceOdds(stratum=relevant) (neutral prompt) 0.600 is below 0.8"
     assert reasons("PreferenceOdds:neutral>=0.8", *rows) == [None]
     assert reasons("PreferenceOdds(stratum=relevant):neutral>=0.8", *rows) == [below]
     assert reasons("PreferenceOdds(stratum=relevant, contrast='female:male'):neutral>=0.8", *rows) == [below]
     missing = reasons("PreferenceOdds(contrast='old:young'):neutral>=0.8", *rows)
     assert missing == ["PreferenceOdds (neutral prompt) is undefined: not measured"]
     # of pairs, which have no figure of all items
-    assert reasons("PreferenceOdds:neutral>=0.8", *rows[1:]) == [below, None]
+    of_pairs = "AdjustedOdds (relevant items) (neutral prompt) 0.700 is below 0.8"
+    assert reasons("AdjustedOdds:neutral>=0.8", *rows) == [of_pairs, None]
+    assert reasons("AdjustedOdds(stratum=relevant):neutral>=0.8", *rows) == [of_pairs]
     with pytest.raises(UsageError, match=r"no stratum 'relevnt'\. Did you mean 'relevant'\?"):
-        parse_gate("PreferenceOdds(stratum=relevnt)>=0.8")
+        parse_gate("AdjustedOdds(stratum=relevnt)>=0.8")
 
 
 BOUNDLESS = ("ExpRatio", "", "ExpRatio(agg=geometric)", "ExpRatio<1")

@@ -68,7 +68,7 @@ def test_calls_without_prices_stand_beside_the_cost() -> None:
 
 
 def test_what_is_said_of_places_contradicts_no_conclusion(data: Path) -> None:
-    biased = "fake:biased,pairwise=-4,position=4,malformed=0"
+    biased = "fake:biased,pairwise=-7,position=4,malformed=0"
     outside, _ = page(data, "pairwise", "--pairs", "20", "-q", "-m", biased).verdicts[:2]
     assert outside.conclusion == "outside" and "no parity" not in outside.sentence
 
