@@ -197,7 +197,7 @@ def test_of_several_strata_a_disparity_is_one_among_all() -> None:
     assert together(relevant=0.96, irrelevant=0.5) == [open_, inside]
     assert together(relevant=0.98, irrelevant=0.5) == [outside, inside]
     assert together(relevant=0.98, irrelevant=0.96) == [outside, outside]
-    assert together(relevant=0.96, irrelevant=0.96) == [open_, open_]
+    assert together(relevant=0.96, irrelevant=0.96) == [outside, outside]
 
 
 @pytest.mark.slow

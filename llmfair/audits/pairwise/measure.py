@@ -514,12 +514,18 @@ def conclusion_at(column: Column, asked: HowAsked, level: float) -> Conclusion:
 def beside_each_other(
     findings: Mapping[str, PairFinding], at: Callable[[str, float], Conclusion], level: float
 ) -> dict[str, PairFinding]:
-    """The findings, those outside the band by themselves alone, and not among all strata (Holm), as inconclusive."""
+    """The findings, those outside the band by themselves alone, and not among all strata, as inconclusive.
+
+    Of m strata k are outside where so many are at a level of 1 − α/(m − k + 1) (Hochberg 1988).
+    """
     tested = [name for name, each in findings.items() if each.conclusion is not Conclusion.NOT_ASSESSABLE]
     outside = [name for name in tested if findings[name].conclusion is Conclusion.OUTSIDE]
-    left, tests = outside, len(tested)
-    while passed := [name for name in left if at(name, 1 - (1 - level) / tests) is Conclusion.OUTSIDE]:
-        left, tests = [name for name in left if name not in passed], tests - len(passed)
+    left = outside
+    for tests in range(1, len(tested) + 1):
+        passed = [name for name in outside if at(name, 1 - (1 - level) / tests) is Conclusion.OUTSIDE]
+        if len(passed) > len(tested) - tests:
+            left = [name for name in outside if name not in passed]
+            break
     alone = {"conclusion": Conclusion.INCONCLUSIVE, "reason": OUTSIDE_ALONE}
     return {name: structs.replace(each, **(alone if name in left else {})) for name, each in findings.items()}
 
