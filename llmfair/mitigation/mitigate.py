@@ -22,7 +22,7 @@ from msgspec import structs
 
 from llmfair import registry
 from llmfair.asking.limits import Progress
-from llmfair.audits.aggregates import ALL, Inference, summarise
+from llmfair.audits.aggregates import ALL, Inference, preference, summarise
 from llmfair.audits.comparing import ComparedRun, changed, with_figures
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
@@ -68,6 +68,7 @@ from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
 from llmfair.settings.declaration import WRITTEN
+from llmfair.stats.intervals import queries_to_settle
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
 
@@ -372,7 +373,32 @@ def _answers_changed(row: ChangeRow, base: Measured, other: Measured, inference:
     return changed(row, change_by_query(before, after, True, inference.level, rng))
 
 
-# Which remedies are not dominated: none other is nearer to parity at no less utility.
+# Whether the odds of rankings lie in the band, and which remedies are not dominated: none other is nearer to parity at
+# no less utility.
+
+
+def in_band(
+    every: Sequence[Measured], figures: Figures, band: tuple[float, float], level: float
+) -> dict[str, dict[str, Any]]:
+    """By name, p of odds of rankings inside the band, and about how many lists would settle where they lie.
+
+    The unmitigated rankings, the first, are tested by themselves, remedies together (Holm). No p without an interval.
+    """
+    odds = [
+        None if figures[of.condition][ODDS].low is None else preference(of.columns[ODDS].values.values())
+        for of in every
+    ]
+    p_values = [None if of is None else of.figure.inside(band) for of in odds]
+    tests = sum(p is not None for p in p_values[1:])
+    result = {}
+    for place, (of, p) in enumerate(zip(odds, [p_values[0], *holm(p_values[1:])], strict=True)):
+        lists = None
+        if of is not None and p is not None:
+            limits = of.figure.interval(1 - (1 - level) / (tests if place else 1))
+            value, queries = of.estimate.value, of.figure.queries
+            lists = queries_to_settle(value, *limits, queries, band) if value and limits else None
+        result[every[place].condition] = {"p_inside": p, "lists_needed": lists}
+    return result
 
 
 ROUNDING = 1e-9
@@ -502,12 +528,13 @@ def outcome_of(
         adjusted = holm([of[measure].p for of in changes.values()])
         for of, p in zip(changes.values(), adjusted, strict=True):
             of[measure] = structs.replace(of[measure], p_adjusted=p)
+    tested = in_band(every, figures, run.band, run.level)
     far = {name: distance(of[ODDS].value) for name, of in figures.items()}
     points = {name: (at, of[UTILITY].value) for name, of in figures.items() if (at := far[name]) is not None}
     best = front({name: (at, useful) for name, (at, useful) in points.items() if useful is not None})
 
     def measured_as(name: str) -> dict[str, Any]:
-        return {"figures": figures[name], "distance": far[name], "front": name in best}
+        return {"figures": figures[name], "distance": far[name], "front": name in best, **tested[name]}
 
     remedies = [
         RemedyRow(

@@ -53,6 +53,19 @@ class RemedyRow(JsonObject, frozen=True, kw_only=True):
     figures: Mapping[str, Figure] = {}
     changes: Mapping[str, ChangeRow] = {}
     distance: Annotated[float, Meta(ge=0)] | None = None
+    p_inside: (
+        Annotated[
+            Share,
+            Meta(
+                description="Of odds of rankings inside the band, one-sided; of remedies adjusted over all (Holm)."
+            ),
+        ]
+        | None
+    ) = None
+    lists_needed: (
+        Annotated[int, Meta(ge=1, description="About so many would settle whether they lie in the band.")]
+        | None
+    ) = None
     front: bool = False
     remarks: Sequence[str] = ()
 

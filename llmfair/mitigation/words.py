@@ -44,22 +44,25 @@ from llmfair.report.tables import (
     p_text,
 )
 from llmfair.results import Figure, RunVerdict
+from llmfair.stats.power import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping
 
 # The verdict over remedies: whether one brings the rankings nearer to parity, and at what loss of relevance.
 
 
 NO_LOSS, LOSS, PARTLY = "mitigated at no loss", "mitigated at a loss", "partly mitigated"
+NEARER = "nearer to parity, whether into the band is open"
 NOT_MITIGATED, INCONCLUSIVE, NOT_ASSESSABLE, PARITY = (
     "not mitigated", "inconclusive", "not assessable", "parity",
 )  # fmt: skip
-STATUSES = (NOT_MITIGATED, NOT_ASSESSABLE, INCONCLUSIVE, PARTLY, LOSS, NO_LOSS, PARITY)
+STATUSES = (NOT_MITIGATED, NOT_ASSESSABLE, INCONCLUSIVE, PARTLY, NEARER, LOSS, NO_LOSS, PARITY)
 """The gravest first."""
-LOSSES = {
-    NO_LOSS: "at no loss of relevance",
-    LOSS: "at a loss of relevance",
-    PARTLY: "and not into the parity band",
-    INCONCLUSIVE: "and whether relevance is lost is open",
+BROUGHT = {
+    NO_LOSS: "into the parity band at no loss of relevance",
+    LOSS: "into the parity band at a loss of relevance",
+    NEARER: "nearer to parity",
+    PARTLY: "nearer to parity, and not into the parity band",
+    INCONCLUSIVE: "into the parity band, and whether relevance is lost is open",
 }
 
 
@@ -69,6 +72,11 @@ def closer(row: RemedyRow, results: MitigationResults) -> bool:
     if change.change is None or change.p_adjusted is None or change.p_adjusted >= 1 - results.level:
         return False
     return away(change) < 0
+
+
+def inside(row: RemedyRow, results: MitigationResults) -> bool:
+    """Whether the odds of its rankings are shown to lie in the band."""
+    return row.p_inside is not None and row.p_inside <= (1 - results.level) / 2
 
 
 def verdict_of(results: MitigationResults, folder: Path) -> RunVerdict:
@@ -97,9 +105,9 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
     if base.value is None:
         why = f"nothing can be said of the run's rankings: {in_words(base.reason, ODDS)}"
         return NOT_ASSESSABLE, unmitigated, why, beside
-    odds = f"the unmitigated rankings have preference odds of {_odds(base)}"
+    odds = f"the unmitigated rankings have odds of {_odds(base)}"
     at_least, at_most = base.low or 0, base.high or inf
-    if low <= at_least and at_most <= high:
+    if inside(unmitigated, results):
         within = f"{odds}, within the parity band {low:g}–{high:g}"
         if results.conclusion == Conclusion.WITHIN:
             return PARITY, unmitigated, f"{within}, as have the answers: nothing is to be mitigated", beside
@@ -113,7 +121,7 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
         return _mitigated(better, results, report, folder)
     tested = [row for row in results.tried if row.changes[ODDS].p is not None]
     if not tested:
-        why = f"no remedy has preference odds that could be paired with the unmitigated {_odds(base)} ({queries})"
+        why = f"no remedy has odds of rankings that could be paired with the unmitigated {_odds(base)} ({queries})"
         return NOT_ASSESSABLE, unmitigated, why, beside
     nearest = _nearest(tested)
     change = f"{nearest.title}, {_odds_change(nearest)}"
@@ -138,16 +146,17 @@ def _mitigated(
     better: Sequence[RemedyRow], results: MitigationResults, report: str, folder: Path
 ) -> tuple[str, RemedyRow, str, str]:
     """The nearest of the best, what it buys and costs, and the others that bring rankings nearer, too."""
-    low, high = results.band
-    inside = [row for row in better if low <= (row.figures[ODDS].value or 0) <= high]
+    mitigated = [row for row in better if inside(row, results)]
     keeps = {
         row.remedy: keeping(row.changes[UTILITY].low, row.changes[UTILITY].high, results.margin)
-        for row in inside
+        for row in mitigated
     }
-    useful = [row for row in inside if keeps[row.remedy] == "kept"]
+    useful = [row for row in mitigated if keeps[row.remedy] == "kept"]
     lost = all(of == "lost" for of in keeps.values())
-    status = NO_LOSS if useful else PARTLY if not inside else LOSS if lost else INCONCLUSIVE
-    best = _nearest(useful or inside or better)
+    status = NO_LOSS if useful else LOSS if lost else INCONCLUSIVE
+    if not mitigated:
+        status = PARTLY if all(_outside(row.figures[ODDS], results.band) for row in better) else NEARER
+    best = _nearest(useful or mitigated or better)
     less, more = results.words.protected, results.words.unprotected
     if (results.base.figures[ODDS].value or 1) >= 1:
         less, more = more, less
@@ -159,13 +168,28 @@ def _mitigated(
     if change.base is not None and change.other is not None:
         ndcg = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
     sentence = (
-        f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them nearer to "
-        f"parity {LOSSES[status]}: {_odds_change(best)}, nDCG@20 {ndcg}, {calls}{also}{caution}"
+        f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them "
+        f"{BROUGHT[status]}: {_odds_change(best)}{_inside_text(best, results)}, nDCG@20 {ndcg}, {calls}{also}{caution}"
     )
     files = [f"its rankings: {folder / name}" for name in best.rankings[:1]] or [
         "its rankings are in its run"
     ]
-    return status, best, sentence, f"{files[0]} · {report}"
+    settle = f"{_settling(best)} · " * (status == NEARER)
+    return status, best, sentence, f"{settle}{files[0]} · {report}"
+
+
+def _settling(row: RemedyRow) -> str:
+    """What would settle whether its odds of rankings lie in the band."""
+    if row.p_inside is None:
+        return "more items, shared by fewer lists, would settle it"
+    if row.lists_needed is None or row.lists_needed > MOST_QUERIES:
+        return "its odds are too near an edge of the band for more lists to settle it"
+    return f"about {row.lists_needed:,} lists would settle it, if the odds stay as they are"
+
+
+def _outside(figure: Figure, band: tuple[float, float]) -> bool:
+    """Whether the whole interval lies beyond the band."""
+    return (figure.high or inf) < band[0] or (figure.low or 0) > band[1]
 
 
 def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
@@ -179,7 +203,7 @@ def _odds(figure: Figure) -> str:
 
 def _odds_change(row: RemedyRow) -> str:
     change = row.changes[ODDS]
-    return f"preference odds {change.base:.2f} → {change.other:.2f} ({change_text(change)})"
+    return f"odds of rankings {change.base:.2f} → {_odds(row.figures[ODDS])} ({change_text(change)})"
 
 
 def change_text(change: ChangeRow, reasons: Mapping[str, str] | None = None) -> str:
@@ -256,9 +280,11 @@ def mitigation_table(results: MitigationResults) -> Table:
     notes = [
         *missing_lines(results),
         *few_queries(results.queries),
-        "odds: preference odds, of equally relevant items of both groups in the final rankings, and of the answers "
-        f"behind them; figures with {results.level * 100:g} % intervals",
-        "changes are paired by query; p by sign flip, Holm over the remedies, by measure",
+        "odds of rankings: of equally relevant items of both groups in the final rankings; odds of answers: those of "
+        f"the answers behind them; figures with {results.level * 100:g} % intervals",
+        "changes are paired by query; p by sign flip, of odds by t where items recur; Holm over the remedies, by "
+        "measure",
+        *_inside_notes(results),
         "front: no other is nearer to parity at no less nDCG@20 (by the estimates)",
         *(f"{row.title}: {remark}" for row in results.tried for remark in row.remarks),
         *(f"{measure}: {note}" for measure, note in results.measure_notes.items() if measure != PAGE),
@@ -266,6 +292,20 @@ def mitigation_table(results: MitigationResults) -> Table:
     return filled(
         Table(" · ".join(filter(None, parts)), tuple(name for name, _ in COLUMNS), rows, tuple(notes))
     )
+
+
+def _inside_notes(results: MitigationResults) -> list[str]:
+    """p of the odds of every remedy inside the band."""
+    p_values = [f"{row.title} {p_text(row.p_inside)}" for row in results.tried if row.p_inside is not None]
+    alpha, (low, high) = (1 - results.level) / 2, results.band
+    test = f"odds inside the band {low:g}–{high:g}, shown from p {alpha:g} down (t, one-sided, Holm over the remedies)"
+    return [f"{test}: {', '.join(p_values)}"] if p_values else []
+
+
+def _inside_text(row: RemedyRow, results: MitigationResults) -> str:
+    """p of its odds of rankings inside the band."""
+    low, high = results.band
+    return "" if row.p_inside is None else f", inside the band {low:g}–{high:g} by p {p_text(row.p_inside)}"
 
 
 def missing_lines(results: MitigationResults) -> list[str]:
@@ -305,17 +345,20 @@ WORDS = (
     "Each remedy makes other rankings of the run's lists: from the rankings that are there, without a call, or by "
     "asking anew, in a run folder of its own. All are measured on the same queries, and every change is paired by "
     "query beside the unmitigated rankings.",
-    "Preference odds of rankings are over all pairs of equally relevant items of both groups in the final lists "
+    "Odds of rankings are preference odds over all pairs of equally relevant items of both groups in the final lists "
     "(Mann–Whitney, ties counting half), every query weighing 1: they say what a reader of the ranking meets, whoever "
-    "made it. Preference odds of answers are those of the audit, from first encounters, where the model was asked "
+    "made it. Odds of answers are those of the audit, from first encounters, where the model was asked "
     "under the remedy; a remedy that orders anew what was answered leaves them as they are. Of rankings of other "
     "documents neither compares.",
     "Consistency is the Kendall tau between rankings of one list from different initial orders. Where a remedy merges "
     "the orders into one ranking, it is the tau between what two halves of the orders come to, averaged over the ways "
     "to halve them: rankings of half as many orders, so it rather understates that of all.",
     "The front has the remedies than which no other is nearer to parity (|ln odds| of rankings) at no less nDCG@20, by "
-    "the estimates. p is that of a sign flip by query, adjusted (Holm) over the remedies, odds and nDCG each for "
-    "themselves.",
+    "the estimates. p of a change is that of a sign flip by query, of odds by t where items recur, adjusted (Holm) "
+    "over the remedies, odds and nDCG each for themselves.",
+    "Mitigated are rankings that are nearer to parity beyond chance and whose odds are shown to lie in the band: "
+    "one-sided t against both of its edges, the larger p, adjusted (Holm) over the remedies. Where that is open, the "
+    "verdict says how many lists would settle it in about 80 %, if the odds stay as they are.",
 )
 
 
@@ -358,8 +401,8 @@ def _plots(results: MitigationResults) -> Iterator[Plot]:
         (row.title, before, odds[row.title]) for row in results.tried if row.figures[ODDS].value is not None
     ]
     if rows:
-        title = "Preference odds, before and after"
-        yield ratios(rows, "preference odds of rankings", results.band, title, "remedies", favoured=favoured)
+        title = "Odds of rankings, before and after"
+        yield ratios(rows, "odds of rankings", results.band, title, "remedies", favoured=favoured)
 
 
 MITIGATION_PAGE = General(

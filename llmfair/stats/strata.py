@@ -302,10 +302,20 @@ class Figure:
             return None
         return float(stdtr(self.freedom, _t(min(self.log_odds - low, high - self.log_odds), self.error)))
 
+    def inside(self, band: Band = BAND) -> float | None:
+        """One-sided p of odds inside the band, the larger of those against its edges; None from too few items."""
+        from scipy.special import stdtr
+
+        if self.log_odds is None or self.error is None or self.few_items:
+            return None
+        low, high = (math.log(edge) for edge in band)
+        nearer = min(self.log_odds - low, high - self.log_odds)
+        return float(stdtr(self.freedom, -_t(nearer, self.error)))
+
     def within(self, band: Band = BAND, level: float = 0.95) -> bool:
         """Whether the whole interval lies in the band; never from too few items."""
-        limits = self.interval(level)
-        return limits is not None and not self.few_items and band[0] < limits[0] and limits[1] < band[1]
+        p = self.inside(band)
+        return p is not None and p < (1 - level) / 2
 
 
 def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> Figure:

@@ -42,7 +42,7 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     found = ran("mitigate", run, "--free", "--no-report")
     assert found.out.startswith(
-        "VERDICT  mitigated at no loss: the rankings put female items behind male ones"
+        "VERDICT  nearer to parity, whether into the band is open: the rankings put female items behind male ones"
     )
     by_name = remedies(run / "mitigation")
     assert [*by_name] == ["none", *FREE]
@@ -198,7 +198,7 @@ def test_the_page_has_the_front(run: Path) -> None:
 
 def test_from_python(run: Path) -> None:
     result = package.mitigate(run, remedy=["offset", "consensus"], report=False)
-    assert result.verdict.status == "mitigated at no loss" and result.verdict.condition == "offset"
+    assert result.verdict.status == NEARER and result.verdict.condition == "offset"
     assert result[UTILITY, "offset"].value == pytest.approx(
         remedies(run / "mitigation")["offset"]["figures"][UTILITY]["value"]
     )

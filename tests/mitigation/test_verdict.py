@@ -19,6 +19,7 @@ from llmfair.nouns import Conclusion
 from llmfair.results import Figure, Words
 
 KEPT, LOST, OPEN = (-0.01, 0.01), (-0.3, -0.1), (-0.1, 0.1)
+OPEN_BAND = "nearer to parity, whether into the band is open"
 Interval = tuple[float, float]
 
 
@@ -27,8 +28,9 @@ def figure(value: float | None, low: float | None = None, high: float | None = N
 
 
 def remedy(
-    name: str, odds: float, utility: Interval, p: float | None = 0.001, base: float = 0.5
-) -> RemedyRow:
+    name: str, odds: float, utility: Interval, p: float | None = 0.001, base: float = 0.5,
+    p_inside: float | None = 0.001, lists: int | None = 48,
+) -> RemedyRow:  # fmt: skip
     change, low, high = odds / base, odds / base * 0.9, odds / base * 1.1
     of_odds = ChangeRow(
         name, name, ODDS, "log", "parity", True, base, odds, change, low, high, 20, p, p,
@@ -41,7 +43,8 @@ def remedy(
     return RemedyRow(
         name=name, remedy=name, title=name, does="", available=True, calls=0, rankings=[f"rankings/{name}.run"],
         figures={ODDS: figure(odds, odds * 0.9, odds * 1.1), UTILITY: figure(0.8 + loss)},
-        changes={ODDS: of_odds, UTILITY: of_utility}, distance=abs(odds - 1),
+        changes={ODDS: of_odds, UTILITY: of_utility}, distance=abs(odds - 1), p_inside=p_inside,
+        lists_needed=lists,
     )  # fmt: skip
 
 
@@ -54,6 +57,7 @@ def results(
     unmitigated = RemedyRow(
         name=NONE, remedy=NONE, title="unmitigated", does="", available=True, calls=0,
         figures={ODDS: base or figure(0.5, 0.45, 0.55), UTILITY: figure(0.8)},
+        p_inside=0.001 if base is WITHIN else 0.9,
     )  # fmt: skip
     return MitigationResults(
         schema=1, task="mitigate", status="complete", run="runs/mine", dataset="d", attribute="gender", model="m",
@@ -68,9 +72,20 @@ def results(
     [
         ("mitigated at no loss", "near", [remedy("near", 0.95, KEPT), remedy("nearest", 1.0, LOST)]),
         ("mitigated at no loss", "nearest", [remedy("near", 0.95, KEPT), remedy("nearest", 1.0, KEPT)]),
-        ("mitigated at a loss", "nearest", [remedy("near", 0.6, KEPT), remedy("nearest", 1.0, LOST)]),
+        (
+            "mitigated at a loss",
+            "nearest",
+            [remedy("near", 0.6, KEPT, p_inside=1.0), remedy("nearest", 1.0, LOST)],
+        ),
         ("inconclusive", "nearest", [remedy("nearest", 1.0, OPEN)]),
-        ("partly mitigated", "near", [remedy("near", 0.6, KEPT)]),
+        ("partly mitigated", "near", [remedy("near", 0.6, KEPT, p_inside=1.0)]),
+        ("mitigated at no loss", "edge", [remedy("edge", 1.0, KEPT, p_inside=0.025)]),
+        (
+            OPEN_BAND,
+            "open",
+            [remedy("open", 1.0, KEPT, p_inside=0.026), remedy("no", 0.6, KEPT, p_inside=1.0)],
+        ),
+        ("mitigated at a loss", "near", [remedy("near", 0.9, LOST), remedy("open", 1.0, KEPT, p_inside=0.1)]),
         ("not mitigated", "chance", [remedy("chance", 1.0, KEPT, p=0.5)]),
         ("not mitigated", "beyond", [remedy("beyond", 4.0, KEPT)]),  # as far on the other side
         ("not mitigated", "worse", [remedy("worse", 0.3, KEPT)]),
@@ -103,6 +118,9 @@ STILL = replace(
             for of in (Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE)
         ),
         (results(remedy("near", 1.0, KEPT, base=0.7), base=figure(0.7, 0.4, 1.1)), "mitigated at no loss", "", "its"),
+        (results(remedy("open", 1.0, KEPT, p_inside=0.2)), OPEN_BAND, "inside the band 0.8–1.25 by p 0.2", "about 48 lists"),
+        (results(remedy("open", 0.8, KEPT, p_inside=0.5, lists=None)), OPEN_BAND, "", "its odds are too near an edge"),
+        (results(remedy("open", 1.0, KEPT, p_inside=None)), OPEN_BAND, "", "more items, shared by fewer lists"),
         (results(CHANCE, base=figure(None)), "not assessable", "no list has items of both groups", "all side"),
         (results(remedy("one", 1.0, KEPT, p=None)), "not assessable", "could be paired", "all side"),
         (

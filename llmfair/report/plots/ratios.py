@@ -195,7 +195,7 @@ def front_plot(
         f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
         f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones.",
         "; ".join(f"{one.title} {one.utility.value:.3f} and {one.odds}" for one in remedies[:12]) + ".",
-        lambda axes: _plane(axes, points, ("nDCG@20", "preference odds of rankings"), band, [front], hollow),
+        lambda axes: _plane(axes, points, ("nDCG@20", "odds of rankings"), band, [front], hollow),
         320 + legend_height(titles),
     )
 
