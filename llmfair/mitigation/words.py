@@ -304,8 +304,11 @@ def _inside_notes(results: MitigationResults) -> list[str]:
 
 def _inside_text(row: RemedyRow, results: MitigationResults) -> str:
     """p of its odds of rankings inside the band."""
-    low, high = results.band
-    return "" if row.p_inside is None else f", inside the band {low:g}–{high:g} by p {p_text(row.p_inside)}"
+    if row.p_inside is None:
+        return ""
+    alpha, (low, high) = (1 - results.level) / 2, results.band
+    asked = "" if inside(row, results) else f" ({alpha:g} or less shows it)"
+    return f", inside the band {low:g}–{high:g} at p {p_text(row.p_inside)}{asked}"
 
 
 def missing_lines(results: MitigationResults) -> list[str]:

@@ -17,6 +17,7 @@ from tests.servers import Server, rank
 
 ODDS, UTILITY, ANSWERS = "PreferenceOdds(of=ranking)", "nDCG@20", "PreferenceOdds"
 LISTS = ("listwise", "--no-report", "-q")
+NEARER = "nearer to parity, whether into the band is open"
 FREE = ("named-prompt", "consensus", "offset", "fair-star", "greedy")
 
 
@@ -41,9 +42,7 @@ def remedies(folder: Path) -> dict[str, Any]:
 def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     found = ran("mitigate", run, "--free", "--no-report")
-    assert found.out.startswith(
-        "VERDICT  nearer to parity, whether into the band is open: the rankings put female items behind male ones"
-    )
+    assert found.out.startswith(f"VERDICT  {NEARER}: the rankings put female items behind male ones")
     by_name = remedies(run / "mitigation")
     assert [*by_name] == ["none", *FREE]
     base = by_name["none"]["figures"]
@@ -59,6 +58,11 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     assert by_name["named-prompt"]["calls"] == 216 and by_name["offset"]["calls"] == 0
     assert {name for name, one in by_name.items() if one.get("front")} == {"offset"}
     assert 0.9 < by_name["offset"]["figures"][ODDS]["value"] < 1.1
+    # eight lists do not show that, and the page says how many do
+    assert 0.025 < by_name["offset"]["p_inside"] < by_name["greedy"]["p_inside"] == 1
+    assert found.out.split("NEXT     about ")[1].startswith(
+        f"{by_name['offset']['lists_needed']} lists would settle it"
+    )
     # the run is as it was, and is still what its journal gives
     assert all(path.read_bytes() == text for path, text in before.items())
     assert check_run(RunDir(run))["problems"] == []
@@ -191,7 +195,7 @@ def test_forms_of_the_table(run: Path) -> None:
 def test_the_page_has_the_front(run: Path) -> None:
     ran("mitigate", run, "--free", "--report")
     page = (run / "mitigation" / "report.html").read_text()
-    assert "What each remedy buys and costs" in page and "Mitigated at no loss" in page
+    assert "What each remedy buys and costs" in page and NEARER.capitalize() in page
     together = ran("report", run, run / "mitigation", "-o", "both.html")
     assert together.out.strip() == "both.html"
 
