@@ -294,23 +294,26 @@ class Figure:
         """One-sided p against the nearer edge of the band, of a bound, too; None where there is neither."""
         from scipy.special import stdtr
 
-        low, high = (math.log(edge) for edge in band)
         if self.always_ahead is not None:  # each goes that way with this chance at the nearer edge
+            low, high = (math.log(edge) for edge in band)
             edge = high if self.always_ahead else -low
             return float((1 / (1 + math.exp(-edge))) ** self.independent)
-        if self.log_odds is None or self.error is None:
-            return None
-        return float(stdtr(self.freedom, _t(min(self.log_odds - low, high - self.log_odds), self.error)))
+        t = self._within(band)
+        return None if t is None else float(stdtr(self.freedom, t))
 
     def inside(self, band: Band = BAND) -> float | None:
         """One-sided p of odds inside the band, the larger of those against its edges; None from too few items."""
         from scipy.special import stdtr
 
-        if self.log_odds is None or self.error is None or self.few_items:
+        t = self._within(band)
+        return None if t is None or self.few_items else float(stdtr(self.freedom, -t))
+
+    def _within(self, band: Band) -> float | None:
+        """t of how far the odds lie within the nearer edge of the band; None where there are none."""
+        if self.log_odds is None or self.error is None:
             return None
         low, high = (math.log(edge) for edge in band)
-        nearer = min(self.log_odds - low, high - self.log_odds)
-        return float(stdtr(self.freedom, -_t(nearer, self.error)))
+        return _t(min(self.log_odds - low, high - self.log_odds), self.error)
 
     def within(self, band: Band = BAND, level: float = 0.95) -> bool:
         """Whether the whole interval lies in the band; never from too few items."""

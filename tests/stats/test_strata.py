@@ -292,3 +292,25 @@ def test_a_change_is_that_of_the_same_queries(pool: int) -> None:
 def test_simes_by_hand() -> None:
     assert simes([0.04, 0.01, 0.5]) == pytest.approx(0.03)
     assert simes([]) is None
+
+
+def test_odds_inside_the_band_by_hand() -> None:
+    # ln 1.25 = .2231 is 2.231 errors away, and t of 7 degrees of freedom is beyond that in 3.04 %
+    middle = Figure(400, 8, None, 0.0, 0.1, 7.0)
+    assert middle.inside() == pytest.approx(0.0304, abs=5e-5)
+    # the larger p, of the nearer edge, whichever that is
+    assert replace(middle, log_odds=0.1).inside() == pytest.approx(replace(middle, log_odds=-0.1).inside())
+    assert replace(middle, log_odds=math.log(0.8)).inside() == pytest.approx(0.5)
+    assert replace(middle, recurs=True, clusters=3.9).inside() is None
+    assert Figure(400, 8, "always_one_way", always_ahead=True, independent=9).inside() is None
+
+
+@pytest.mark.parametrize("log_odds", [-0.5, -0.1, 0.0, 0.15])
+@pytest.mark.parametrize("error", [0.01, 0.05, 0.1, 1.0])
+def test_odds_are_inside_where_the_interval_is(log_odds: float, error: float) -> None:
+    value = Figure(400, 8, None, log_odds, error, 7.0)
+    low, high = value.interval() or (0.0, 0.0)
+    inside, outside = value.inside(), value.outside()
+    assert inside is not None and outside is not None
+    assert value.within() == (inside < 0.025) == (low > 0.8 and high < 1.25)
+    assert inside + outside == pytest.approx(1)
