@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from itertools import chain
-from math import log
+from math import exp, log, sqrt
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,9 +68,10 @@ from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.settings.asking import SpendingSettings
 from llmfair.settings.declaration import WRITTEN
-from llmfair.stats.intervals import queries_to_settle
 from llmfair.stats.paired import change_by_query
+from llmfair.stats.power import queries_needed
 from llmfair.stats.significance import holm
+from llmfair.stats.strata import Figure as Odds
 
 FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
 """The order in which remedies are told; others follow by name."""
@@ -389,16 +390,24 @@ def in_band(
         for of in every
     ]
     p_values = [None if of is None else of.figure.inside(band) for of in odds]
-    tests = sum(p is not None for p in p_values[1:])
+    tests = max(1, sum(p is not None for p in p_values[1:]))
     result = {}
     for place, (of, p) in enumerate(zip(odds, [p_values[0], *holm(p_values[1:])], strict=True)):
-        lists = None
-        if of is not None and p is not None:
-            limits = of.figure.interval(1 - (1 - level) / (tests if place else 1))
-            value, queries = of.estimate.value, of.figure.queries
-            lists = queries_to_settle(value, *limits, queries, band) if value and limits else None
+        asked = 1 - (1 - level) / (tests if place else 1)
+        lists = None if of is None or p is None else lists_to_settle(of.figure, band, asked)
         result[every[place].condition] = {"p_inside": p, "lists_needed": lists}
     return result
+
+
+def lists_to_settle(figure: Odds, band: tuple[float, float], level: float) -> int | None:
+    """About how many lists show the odds inside the band, or outside it, in 80 %, if they stay as they are.
+
+    Each edge is missed by 10 % at most. None at the very edge.
+    """
+    if figure.log_odds is None or not figure.error:
+        return None
+    distance = min(abs(figure.log_odds - log(edge)) for edge in band)
+    return queries_needed(exp(distance), figure.error * sqrt(figure.queries), 0.9, level)
 
 
 ROUNDING = 1e-9

@@ -191,7 +191,7 @@ def front_plot(
     return Plot(
         name,
         "What each remedy buys and costs",
-        f"nDCG@20 of the rankings across and their preference odds up, with intervals; dashed: parity; shaded: the "
+        f"nDCG@20 of the rankings across and their odds up, with intervals; dashed: parity; shaded: the "
         f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
         f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones.",
         "; ".join(f"{one.title} {one.utility.value:.3f} and {one.odds}" for one in remedies[:12]) + ".",
