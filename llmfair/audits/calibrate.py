@@ -14,7 +14,7 @@ import numpy as np
 from llmfair.audits.design import Design
 from llmfair.io.files import SCHEMA
 from llmfair.results import Finding
-from llmfair.settings import CalibrationSettings, band_of
+from llmfair.settings import AuditSettings, CalibrationSettings, band_of
 from llmfair.stats.intervals import Conclusion
 
 BLOCK = 50
@@ -42,7 +42,7 @@ def simulated(
                 yield place, {query_id: value(query_id, one, place, run) for query_id, one in drawn.items()}
 
 
-def rng_of(settings: CalibrationSettings, query_id: str, *stream: int) -> np.random.Generator:
+def rng_of(settings: AuditSettings, query_id: str, *stream: int) -> np.random.Generator:
     """The noise of a query, whatever other queries there are."""
     return np.random.default_rng([settings.seed, zlib.crc32(query_id.encode()), *stream])
 

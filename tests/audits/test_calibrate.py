@@ -68,7 +68,7 @@ def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -
         lists = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
         first = lists[0].query_id
         return [
-            [audit[first].ahead.tolist(), audit[first].slots.tolist()]  # type: ignore[union-attr]
+            [audit[first].outcomes.ahead.tolist(), audit[first].outcomes.slots.tolist()]  # type: ignore[union-attr]
             for place, audit in audits(design, settings, lists, betas)
             if betas[place] == 0.0
         ]

@@ -18,11 +18,9 @@ from msgspec import Meta
 
 from llmfair.audits.aggregates import Preference
 from llmfair.audits.calibrate import (
-    BLOCK,
     Row,
     about,
     found_by_preference,
-    rng_of,
     row_of,
     settings_of,
     simulated,
@@ -42,12 +40,11 @@ from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import (
     Encounters,
-    Floats,
     Items,
     Noise,
     PlayedAudits,
+    draw,
     items_of,
-    simulate_encounters,
 )
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Value
@@ -62,8 +59,6 @@ COLUMNS = (
     "injected", "injected_odds", "odds", "log_odds", "log_odds_error", "covered", "covered_error", "covered_n",
     "rejected", "rejected_error", "rejected_n", "within", "outside", "inconclusive", "not_assessable",
 )  # fmt: skip
-STREAM, QUALITIES = 2000, 3000
-"""The streams of the seeds that simulated audits are drawn from, one a block, from here on: a query's; an item's."""
 
 
 class SmallestOdds(JsonObject, frozen=True, kw_only=True):
@@ -111,7 +106,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
     """
     design, betas = make_design(settings), injected_of(settings.injected)
     listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
-    lists = [items for items in listed if items.compared]
+    lists = [items for items in listed if items.pairs]
     if not lists:
         raise UsageError(
             "no list has items of both groups with the same grade of relevance.",
@@ -144,34 +139,14 @@ def audits(
     design: ListwiseDesign, settings: CalibrateSettings, lists: Sequence[Items], betas: Sequence[float]
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
     """Simulated audits, each with the place of its injected preference."""
-
-    orders, repeats, noise = design.settings.orders, settings.repeats, Noise(settings.alike, settings.slots)
-
-    def draw(block: int) -> dict[str, Encounters | PlayedAudits]:
-        doc_ids = {doc_id for items in lists for doc_id in items.doc_ids} if noise.alike else ()
-        own = {d: rng_of(settings, d, QUALITIES + block).gumbel(size=BLOCK) for d in doc_ids}
-        return {
-            items.query_id: drawn(items, own, rng_of(settings, items.query_id, STREAM + block))
-            for items in lists
-        }
-
-    def drawn(items: Items, own: Mapping[str, Floats], rng: np.random.Generator) -> Encounters | PlayedAudits:
-        qualities = np.stack([own[doc_id] for doc_id in items.doc_ids], axis=1) if own else None
-        windows = design.ranker.one_pass(items.n)
-        if windows is None:
-            assert isinstance(design.ranker, ListwiseRanker)
-            seed = rng.integers(2**32, size=2).tolist()
-            return PlayedAudits(
-                items, design.ranker.strategy, orders, repeats, noise, seed, qualities=qualities
-            )
-        return simulate_encounters(
-            items, windows, BLOCK, orders, repeats, noise, qualities=qualities, rng=rng
-        )
+    assert isinstance(design.ranker, ListwiseRanker)
+    noise = Noise(settings.alike, settings.slots)
+    drawn = partial(draw, lists, design.ranker, design.settings, noise)
 
     def value(query_id: str, drawn: Encounters | PlayedAudits, place: int, run: int) -> Value:
         return drawn.value(betas[place], run)
 
-    return simulated(settings, betas, draw, value)
+    return simulated(settings, betas, drawn, value)
 
 
 def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> SimulatedAudit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from llmfair.audits.aggregates import preference
+from llmfair.audits.calibrate import BLOCK, rng_of, share
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.simulate import Floats, Items, Noise, PlayedAudits, items_of, play, rank_played
+from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, items_of, play, rank_played
 from llmfair.io.files import plain
+from llmfair.metrics.base import QueryComparisons
 from llmfair.nouns import (
     Chat,
     Completion,
@@ -38,22 +39,19 @@ from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
 from llmfair.results import Count, JsonObject, Reach, Share
+from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.pair_plan import fewest_queries, smallest_odds
 from llmfair.stats.power import (
-    FEWEST_TESTED,
-    Meeting,
     Rank,
     attainable_precision,
     attainable_ratio,
     by_windows,
-    first_shown,
+    comparisons,
     kind_exposures,
-    power,
-    queries_needed,
-    query_sd,
     random_lists,
     rank_injected,
-    smallest_ratio,
 )
+from llmfair.stats.strata import Figure, Strata, figure, together
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.design import Cells, ListwiseDesign, Shape
@@ -159,7 +157,12 @@ def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What each strategy takes, can reach and can find; calls may be at most so many where one's are."""
     rows = []
     for planned in plans:
-        known = {"strategy": "windows", "at_most": False, **planned, **planned.get("findable", {})}
+        known = {
+            "strategy": "windows",
+            "at_most": False,
+            **planned,
+            "prospects": planned.get("findable", {}).get("prospects", ()),
+        }
         known["reach"] = planned["reach"].get("ExpRatio", {})
         rows.append({name: known[name] for name in StrategyPlan.__struct_fields__ if name in known})
     return {"strategies": rows, **({"at_most": True} if any(row["at_most"] for row in rows) else {})}
@@ -218,16 +221,20 @@ def answer_in_shown_order(chat: Chat) -> Completion:
     return Completion(" > ".join(f"[{place}]" for place in places), Finish.STOP)
 
 
-# What a listwise design can find of preference odds, counted from its lists and windows before anything is asked.
+# How audits of a design end, by the rule of their verdicts: simulated with its own lists before anything is asked.
 
 
 RELEVANCE = 2.0
 """The log-weight of each grade of the simulated ranker that orders by relevance."""
-PLAYED_CALLS, FEWEST_AUDITS, MOST_AUDITS = 60_000, 2, 20
-"""Questions that are answered in all where a program is simulated, and audits at least and at most."""
-FEWEST_LISTS = 8
-"""Lists at least that stand for all of them, where one audit of all would take more questions."""
-MOST_ITEMS = 1_000_000
+LIKELY_ALIKE = (0.0, 1.0)
+"""Shares of windows answered with the same noise every time, where nothing is known of the answers."""
+MOST_AUDITS, FEWEST_AUDITS = 80, 40
+COMPARED, PLAYED_CALLS = 1_500_000, 30_000
+"""Comparisons that all audits of one ranker have, and questions that are answered in them where a program is played:
+about so many. From these on fewer audits are drawn, and then fewer lists, which stand for all."""
+FEWEST_LISTS = 20
+SPREADS = 4000
+"""The stream of a query's seed that its own log odds are drawn from, by block."""
 CERTAIN = 50.0
 """Log-weights of relevance are cut to ± this: farther apart no order is ever lost."""
 EXPECTED_DRAWS = 1000
@@ -236,160 +243,194 @@ EXPECTED_DRAWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class OtherDesign:
-    """What the other design takes of one model, all prompts together, and how precise it is."""
+    """What the other design takes of one model, all prompts together."""
 
     design: Literal["ranking", "partition"]
     orders: Count
     calls: Count
-    error: float
-    power: Share | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRatio:
-    """The ExpRatio to expect of preference odds if noise is fresh, of two simulated rankers.
+    """The ExpRatio to expect of the odds to be found if noise is fresh, of two simulated rankers.
 
     `agnostic` does not look at relevance, `relevant` gives every grade a log-weight of 2.
     """
 
-    odds: float
     agnostic: float
     relevant: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListwiseFindable:
-    """What a t test over queries finds of preference odds; without `sd` nothing is known, and `reason` says why.
+class Prospect:
+    """How simulated audits end under one prompt, with Monte Carlo errors: in *disparity* at the odds to be found, in
+    *parity* at 1 (of a ranker that does its job).
 
-    `queries` have items to compare, on average `comparisons` first encounters each. `error` is the standard error
-    of ln odds, `sd` that of one query, with the intra-item correlation `item_icc`: with fresh noise it is
-    `error_fresh`, of a model that answers alike every time `error_alike`, and `error_alike_thrice`
-    from three times the orders (None of a strategy that asks in one order only).
-    `power` is that of finding `odds`, None where no test is made; `queries_needed` find them with power `target`,
-    None: never. `smallest`: the least odds below and above 1 that are found so.
+    `alike`: the share of windows answered with the same noise every time. `queries_for_…` end so with the chance
+    wanted: None where no number does. `smallest` odds below 1 end in disparity with that chance (and their inverse
+    above it).
+    """
+
+    alike: float
+    audits: Count
+    disparity: Share
+    disparity_error: float
+    parity: Share
+    parity_error: float
+    queries_for_disparity: Count | None
+    queries_for_parity: Count | None
+    smallest: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListwiseFindable:
+    """What is to be expected of a design, of each model that `prospects` are of; `reason`: why there are none.
+
+    `queries` have items to compare. A disparity is one among so many `prompts` (Holm).
     """
 
     queries: Count
     target: float
     odds: float
     tau: float
-    item_icc: float
+    slots: float
+    prompts: Count
     reason: str | None = None
-    comparisons: float | None = None
-    sd: float | None = None
-    error: float | None = None
-    error_fresh: float | None = None
-    error_alike: float | None = None
-    error_alike_thrice: float | None = None
-    power: Share | None = None
-    queries_needed: Count | None = None
-    smallest: tuple[float, ...] = ()
+    prospects: tuple[Prospect, ...] = ()
     other_design: OtherDesign | None = None
-    expected: tuple[ExpectedRatio, ...] | None = None
-
-
-Precision = Callable[[int, float], tuple[float, float]]
-"""From so many orders, of a model with this intra-item correlation: first encounters a query, standard error of ln
-odds."""
-
-
-def _counted(
-    meetings: Sequence[Meeting], settings: PlanSettings, orders: int, icc: float
-) -> tuple[float, float]:
-    """Of lists whose windows are known beforehand."""
-    comparisons = fsum(meeting.comparisons(orders) for meeting in meetings) / len(meetings)
-    return comparisons, query_sd(meetings, orders, icc, settings.tau) / sqrt(len(meetings))
-
-
-def _played(
-    listed: Sequence[Items], strategy: Strategy, settings: PlanSettings, orders: int, icc: float
-) -> tuple[float, float]:
-    """Of a few audits at parity by the strategy's own program, where its questions hang on the answers.
-
-    Some lists may stand for all; the error is infinite where no odds are finite.
-    """
-    calls = orders * sum(strategy.plan(items.n).calls for items in listed)
-    lists = listed[:: max(1, min(calls // PLAYED_CALLS, len(listed) // FEWEST_LISTS))]
-    audits = min(MOST_AUDITS, max(FEWEST_AUDITS, PLAYED_CALLS // max(1, calls)))
-    played = [
-        PlayedAudits(items, strategy, orders, 1, Noise(icc), (settings.seed, k))
-        for k, items in enumerate(lists)
-    ]
-    counts, squares = list[int](), list[float]()
-    for audit in range(audits):
-        odds = preference([of_list.value(0.0, audit) for of_list in played])
-        counts.append(0 if odds is None else odds.comparisons)
-        if odds is not None and odds.estimate.error:
-            squares.append(odds.estimate.error**2 * len(lists))
-    error = sqrt((float(np.mean(squares)) + settings.tau**2) / len(listed)) if squares else inf
-    return float(np.mean(counts)) / len(lists), error
-
-
-def _power(queries: int, odds: float, error: float) -> float | None:
-    """The power to find these odds; None where no test is made."""
-    return power(log(odds), error, queries) if queries >= FEWEST_TESTED else None
+    expected: ExpectedRatio | None = None
 
 
 def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
-    """Power and smallest odds of the test at the 5 % level, from the expected first encounters and --tau."""
-    # a ranker that asks nothing has whole lists
-    alone = isinstance(design.ranker, Ranker)
-    strategy = Partition(MOST_ITEMS) if isinstance(design.ranker, Ranker) else design.ranker.strategy
-    queries, precision = _precision(design, strategy, settings)
+    """How audits of this design end; without prospects where that is not known."""
+    listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
+    lists = [items for items in listed if items.pairs]
     unknown = {
-        "no_model_asked": alone,
+        "no_model_asked": isinstance(design.ranker, Ranker),
         "order_not_random": design.settings.initial != "random",
         "no_list_of_both_sides": not any(shape.protected and shape.unprotected for shape in design.shapes),
-        "no_common_grade": not queries,
+        "no_common_grade": not lists,
+        "sequential": settings.sequential,
+        "too_few_queries": len(lists) < FEWEST_QUERIES,
     }
     asked = ListwiseFindable(
-        queries=queries,
+        queries=len(lists),
         target=settings.power,
         odds=settings.odds,
         tau=settings.tau,
-        item_icc=settings.item_icc,
+        slots=settings.slots,
+        prompts=sum(condition.name != REPEAT for condition in design.prompts),
         reason=next((reason for reason, holds in unknown.items() if holds), None),
     )
     if asked.reason is not None:
         return asked
-    orders = design.settings.orders
-    comparisons, error = precision(orders, settings.item_icc)
-    sd = error * sqrt(queries)
-    below = smallest_ratio(sd, queries, settings.power) if queries >= FEWEST_TESTED else None
-    smallest = () if below is None else (below, 1 / below)
+    shares = LIKELY_ALIKE if settings.alike is None else (settings.alike,)
     return replace(
         asked,
-        comparisons=comparisons,
-        sd=sd,
-        error=error,
-        error_fresh=precision(orders, 0.0)[1],
-        error_alike=precision(orders, 1.0)[1],
-        error_alike_thrice=None if strategy.orderless else precision(3 * orders, 1.0)[1],
-        power=_power(queries, settings.odds, error),
-        queries_needed=queries_needed(settings.odds, sd, settings.power),
-        smallest=smallest,
+        prospects=tuple(_prospect(design, settings, asked, lists, alike) for alike in shares),
         other_design=_other_design(design, settings),
-        expected=_expected(design, [settings.odds, *smallest]) if settings.expected_ratio else None,
+        expected=_expected(design, settings.odds) if settings.expected_ratio else None,
     )
 
 
-def _precision(design: ListwiseDesign, strategy: Strategy, settings: PlanSettings) -> tuple[int, Precision]:
-    """How many lists have something to compare, and how precisely they tell odds."""
-    listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
-    if any(strategy.one_pass(items.n) is None for items in listed):
-        compared = [items for items in listed if items.compared]
-        return len(compared), partial(_played, compared, strategy, settings)
-    meetings = []
-    for shape in design.shapes:
-        counts: dict[int, list[int]] = {}
-        for side, grade, count in shape.cells:
-            if side < 2:
-                counts.setdefault(grade, [0, 0])[side] = count
-        groups = tuple(len(ranks) for ranks in first_shown(strategy.one_pass(shape.n) or ()))
-        meeting = Meeting(shape.n, tuple((ours, theirs) for ours, theirs in counts.values()), groups)
-        if meeting.comparisons():
-            meetings.append(meeting)
-    return len(meetings), partial(_counted, meetings, settings)
+def _prospect(
+    design: ListwiseDesign,
+    settings: PlanSettings,
+    asked: ListwiseFindable,
+    lists: Sequence[Items],
+    alike: float,
+) -> Prospect:
+    rule, beta = design.asked(), log(settings.odds)
+    audits, drawn = _simulated(design, settings, lists, alike)
+
+    def outside(strata: Strata) -> bool:
+        p = strata.outside(rule.band)
+        return p is not None and asked.prompts * p <= (1 - rule.level) / 2
+
+    def inside(strata: Strata) -> bool:
+        return not outside(strata) and strata.parity(rule.band, rule.guard, rule.level)[0]
+
+    def disparity(queries: int, odds: float = settings.odds) -> list[bool]:
+        return [outside(_moved(each, queries / drawn, beta, log(odds))) for each in audits[beta]]
+
+    def parity(queries: int) -> list[bool]:
+        return [inside(_moved(each, queries / drawn)) for each in audits[0.0]]
+
+    def enough(ends: Sequence[bool]) -> bool:
+        return sum(ends) >= settings.power * len(ends)
+
+    (found, found_error), (kept, kept_error) = (share(ends(asked.queries)) for ends in (disparity, parity))
+    return Prospect(
+        alike=alike,
+        audits=len(audits[0.0]),
+        disparity=found or 0.0,
+        disparity_error=found_error or 0.0,
+        parity=kept or 0.0,
+        parity_error=kept_error or 0.0,
+        queries_for_disparity=fewest_queries(lambda queries: enough(disparity(queries))),
+        queries_for_parity=fewest_queries(lambda queries: enough(parity(queries))),
+        smallest=smallest_odds(lambda odds: enough(disparity(asked.queries, odds)), rule.band[0]),
+    )
+
+
+def _simulated(
+    design: ListwiseDesign, settings: PlanSettings, lists: Sequence[Items], alike: float
+) -> tuple[Mapping[float, Sequence[Strata]], int]:
+    """The figures of simulated audits by injected log odds, those to be found and 0, from the same draws.
+
+    And of how many lists they are.
+    """
+    assert isinstance(design.ranker, ListwiseRanker)
+    strata, noise = design.asked().strata, Noise(alike, settings.slots)
+    audits, lists = _bounded(lists, design.ranker.strategy, design.settings.orders)
+    figures: dict[float, list[Strata]] = {log(settings.odds): [], 0.0: []}
+    for block, first in enumerate(range(0, audits, BLOCK)):
+        drawn = draw(lists, design.ranker, design.settings, noise, block)
+        spreads = {
+            query_id: settings.tau * rng_of(settings, query_id, SPREADS + block).normal(size=BLOCK)
+            for query_id in drawn
+        }
+        for run in range(min(BLOCK, audits - first)):
+            for beta, of_it in figures.items():
+                values = (of_list.value(beta + spreads[q][run], run) for q, of_list in drawn.items())
+                compared = [value for value in values if isinstance(value, QueryComparisons)]
+                if compared:
+                    outcomes = together([(value.outcomes, value.doc_ids) for value in compared])
+                    by_stratum = {stratum: figure(outcomes, stratum) for stratum in strata}
+                    of_it.append(Strata(figure(outcomes), by_stratum, 0.0))
+    return figures, len(lists)
+
+
+def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[int, Sequence[Items]]:
+    """How many audits are simulated, of which lists: fewer audits, then fewer lists, the more each of them takes."""
+    windows = [strategy.one_pass(items.n) for items in lists]
+    if None in windows:
+        cost, most = float(orders * sum(strategy.plan(items.n).calls for items in lists)), PLAYED_CALLS
+    else:
+        each = zip(lists, windows, strict=True)
+        cost, most = (
+            fsum(orders * comparisons(items.n, items.pairs, of or ()) for items, of in each),
+            COMPARED,
+        )
+    audits = min(MOST_AUDITS, max(FEWEST_AUDITS, int(most / cost)))
+    return audits, lists[:: max(1, min(int(cost * audits / most), len(lists) // FEWEST_LISTS))]
+
+
+def _moved(strata: Strata, more: float, injected: float = 0.0, log_odds: float = 0.0) -> Strata:
+    """What an audit would have read of `more` times its queries, of odds other than were injected."""
+
+    def moved(figure: Figure) -> Figure:
+        if figure.log_odds is None or figure.error is None or figure.freedom is None:
+            return figure
+        return replace(
+            figure,
+            log_odds=log_odds + (figure.log_odds - injected) / sqrt(more),
+            error=figure.error / sqrt(more),
+            freedom=max(1.0, (figure.freedom + 1) * more - 1),
+            clusters=None if figure.clusters is None else figure.clusters * more,
+        )
+
+    return Strata(moved(strata.pooled), {name: moved(of_it) for name, of_it in strata.strata.items()}, 0.0)
 
 
 def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:
@@ -401,51 +442,46 @@ def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign
     if design.partition:
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
         chains = orders * (prompts + ListwiseSettings.repeat)
-    queries, precision = _precision(design, strategy, settings)
-    _, error = precision(orders, settings.item_icc)
-    calls = chains * sum(strategy.plan(shape.n).calls for shape in design.shapes)
-    return OtherDesign(name, orders, calls, error, _power(queries, settings.odds, error))
+    return OtherDesign(name, orders, chains * sum(strategy.plan(shape.n).calls for shape in design.shapes))
 
 
-def _expected(design: ListwiseDesign, odds: Sequence[float]) -> tuple[ExpectedRatio, ...] | None:
+def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:
     """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is
     ranked, or questions hang on the answers."""
     if design.partition or any(design.ranker.one_pass(shape.n) is None for shape in design.shapes):
         return None
     shapes = Counter(shape.cells for shape in design.shapes if shape.protected and shape.unprotected)
-    betas, rng = np.array([log(value) for value in odds]), np.random.default_rng(design.settings.seed)
-    ratios = []
+    rng, ratios = np.random.default_rng(design.settings.seed), list[float]()
     for relevance in (0.0, RELEVANCE):
-        sides = np.zeros((len(betas), 2))
+        sides = np.zeros(2)
         for cells, count in shapes.items():
             draws = ceil(EXPECTED_DRAWS * count / shapes.total())
-            sides += count * _exposures(design, cells, betas, relevance, draws, rng)
-        ratios.append((sides[:, 0] / sides[:, 1]).tolist())
-    return tuple(ExpectedRatio(*of_odds) for of_odds in zip(odds, *ratios, strict=True))
+            sides += count * _exposures(design, cells, log(odds), relevance, draws, rng)
+        ratios.append(float(sides[0] / sides[1]))
+    return ExpectedRatio(*ratios)
 
 
 def _exposures(
     design: ListwiseDesign,
     cells: Cells,
-    betas: Floats,
+    log_odds: float,
     relevance: float,
     draws: int,
     rng: np.random.Generator,
 ) -> Floats:
-    """Mean exposures of both sides in lists of this shape, by rankers with these log odds; shape (rankers, 2).
+    """Mean exposures of both sides in lists of this shape, by a ranker with these log odds; shape (2,).
 
     Documents of one side and one grade are interchangeable, so lists are ranked by kinds.
     """
     kinds = sorted(cells, key=lambda cell: (cell[1], (cell[0] + 1) % 3))
     side, grade, counts = np.array(kinds).T
-    weights = np.multiply.outer(betas, side == 0)[:, None, :] + np.clip(relevance * grade, -CERTAIN, CERTAIN)
+    weights = log_odds * (side == 0) + np.clip(relevance * grade, -CERTAIN, CERTAIN)
     lists = random_lists(counts.tolist(), draws, rng=rng)
-    shown = np.broadcast_to(lists, (len(betas), *lists.shape))
     windows = design.ranker.one_pass(lists.shape[1]) or ()
-    ranked = rank_injected(shown, weights, windows, design.ranker.passes, rng=rng)
+    ranked = rank_injected(lists, weights, windows, design.ranker.passes, rng=rng)
     on = np.stack([counts * (side == group) for group in (0, 1)], axis=1)
-    exposures = kind_exposures(ranked, len(counts))[:, :, None] @ (on / on.sum(axis=0))
-    means: Floats = exposures.mean(axis=(1, 2))
+    exposures = kind_exposures(ranked, len(counts)) @ (on / on.sum(axis=0))
+    means: Floats = exposures.mean(axis=0)
     return means
 
 
@@ -467,10 +503,7 @@ class StrategyPlan(JsonObject, frozen=True, kw_only=True):
     longest_chain: Count
     folder: str
     reach: Reach
-    comparisons: float | None = None
-    error: float | None = None
-    power: float | None = None
-    queries_needed: Count | None = None
+    prospects: tuple[Prospect, ...] = ()
 
 
 class ListwisePlan(CallPlan, frozen=True, kw_only=True):

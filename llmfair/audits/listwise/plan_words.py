@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from msgspec import convert
 
 from llmfair.audits.listwise.measure import INITIAL
-from llmfair.audits.listwise.plan import ListwiseFindable, StrategyPlan
+from llmfair.audits.listwise.plan import ListwiseFindable, Prospect, StrategyPlan
 from llmfair.audits.listwise.results import WindowsResults, WindowsRow
 from llmfair.audits.listwise.words import NOTHING_CONCLUDED, PRECISION, RATIO, TITLES, row_words, window_text
 from llmfair.metrics.base import CONTROLLED, plain_name
@@ -33,7 +34,6 @@ from llmfair.report.tables import (
     plan_lines,
     plural,
     queries_lines,
-    share,
     share_with_error,
     span,
     told,
@@ -41,16 +41,22 @@ from llmfair.report.tables import (
     window_notes,
 )
 from llmfair.results import Reach
-from llmfair.stats.power import FEWEST_TESTED
+from llmfair.stats.intervals import FEWEST_QUERIES
 
 UNKNOWN = {
     "no_model_asked": "what it can find is planned for models only",
     "order_not_random": "what it can find is known for --initial random only",
     "no_list_of_both_sides": "no list has items of both groups: nothing can be found",
     "no_common_grade": "no list has items of both groups with the same grade of relevance: nothing can be found",
+    "sequential": "--sequential asks until each prompt is settled, so what it finds is not planned; leave it out to "
+    "see what all windows find",
+    "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
 }
-EXPECTED = ("ExpRatio if noise is fresh: relevance-agnostic", "relevance-matched")
-"""What is simulated on request: of a ranker without relevance, and of one with a log-weight of 2 for each grade."""
+HEADER = (
+    "answers", "disparity at {:g}", "queries for disparity", "parity at 1", "queries for parity",
+    "smallest odds found",
+)  # fmt: skip
+ANSWERS = {0.0: "fresh every time", 1.0: "alike every time"}
 
 
 def plan_text(planned: Mapping[str, Any]) -> str:
@@ -72,37 +78,42 @@ def plan_text(planned: Mapping[str, Any]) -> str:
 
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
-    """The odds a design can find, with everything else below them; None where none are known."""
+    """How audits of the design end, with everything else below it; None where that is not known."""
     findable = convert(planned["findable"], ListwiseFindable)
     if "strategies" in planned:
         return _side_by_side(planned, findable)
-    if findable.sd is None:
+    if not findable.prospects:
         return None
-    expected = {
-        ratio.odds: (f"{ratio.agnostic:.3f}", f"{ratio.relevant:.3f}") for ratio in findable.expected or ()
-    }
-    header = (
-        "effect",
-        "preference odds",
-        f"power, {count(findable.queries, 'query', 'queries')}",
-        f"queries for power {findable.target:g}",
-        *(EXPECTED if expected else ()),
+    header = tuple(name.format(findable.odds) for name in HEADER)
+    rows = tuple((_answers(each), *_ends(each)) for each in findable.prospects)
+    lines = _lines(planned, _findable_lines(planned, findable))
+    return Table(_design(planned), header, rows, (*lines, "Nothing was asked."))
+
+
+def _answers(prospect: Prospect) -> str:
+    share = f"{100 * prospect.alike:g} % of windows alike every time"
+    return f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
+
+
+def _ends(prospect: Prospect) -> tuple[str, ...]:
+    return (
+        share_with_error(asdict(prospect), "disparity"),
+        _queries(prospect.queries_for_disparity),
+        share_with_error(asdict(prospect), "parity"),
+        _queries(prospect.queries_for_parity),
+        "none" if prospect.smallest is None else f"{prospect.smallest:.2f}",
     )
-    power = "no test" if findable.power is None else share(findable.power)
-    needed = "never" if findable.queries_needed is None else f"{findable.queries_needed:,}"
-    rows = [("to be found", findable.odds, power, needed)]
-    for name, odds in zip(("below", "above"), findable.smallest, strict=False):
-        rows.append((f"smallest found {name} parity", odds, f"{findable.target:g}", f"{findable.queries:,}"))
-    cells = tuple((effect, f"{odds:.3f}", *cells, *expected.get(odds, ())) for effect, odds, *cells in rows)
-    lines = _lines(planned, _findable_lines(findable, _orders(planned)))
-    return Table(_design(planned), header, cells, (*lines, "Nothing was asked."))
+
+
+def _queries(number: int | None) -> str:
+    return "never" if number is None else f"about {number:,}"
 
 
 def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Table:
     """What every strategy takes, can reach and can find."""
     header = (
-        "strategy", "calls", "tokens in", "out", "rounds", "attainable ExpRatio", "standard error",
-        f"power for odds of {findable.odds:g}", f"queries for power {findable.target:g}",
+        "strategy", "calls", "tokens in", "out", "rounds", "attainable ExpRatio",
+        *(name.format(findable.odds) for name in HEADER[1:]),
     )  # fmt: skip
     rows = tuple(
         (
@@ -112,19 +123,17 @@ def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Tab
             f"{plan.completion_tokens:,}",
             f"{plan.longest_chain:,}",
             _range(plan.reach),
-            "" if plan.error is None else f"{plan.error:.3f}",
-            "" if plan.power is None else share(plan.power),
-            "" if plan.queries_needed is None else f"{plan.queries_needed:,}",
+            *(" to ".join(dict.fromkeys(cells)) for cells in zip(*map(_ends, plan.prospects), strict=True)),
         )
         for plan in convert(planned["strategies"], list[StrategyPlan])
     )
     notes = (
-        "tokens are characters / 4; rounds: calls of the longest chain that wait for each other; standard error: of ln "
-        "preference odds, from first encounters alone",
+        "tokens are characters / 4; rounds: calls of the longest chain that wait for each other",
+        *_simulated(planned, findable),
         *_together(planned),
         "Nothing was asked.",
     )
-    return Table(_asked(planned), header, rows, notes)
+    return filled(Table(_asked(planned), header, rows, notes))
 
 
 def _named(plan: StrategyPlan) -> str:
@@ -179,30 +188,36 @@ def _reach_lines(planned: Mapping[str, Any]) -> Iterator[str]:
     yield from window_notes(planned["never_ranked"], planned["window"], planned["step"])
 
 
-def _findable_lines(findable: ListwiseFindable, orders: str) -> Iterator[str]:
-    """How precise the design is, how that hangs on the way the model answers, and what the other design takes."""
-    yield (
-        f"standard error of ln preference odds: {findable.error:.4f} ({count(findable.queries, 'query', 'queries')}, "
-        f"about {findable.comparisons:,.0f} first encounters each from {orders}; intra-item correlation "
-        f"{findable.item_icc:g}, standard deviation {findable.tau:g} over queries)"
-    )
-    thrice = findable.error_alike_thrice
-    yield (
-        f"{findable.error_fresh:.4f} if the model's noise is fresh every time (--item-icc 0), "
-        f"{findable.error_alike:.4f} if it answers alike every time (--item-icc 1)"
-        + ("" if thrice is None else f", then {thrice:.4f} from three times the orders")
-    )
-    if findable.power is None:
-        yield f"no test at all, which needs {FEWEST_TESTED} queries"
-    other = findable.other_design
-    if other is not None:
-        of = f"for odds of {findable.odds:g}"
-        power = "no test" if other.power is None else f"power {share(other.power)} {of}"
-        waits = "none waits for another" if other.design == "partition" else "which rank the lists, too"
+def _findable_lines(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
+    """How the table's figures are to be read, and what the other design takes."""
+    yield from _simulated(planned, findable)
+    if (expected := findable.expected) is not None:
         yield (
-            f"--design {other.design} with {count(other.orders, 'order')}: {count(other.calls, 'call')} a model, "
-            f"{waits}; standard error {other.error:.4f}, {power}"
+            f"ExpRatio to expect of odds of {findable.odds:g} if noise is fresh: {expected.agnostic:.3f} of a ranker "
+            f"that does not look at relevance, {expected.relevant:.3f} of one that orders by it"
         )
+    if (other := findable.other_design) is not None:
+        waits = "none waits for another" if other.design == "partition" else "which rank the lists, too"
+        orders, calls = count(other.orders, "order"), count(other.calls, "call")
+        yield f"--design {other.design} with {orders}: {calls} a model, {waits}"
+
+
+def _simulated(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
+    """What was simulated, and what its shares and numbers of queries are of."""
+    if not findable.prospects:
+        return
+    audits = min(each.audits for each in findable.prospects)
+    yield (
+        f"chances of a verdict under one of {count(findable.prompts, 'prompt')} in {audits} simulated audits of these "
+        f"lists (seed {planned['seed']}; ± Monte Carlo error); log odds of the first slot against the last "
+        f"{findable.slots:+g} (--slots), standard deviation {findable.tau:g} over queries (--tau)"
+    )
+    yield (
+        f"queries for: a chance of {100 * findable.target:g} %, of queries like these; smallest odds found: with that "
+        "chance in disparity; odds above 1: their inverse"
+    )
+    if findable.prompts > 1:
+        yield "a run ends in disparity where one prompt does, in parity where every one does"
 
 
 def _range(reach: Reach) -> str:

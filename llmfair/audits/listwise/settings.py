@@ -227,21 +227,25 @@ class ListwiseSettings(PromptSettings, AuditSettings):
             )
 
 
+SLOTS = "Log odds of the first slot of a window against the last, in simulated answers."
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings(PlanningSettings, ListwiseSettings):
     """A listwise audit that is planned."""
 
-    odds: float = STATISTICS(0.8, "Preference odds to be found.", form=ODDS, above=0)
+    odds: float = STATISTICS(0.6, "Preference odds to be found.", form=ODDS, above=0)
     tau: float = STATISTICS(
         0.0, "Standard deviation over queries of the true ln preference odds.", least=0, most=MOST_SPREAD
     )
-    item_icc: float = STATISTICS(
-        0.5,
-        "How far answers to the same items agree across orders: 0 fresh noise, 1 a model that answers alike every "
-        "time.",
+    alike: float | None = STATISTICS(
+        None,
+        "Share of windows that are answered with the same noise every time: 0 fresh noise, 1 a model that answers "
+        "alike every time; without it both.",
         least=0,
         most=1,
     )
+    slots: float = STATISTICS(0.0, SLOTS, least=-MOST_INJECTED, most=MOST_INJECTED)
     expected_ratio: bool = STATISTICS(
         False, "Simulate also the ExpRatio to expect of such odds, if noise is fresh.", advanced=True
     )
@@ -258,12 +262,7 @@ class CalibrateSettings(CalibrationSettings, ListwiseSettings):
         least=0,
         most=1,
     )
-    slots: float = STATISTICS(
-        0.0,
-        "Injected log odds of the first slot of a window against the last.",
-        least=-MOST_INJECTED,
-        most=MOST_INJECTED,
-    )
+    slots: float = STATISTICS(0.0, SLOTS, least=-MOST_INJECTED, most=MOST_INJECTED)
 
     def check(self) -> None:
         super().check()

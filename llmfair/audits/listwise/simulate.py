@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -10,10 +11,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.audits.calibrate import BLOCK, rng_of
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown
 from llmfair.nouns import Candidates, Document, Encounter, Query, Side, Steps
+from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import Compared, Strategy, encounters_of, scored_encounter
 from llmfair.stats.power import Windows, first_shown
@@ -37,10 +41,10 @@ class Items:
         return len(self.groups)
 
     @property
-    def compared(self) -> bool:
-        """Whether any two items could be compared."""
-        protected, unprotected = (set(self.grades[self.groups == group].tolist()) for group in (1, -1))
-        return bool(protected & unprotected)
+    def pairs(self) -> int:
+        """How many pairs of items of both groups and one grade there are."""
+        protected, unprotected = (Counter(self.grades[self.groups == group].tolist()) for group in (1, -1))
+        return sum(count * unprotected[grade] for grade, count in protected.items())
 
 
 # First encounters of simulated audits: who is ahead when two items meet, of rankers with an injected preference. A
@@ -323,3 +327,41 @@ def odds_of(items: Items, encounters: Sequence[Encounter]) -> Value:
     if isinstance(value, QueryComparisons):
         return replace(value, doc_ids=items.doc_ids or _names(items))
     return value
+
+
+# Blocks of audits of all lists together, as `calibrate` and `plan` draw them: the same seeds, so the same audits.
+
+
+STREAM, QUALITIES = 2000, 3000
+"""The streams of the seeds that simulated audits are drawn from, one a block, from here on: a query's; an item's."""
+
+
+def draw(
+    lists: Sequence[Items], ranker: ListwiseRanker, settings: ListwiseSettings, noise: Noise, block: int
+) -> dict[str, Encounters | PlayedAudits]:
+    """A block of audits of lists, by query_id. An item that is in several lists has one quality in all of them."""
+    doc_ids = {doc_id for items in lists for doc_id in items.doc_ids} if noise.alike else ()
+    own = {d: rng_of(settings, d, QUALITIES + block).gumbel(size=BLOCK) for d in doc_ids}
+    return {
+        items.query_id: _drawn(
+            items, ranker, settings, noise, own, rng_of(settings, items.query_id, STREAM + block)
+        )
+        for items in lists
+    }
+
+
+def _drawn(
+    items: Items,
+    ranker: ListwiseRanker,
+    settings: ListwiseSettings,
+    noise: Noise,
+    own: Mapping[str, Floats],
+    rng: np.random.Generator,
+) -> Encounters | PlayedAudits:
+    orders, repeats = settings.orders, settings.repeats
+    qualities = np.stack([own[doc_id] for doc_id in items.doc_ids], axis=1) if own else None
+    windows = ranker.one_pass(items.n)
+    if windows is None:
+        seed = rng.integers(2**32, size=2).tolist()
+        return PlayedAudits(items, ranker.strategy, orders, repeats, noise, seed, qualities=qualities)
+    return simulate_encounters(items, windows, BLOCK, orders, repeats, noise, qualities=qualities, rng=rng)
