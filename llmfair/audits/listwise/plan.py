@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -51,7 +51,7 @@ from llmfair.stats.power import (
     random_lists,
     rank_injected,
 )
-from llmfair.stats.strata import Figure, Strata, figure, together
+from llmfair.stats.strata import Figure, Strata, Stratum, figure, together
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.design import Cells, ListwiseDesign, Shape
@@ -229,7 +229,7 @@ RELEVANCE = 2.0
 LIKELY_ALIKE = (0.0, 1.0)
 """Shares of windows answered with the same noise every time, where nothing is known of the answers."""
 MOST_AUDITS, FEWEST_AUDITS = 80, 40
-COMPARED, PLAYED_CALLS = 1_500_000, 30_000
+COMPARED, PLAYED_CALLS = 1_500_000, 15_000
 """Comparisons that all audits of one ranker have, and questions that are answered in them where a program is played:
 about so many. From these on fewer audits are drawn, and then fewer lists, which stand for all."""
 FEWEST_LISTS = 20
@@ -351,10 +351,11 @@ def _prospect(
         return not outside(strata) and strata.parity(rule.band, rule.guard, rule.level)[0]
 
     def disparity(queries: int, odds: float = settings.odds) -> list[bool]:
-        return [outside(_moved(each, queries / drawn, beta, log(odds))) for each in audits[beta]]
+        read = _both_ways(audits[beta], queries / drawn, beta, log(odds))
+        return [outside(each) for each in read]
 
     def parity(queries: int) -> list[bool]:
-        return [inside(_moved(each, queries / drawn)) for each in audits[0.0]]
+        return [inside(each) for each in _both_ways(audits[0.0], queries / drawn)]
 
     def enough(ends: Sequence[bool]) -> bool:
         return sum(ends) >= settings.power * len(ends)
@@ -394,11 +395,16 @@ def _simulated(
             for beta, of_it in figures.items():
                 values = (of_list.value(beta + spreads[q][run], run) for q, of_list in drawn.items())
                 compared = [value for value in values if isinstance(value, QueryComparisons)]
-                if compared:
-                    outcomes = together([(value.outcomes, value.doc_ids) for value in compared])
-                    by_stratum = {stratum: figure(outcomes, stratum) for stratum in strata}
-                    of_it.append(Strata(figure(outcomes), by_stratum, 0.0))
+                of_it.append(_figures(compared, strata))
     return figures, len(lists)
+
+
+def _figures(compared: Sequence[QueryComparisons], strata: Sequence[Stratum]) -> Strata:
+    """Of one audit."""
+    if not compared:
+        return Strata(Figure(0, 0, "too_few_comparisons"), {}, 0.0)
+    outcomes = together([(value.outcomes, value.doc_ids) for value in compared])
+    return Strata(figure(outcomes), {stratum: figure(outcomes, stratum) for stratum in strata}, 0.0)
 
 
 def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[int, Sequence[Items]]:
@@ -416,21 +422,29 @@ def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[i
     return audits, lists[:: max(1, min(int(cost * audits / most), len(lists) // FEWEST_LISTS))]
 
 
-def _moved(strata: Strata, more: float, injected: float = 0.0, log_odds: float = 0.0) -> Strata:
-    """What an audit would have read of `more` times its queries, of odds other than were injected."""
+def _both_ways(
+    audits: Sequence[Strata], more: float, injected: float = 0.0, log_odds: float = 0.0
+) -> Iterator[Strata]:
+    """What audits would have read of `more` times their queries, of odds other than were injected.
 
-    def moved(figure: Figure) -> Figure:
+    Each is read twice, the second time off by as much the other way, which is as likely: so shares are surer.
+    """
+
+    def moved(figure: Figure, way: int) -> Figure:
         if figure.log_odds is None or figure.error is None or figure.freedom is None:
             return figure
         return replace(
             figure,
-            log_odds=log_odds + (figure.log_odds - injected) / sqrt(more),
+            log_odds=log_odds + way * (figure.log_odds - injected) / sqrt(more),
             error=figure.error / sqrt(more),
             freedom=max(1.0, (figure.freedom + 1) * more - 1),
             clusters=None if figure.clusters is None else figure.clusters * more,
         )
 
-    return Strata(moved(strata.pooled), {name: moved(of_it) for name, of_it in strata.strata.items()}, 0.0)
+    for strata in audits:
+        for way in (1, -1):
+            figures = {name: moved(of_it, way) for name, of_it in strata.strata.items()}
+            yield Strata(moved(strata.pooled, way), figures, 0.0)
 
 
 def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:

@@ -106,7 +106,7 @@ def _ends(prospect: Prospect) -> tuple[str, ...]:
 
 
 def _queries(number: int | None) -> str:
-    return "never" if number is None else f"about {number:,}"
+    return "none" if number is None else f"about {number:,}"
 
 
 def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Table:
@@ -214,7 +214,7 @@ def _simulated(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterat
     )
     yield (
         f"queries for: a chance of {100 * findable.target:g} %, of queries like these; smallest odds found: with that "
-        "chance in disparity; odds above 1: their inverse"
+        "chance in disparity; odds above 1: their inverse; none: there are none, or a list compares too little to know"
     )
     if findable.prompts > 1:
         yield "a run ends in disparity where one prompt does, in parity where every one does"
