@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from math import hypot, log
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from llmfair.audits.listwise import LISTWISE, plan
-from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.calibrate import calibrate
+from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import PlayedAudits
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
@@ -97,60 +99,73 @@ def test_models_are_counted_one_after_the_other_and_rankers_not_at_all() -> None
 PARTITION: dict[str, Any] = {"design": "partition"}
 
 
-@pytest.mark.parametrize(
-    ("design", "comparisons", "errors"),
-    [
-        pytest.param(PARTITION, 477, (0.0275, 0.0275), id="partition"),
-        pytest.param({}, 754, (0.0178, 0.0269), id="20/10 × 3"),
-    ],
-)
-def test_what_44_queries_of_200_find(
-    design: dict[str, Any], comparisons: int, errors: tuple[float, float]
-) -> None:
-    """By hand, 50 items of either group and grade; of independent simulations .023 to .027 and .017 to .032."""
-    fresh, alike = (found(44, 100, 100, item_icc=icc, **design) for icc in (0.0, 1.0))
-    assert fresh["comparisons"] == alike["comparisons"] == pytest.approx(comparisons, abs=0.5)
-    assert (fresh["error"], alike["error"]) == pytest.approx(errors, abs=0.00005)
-    assert (fresh["error_fresh"], fresh["error_alike"]) == pytest.approx(errors, abs=0.00005)
-    assert fresh["power"] > 0.99 and fresh["smallest"][0] > alike["smallest"][0] - 1e-12
+def prospect(queries: int, protected: int, unprotected: int, **given: Any) -> dict[str, Any]:
+    """Of models that answer alike every time, or as `alike` says, under one prompt."""
+    asked = {"alike": 1.0, "conditions": "neutral", **given}
+    (one,) = found(queries, protected, unprotected, **asked)["prospects"]
+    return dict(one)
+
+
+def test_a_plan_says_how_calibrated_audits_end() -> None:
+    """Within five points and both Monte Carlo errors, of other draws."""
+    design: dict[str, Any] = {"dataset": folder_of(15, 10, 10), "design": "partition", "window": 10}
+    asked: dict[str, Any] = {"alike": 0.5, "slots": 1.5}
+    planned = prospect(15, 10, 10, odds=0.5, design="partition", window=10, **asked)
+    settings = CalibrateSettings.make(seed=7, runs=200, injected=str(log(0.5)), **design, **asked)
+    at_odds, fair = calibrate(settings)["injected"]
+    for name, row, end in (("disparity", at_odds, "outside"), ("parity", fair, "within")):
+        error = hypot(planned[f"{name}_error"], (row[end] * (1 - row[end]) / 200) ** 0.5)
+        assert planned[name] == pytest.approx(row[end], abs=0.05 + 2 * error)
+
+
+def test_so_many_queries_end_as_planned() -> None:
+    few = prospect(10, 6, 6, odds=0.4, alike=0.0)
+    needed = few["queries_for_disparity"]
+    assert few["disparity"] < 0.8 < 1 and needed > 10
+    assert prospect(needed, 6, 6, odds=0.4, alike=0.0)["disparity"] == pytest.approx(0.8, abs=0.12)
+
+
+def test_a_disparity_is_one_among_the_prompts() -> None:
+    one, three = (prospect(12, 10, 10, conditions=names) for names in ("neutral", None))
+    assert three["disparity"] < one["disparity"] and three["parity"] == one["parity"]
+    assert found(12, 10, 10)["prompts"] == 3
 
 
 def test_the_other_design_is_counted() -> None:
-    rankings, partition = found(44, 100, 100), found(44, 100, 100, **PARTITION)
-    assert rankings["other_design"]["design"] == "partition" and rankings["other_design"]["orders"] == 1
-    assert rankings["other_design"]["calls"] == 44 * 3 * 10
-    assert rankings["other_design"]["error"] == pytest.approx(partition["error"])
-    assert partition["other_design"]["calls"] == 44 * 12 * 57
-    assert partition["other_design"]["error"] == pytest.approx(rankings["error"])
-    dataset = folder_of(44, 100, 100)
-    planned = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, **PARTITION))
-    assert (planned["calls"], planned["longest_chain"]) == (44 * 3 * 10, 1)
+    rankings, partition = found(44, 20, 20), found(44, 20, 20, **PARTITION)
+    assert rankings["other_design"] == {"design": "partition", "orders": 1, "calls": 44 * 3 * 2}
+    assert partition["other_design"] == {"design": "ranking", "orders": 3, "calls": 44 * 12 * 9}
+    planned = plan_of(LISTWISE, PlanSettings.make(dataset=folder_of(44, 20, 20), **PARTITION))
+    assert (planned["calls"], planned["longest_chain"]) == (44 * 3 * 2, 1)
 
 
 def test_more_orders_more_queries_and_less_spread_find_more() -> None:
+    asked: dict[str, Any] = {"alike": 0.0, "odds": 0.5}
     designs = [
-        found(12, 10, 10, orders=1, tau=0.3), found(12, 10, 10, orders=1),
-        found(12, 10, 10, orders=4), found(24, 10, 10, orders=4),
+        prospect(12, 6, 6, orders=1, tau=0.5, **asked), prospect(12, 6, 6, orders=1, **asked),
+        prospect(12, 6, 6, orders=4, **asked), prospect(24, 6, 6, orders=4, **asked),
     ]  # fmt: skip
     for worse, better in pairwise(designs):
-        assert worse["error"] > better["error"] and worse["power"] < better["power"]
-        assert worse["smallest"][0] < better["smallest"][0]
-    assert designs[0]["sd"] ** 2 == pytest.approx(0.3**2 + designs[1]["sd"] ** 2)
-    # all 20 items are in one window: a model that answers alike says the same of every order
-    assert designs[1]["error_alike_thrice"] == pytest.approx(designs[1]["error_alike"])
-    assert designs[2]["error_alike"] == pytest.approx(designs[1]["error_alike"])
+        assert worse["disparity"] <= better["disparity"] and worse["smallest"] < better["smallest"]
+        assert worse["queries_for_parity"] > better["queries_for_parity"] - 3
+    fresh, alike = found(12, 6, 6, orders=4, odds=0.5)["prospects"]
+    assert fresh["smallest"] > alike["smallest"] and (fresh["alike"], alike["alike"]) == (0, 1)
 
 
-@pytest.mark.parametrize(("strategy", "pairs"), [("pointwise", 18), ("pairwise-sort:method=allpairs", 36)])
-def test_where_order_makes_no_difference_one_is_planned_with(strategy: str, pairs: int) -> None:
-    """Three protected and three others of each grade: 18 pairs alike, in both orders twice as many."""
-    told = found(6, 6, 6, strategy=strategy)
-    assert (told["comparisons"], told["error_alike_thrice"]) == (pairs, None)
+def test_long_lists_are_simulated_less_often_and_then_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = prospect(40, 6, 6, odds=0.5)
+    assert whole["audits"] == plan.MOST_AUDITS
+    monkeypatch.setattr(plan, "COMPARED", 40 * 6 * 3 * 3 * plan.FEWEST_AUDITS // 2)
+    some = prospect(40, 6, 6, odds=0.5)
+    assert some["audits"] == plan.FEWEST_AUDITS
+    assert some["queries_for_parity"] == pytest.approx(whole["queries_for_parity"], rel=0.25)
 
 
 def test_some_queries_stand_for_very_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 30 queries whose titles are alike 5 are written out, and 10 played."""
-    settings = PlanSettings.make(dataset=folder_of(30, 6, 6), strategy="pairwise-sort:method=allpairs")
+    """Of 40 queries whose titles are alike some are written out, and half played."""
+    settings = PlanSettings.make(
+        dataset=folder_of(40, 4, 4), strategy="pairwise-sort:method=allpairs", alike=0.0
+    )
     whole = plan_of(LISTWISE, settings)
     asked, shown, one_value = list[Chat](), plan.answer_in_shown_order, PlayedAudits.value
     played = list[str]()
@@ -164,24 +179,24 @@ def test_some_queries_stand_for_very_many_questions(monkeypatch: pytest.MonkeyPa
         return one_value(self, log_odds, audit)
 
     monkeypatch.setattr(plan, "answer_in_shown_order", answer)
-    monkeypatch.setattr(plan, "MOST_RENDERED", 30 * 132 // 6)
-    monkeypatch.setattr(plan, "PLAYED_CALLS", 30 * 132 // 8)
+    monkeypatch.setattr(plan, "MOST_RENDERED", 40 * 56 // 8)
+    monkeypatch.setattr(plan, "MOST_AUDITS", 2)
+    monkeypatch.setattr(plan, "FEWEST_AUDITS", 2)
+    monkeypatch.setattr(plan, "PLAYED_CALLS", 40 * 56)
     monkeypatch.setattr(PlayedAudits, "value", value)
     some = plan_of(LISTWISE, settings)
-    assert (len({chat.about["query_id"] for chat in asked}), len(set(played))) == (5, 10)
+    assert (len({chat.about["query_id"] for chat in asked}), len(set(played))) == (5, 20)
     assert some["prompt_tokens"] == pytest.approx(whole["prompt_tokens"], rel=0.02)
     assert some["completion_tokens"] == whole["completion_tokens"]
-    assert some["findable"]["comparisons"] == whole["findable"]["comparisons"]
-    assert some["findable"]["error"] == pytest.approx(whole["findable"]["error"], rel=0.5)
 
 
 def test_what_cannot_be_found() -> None:
-    few = found(5, 10, 10)
-    assert (few["reason"], few["power"], few["smallest"]) == (None, None, ())
-    assert few["queries_needed"] > 5
-    assert found(8, 10, 10, odds=0.99999)["queries_needed"] is None
+    assert found(4, 10, 10)["reason"] == "too_few_queries"
+    assert found(8, 10, 10, **PARTITION, sequential=True)["reason"] == "sequential"
+    inside = prospect(8, 10, 10, odds=0.9)
+    assert inside["queries_for_disparity"] is None and inside["disparity"] == 0
     given = found(8, 10, 10, initial="given", orders=1)
-    assert (given["reason"], given["odds"], given["sd"]) == ("order_not_random", 0.8, None)
+    assert (given["reason"], given["odds"], given["prospects"]) == ("order_not_random", 0.6, ())
     dataset = str(
         write_folder(Path("apart"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})
     )
@@ -198,18 +213,16 @@ def test_lists_that_lack_a_side_count_for_nothing() -> None:
     dataset = str(write_folder(Path("lopsided"), lists))
     plan = plan_of(LISTWISE, PlanSettings.make(dataset=dataset))
     assert (plan["queries"], plan["findable"]["queries"]) == (9, 8)
-    assert plan["findable"]["sd"] == pytest.approx(found(8, 10, 10)["sd"])
 
 
 def test_exposure_ratios_are_expected_on_request() -> None:
     """Of whole lists without relevance: a ranker that prefers nobody reads 1, exposure compresses the others."""
-    whole = {"window": 20, "step": 10, "passes": 1}
+    whole: dict[str, Any] = {"window": 20, "step": 10, "passes": 1}
     assert found(12, 10, 10, **whole)["expected"] is None
     assert found(12, 10, 10, expected_ratio=True, **PARTITION)["expected"] is None
-    to_be_found, below, above = found(12, 10, 10, odds=0.5, expected_ratio=True, **whole)["expected"]
-    assert to_be_found["odds"] == 0.5
-    assert 0.5 < to_be_found["agnostic"] < to_be_found["relevant"] < 1
-    assert to_be_found["agnostic"] < below["agnostic"] < 1 < above["agnostic"]
+    expected = found(12, 10, 10, odds=0.5, expected_ratio=True, **whole)["expected"]
+    assert 0.5 < expected["agnostic"] < expected["relevant"] < 1
+    assert found(12, 10, 10, odds=2, expected_ratio=True, **whole)["expected"]["agnostic"] > 1
 
 
 @pytest.mark.parametrize(

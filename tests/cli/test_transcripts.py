@@ -162,7 +162,7 @@ PLANS = {
         "plan listwise --preset paper --odds 0.5 --expected-ratio -m openai:gpt-4 --price-in 100 --price-out 1000",
         "plan listwise -n 5",
         "plan listwise -n 5 --odds 0.95",
-        "plan listwise --odds 0.9 --item-icc 0 --latency 20 --format md",
+        "plan listwise --odds 0.9 --alike 0 --latency 20 --format md",
         "plan listwise --odds 0.99999",
         "plan listwise --odds 0.7 --format tsv",
     ),

@@ -279,7 +279,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from _ratio_note(results)
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
     yield from _strata_notes(results)
-    yield from found_with("preference odds of {:g}", findings, "queries", "listwise")
+    yield from found_with("preference odds of {:g} as other than 1", findings, "queries", "listwise")
     yield from same_values(results)
     yield from _test_notes(results, cells)
     yield from _noise_notes(results, cells)
