@@ -119,10 +119,10 @@ def test_a_plan_says_how_calibrated_audits_end() -> None:
 
 
 def test_so_many_queries_end_as_planned() -> None:
-    few = prospect(10, 6, 6, odds=0.4, alike=0.0)
-    needed = few["queries_for_disparity"]
-    assert few["disparity"] < 0.8 < 1 and needed > 10
-    assert prospect(needed, 6, 6, odds=0.4, alike=0.0)["disparity"] == pytest.approx(0.8, abs=0.12)
+    whole = prospect(24, 6, 6, odds=0.5, alike=0.0)
+    needed = whole["queries_for_disparity"]
+    assert whole["disparity"] > 0.9 and needed < 20
+    assert prospect(needed, 6, 6, odds=0.5, alike=0.0)["disparity"] == pytest.approx(0.8, abs=0.12)
 
 
 def test_a_disparity_is_one_among_the_prompts() -> None:
