@@ -219,7 +219,7 @@ adjusted_odds = _defined(
         "equal_scores": "both scores of every pair are equal, so nothing is ranked",
         "position_driven": "the answers follow the position",
         "one_sided": "one group's items nearly always win",
-        "outside_alone": "outside the band by itself, but not with other relevance strata tested beside it",
+        "outside_alone": "outside the band by itself, not beside all else tested",
         "chance_answers": "the answers agree over both orders no more than by chance",
     },
     cite="exp((logit p1 + logit p2)/2)",

@@ -54,6 +54,7 @@ REASONS: Mapping[str, str] = {
     "few_relevant": "relevant or irrelevant items of both groups were compared too seldom, fewer than 20 times or in "
     "fewer than 5 queries",
     "few_items": "so few items recur in so many lists that fewer than 4 of them bear the figure",
+    "outside_alone": "outside the band by itself, not beside all else tested (Holm)",
     "stratum_open": "the odds of relevant or of irrelevant items by themselves are not near enough to 1",
     "too_many_unparseable": "more answers cannot be read than --max-invalid allows",
     "no_finite_odds": "in one of the two, slots or groups decide every comparison",

@@ -32,6 +32,7 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
+from llmfair.audits.verdict import OUTSIDE_ALONE
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all
@@ -414,6 +415,15 @@ def test_a_disparity_is_adjusted_over_prompts_and_speaks_of_the_surest_figure() 
     outside = {name: found.spoken_of for name, found in surest.items() if found.conclusion == "outside"}
     assert outside == {"a": "PreferenceOdds(stratum=relevant)", "repeat": "PreferenceOdds"}
     assert [surest[name].p_outside_adjusted for name in "abc"] == pytest.approx([0.003, 0.04, 0.04])
+    assert [surest[name].reason for name in "abc"] == [
+        None,
+        OUTSIDE_ALONE,
+        None,
+    ]  # by its own p of .02, not of .03
+    of_relevant = with_disparities({"a": finding(0.4, 0.02), "b": finding(0.4, 0.4)})["a"]
+    assert (of_relevant.conclusion, of_relevant.reason, of_relevant.decisive) == (
+        "inconclusive", OUTSIDE_ALONE, "relevant",
+    )  # fmt: skip
 
 
 def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:

@@ -56,7 +56,7 @@ from llmfair.audits.listwise.results import (
     of_stratum,
 )
 from llmfair.audits.runs.stopping import Stopping
-from llmfair.audits.verdict import EQUAL_SCORES, as_readable
+from llmfair.audits.verdict import EQUAL_SCORES, OUTSIDE_ALONE, as_readable
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import (
     Column,
@@ -441,18 +441,22 @@ def with_disparities(
     """The findings, a disparity where the odds of a prompt are outside the band by p adjusted over the prompts (Holm).
 
     Each p is one-sided, so it is held against half of what the level leaves. The control condition claims nothing, and
-    stands by its own p.
+    stands by its own p. Odds that are outside by their own p alone are the reason why nothing else is concluded.
     """
+    most = (1 - level) / 2
     claims = [name for name in findings if name != REPEAT]
     adjusted = dict(zip(claims, holm([findings[name].p_outside for name in claims]), strict=True))
     changed = dict(findings)
     for name, finding in findings.items():
         p = adjusted.get(name, finding.p_outside)
         finding = structs.replace(finding, p_outside_adjusted=p)
-        if p is not None and p <= (1 - level) / 2:
+        own = [odds.p_outside for odds in (finding.odds, *finding.strata.values()) if odds]
+        if p is not None and p <= most:
             outside = structs.replace(finding, conclusion=Conclusion.OUTSIDE)
             odds = {"all": outside.odds, **outside.strata}[outside.decisive]
             finding = structs.replace(outside, reason=None if odds is None else odds.reason)
+        elif finding.conclusion is Conclusion.INCONCLUSIVE and any(p is not None and p <= most for p in own):
+            finding = structs.replace(finding, reason=OUTSIDE_ALONE)
         changed[name] = finding
     return changed
 

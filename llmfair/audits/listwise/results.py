@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from llmfair.audits.runs.stopping import StoppingPoint
+from llmfair.audits.verdict import OUTSIDE_ALONE
 from llmfair.backends.python import SCORES
 from llmfair.results import (
     AnswerCounts,
@@ -229,8 +230,9 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
 
     @property
     def decisive(self) -> str:
-        """The stratum whose odds are outside the band by the smallest p: a disparity speaks of it; else "all"."""
-        figures = {"all": self.odds, **self.strata} if self.conclusion == "outside" else {}
+        """The stratum of the smallest p where odds are outside the band, be it by themselves alone; else "all"."""
+        outside = self.conclusion == "outside" or self.reason == OUTSIDE_ALONE
+        figures = {"all": self.odds, **self.strata} if outside else {}
         p_of = {name: odds.p_outside for name, odds in figures.items() if odds and odds.p_outside is not None}
         return min(p_of, key=lambda name: p_of[name], default="all")
 

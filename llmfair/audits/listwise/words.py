@@ -29,7 +29,7 @@ from llmfair.audits.listwise.results import (
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
-from llmfair.audits.verdict import ADVICE, Case, Conclusions, VerdictWords
+from llmfair.audits.verdict import ADVICE, OUTSIDE_ALONE, Case, Conclusions, VerdictWords
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
 from llmfair.io.trec import read_run
@@ -126,16 +126,16 @@ def conclusion(
     (low, high), odds = band, finding.odds
     if finding.conclusion == "not_assessable" or odds is None:
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
+    whose = f" of {finding.decisive} items" if finding.decisive != "all" else ""
+    if finding.reason == OUTSIDE_ALONE:
+        p = p_text(finding.p_outside_adjusted or 1.0)
+        return f"inconclusive:{whose} {in_words(finding.reason, finding.measure)}: p {p}"
     if finding.conclusion != "outside":
         within = f"preference odds within {low:g}–{high:g}"
         text = within if finding.conclusion == "within" else "inconclusive"
-        if outside_alone(finding, band):
-            p = p_text(finding.p_outside_adjusted or 1.0)
-            return f"{text}; outside the band by itself, not over all prompts: p {p}"
         return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
     odds = {"all": odds, **finding.strata}[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
-    whose = f" of {finding.decisive} items" if finding.decisive != "all" else ""
     text = f"preference odds{whose} {f'below {low:g}' if less else f'above {high:g}'}"
     excess = None if whose else finding.excess
     if excess is None or not excess.excludes_parity(less):
@@ -144,15 +144,6 @@ def conclusion(
     other = words.unprotected if words else "the other group"
     share, of_group = (excess.value, "") if less else (1 / excess.value, f" for {other}")
     return text + f": {100 * (1 - share):.0f} % less exposure{of_group} at equal relevance"
-
-
-def outside_alone(finding: ListwiseFinding, band: Band) -> str:
-    """Of which items the odds are outside the band, though not over all figures and prompts; "" of none."""
-    return " and ".join(
-        name
-        for name, odds in {"all": finding.odds, **finding.strata}.items()
-        if odds and ((odds.high or band[0]) < band[0] or (odds.low or band[1]) > band[1])
-    )
 
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
@@ -557,17 +548,6 @@ class ListwiseWords(VerdictWords):
         """The odds of relevant items, which count most and are fewest."""
         figure = case.found.figures.get((of_stratum(case.finding.measure, "relevant"), case.condition))
         return "" if figure is None else f"of relevant items alone {interval_text(figure, case.found.band)}"
-
-    def inconclusive(self, case: Case) -> str:
-        alone = outside_alone(_finding(case), case.found.band)
-        if not alone or not case.two_sided:
-            return super().inconclusive(case)
-        p = p_text(_finding(case).p_outside_adjusted or 1.0)
-        return (
-            f"{self.where(case)}{case.stated} ({case.queries}): odds of {alone} items lie outside {case.band} by "
-            f"themselves, but not over all figures and prompts (one-sided p {p}, above "
-            f"{(1 - case.found.level) / 2:g})"
-        )
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it.
