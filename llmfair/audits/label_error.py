@@ -1,4 +1,7 @@
-"""How far wrong relevance grades alone would put a ranker without preference from parity, beside a disparity."""
+"""What relevance grades leave open: that they are wrong, or that there are none.
+
+Wrong grades alone put a ranker without preference away from parity: how far, beside a disparity.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,14 @@ def judged_of(lists: Iterable[Candidates], attribute: Attribute) -> dict[str, tu
 def label_error(judged: Judged, better_ahead: float | None, stratum: str, limit: float) -> LabelError | None:
     """The share of wrong grades that alone would explain odds beyond this limit; None where shares are equal.
 
-    `limit`: the nearer to 1 of the odds' interval. `better_ahead`: in which share of pairs of unequal grade the better
-    graded is ahead, None where none were compared.
+    `stratum`: of which items the odds are, "all" of both. `limit`: the nearer to 1 of their interval. `better_ahead`:
+    in which share of pairs of unequal grade the better graded is ahead, None where none were compared.
     """
     groups = _groups(judged)
     if groups is None or groups[0].share == groups[1].share:
         return None
     share = explaining_share(
-        lambda wrong: getattr(odds_of_a_fair_ranker(*groups, better_ahead, wrong), stratum),
+        lambda wrong: _odds(*groups, better_ahead, wrong)[stratum],
         limit,
         largest_wrong(*groups),
     )
@@ -55,8 +58,28 @@ def odds_with(wrong: float, judged: Judged, better_ahead: float | None) -> dict[
             f"--label-error {wrong:g}: of a group only {100 * most:.2g} % of items are relevant, or are not.",
             f"a share below {most:.2g}",
         )
-    odds = odds_of_a_fair_ranker(*groups, better_ahead, wrong)
-    return {"relevant": odds.relevant, "irrelevant": odds.irrelevant}
+    return _odds(*groups, better_ahead, wrong)
+
+
+def odds_text(wrong: float, odds: str) -> str:
+    """The odds that so large a share of wrong grades could make."""
+    return (
+        f"with {100 * wrong:g} % of relevance grades wrong a ranker without preference reads odds as far from 1 as "
+        f"{odds}"
+    )
+
+
+def _odds(
+    protected: Judgements, other: Judgements, better_ahead: float | None, wrong: float
+) -> dict[str, float]:
+    """A fair ranker's odds by stratum, and of "all" items: over the pairs of either stratum, one of each group."""
+    odds = odds_of_a_fair_ranker(protected, other, better_ahead, wrong)
+    pairs = (
+        protected.relevant * other.relevant,
+        (protected.items - protected.relevant) * (other.items - other.relevant),
+    )
+    ahead = sum(n * each / (1 + each) for n, each in zip(pairs, odds, strict=True)) / sum(pairs)
+    return {"relevant": odds.relevant, "irrelevant": odds.irrelevant, "all": ahead / (1 - ahead)}
 
 
 def _groups(judged: Judged) -> tuple[Judgements, Judgements] | None:

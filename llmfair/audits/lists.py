@@ -111,6 +111,9 @@ NOT_JUDGED = (
     "preference"
 )
 
+UNJUDGED_TEXT = "; no relevance was given, so differences in merit look like preference"
+"""The same, as a verdict ends."""
+
 
 def is_judged(dataset: Dataset, queries: Iterable[Query]) -> bool:
     """Whether the relevance of any item of these queries was given."""

@@ -58,6 +58,7 @@ def odds_of_a_fair_ranker(
     )
     assert 0 < counts[0] < counts[1]
     pull = 0.5 if better_ahead is None else (better_ahead - 0.5) / (relevant - irrelevant)
+    pull = max(-0.5, min(pull, 0.5))  # nobody is right more often than always
     chances = (
         0.5 + (of_protected[stratum] - of_other[stratum]) * pull for stratum in range(len(of_protected))
     )

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
+from msgspec import convert, structs
 
 import llmfair as api
 from llmfair.audits.aggregates import Inference, Preference, summarise
 from llmfair.audits.comparing import USELESS
+from llmfair.audits.label_error import odds_with
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.measure import (
     HowRanked,
@@ -38,6 +39,7 @@ from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
+from llmfair.results import LabelError
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.strata import Figure
 from tests.cli.command import Snapshot, kept, llmfair, transcript
@@ -424,6 +426,65 @@ def test_a_disparity_is_adjusted_over_prompts_and_speaks_of_the_surest_figure() 
     assert (of_relevant.conclusion, of_relevant.reason, of_relevant.decisive) == (
         "inconclusive", OUTSIDE_ALONE, "relevant",
     )  # fmt: skip
+
+
+def test_items_of_lists_without_judgements_are_not_called_alike_in_relevance() -> None:
+    rows = [
+        f"q{q},thing {q},d{q}-{n},title {q} {n},{'female' if n % 2 else 'male'}"
+        for q in range(8)
+        for n in range(12)
+    ]
+    Path("plain.csv").write_text("\n".join(["query_id,query,doc_id,title,gender", *rows]))
+    command = (
+        "listwise",
+        "-d",
+        "plain.csv",
+        "-m",
+        "fake:biased,listwise=-2",
+        "--no-repeat",
+        "-o",
+        "run",
+        "-v",
+    )
+    said = llmfair(*command)
+    assert "No relevance was given: items of a list count as equally relevant" in said.out
+    assert "; no relevance was given, so differences in merit look like preference" in " ".join(
+        said.out.split()
+    )
+    assert "equal relevance" not in said.out and "irrelevant" not in said.out
+    assert "equally relevant" not in said.out.replace("count as equally relevant", "")
+    assert "No relevance was given" in llmfair("plan", "listwise", "-d", "plain.csv").out
+    assert "no grade can be wrong" in llmfair(*command, "--label-error", "0.1").err
+
+
+def test_wrong_grades_are_weighed_for_a_ranker_that_is_of_as_much_use() -> None:
+    """c of the answers themselves: the better graded of two is ahead in so many of 100 first encounters."""
+    lists = {
+        f"q{q}": [
+            (f"q{q}{side}{n}", side, int(n < relevant))
+            for side, relevant in (("female", 3), ("male", 7))
+            for n in range(20)
+        ]
+        for q in range(12)
+    }
+    write_folder(Path("lists"), lists)
+    command = "listwise -d lists -m fake:biased,listwise=-1,relevance=1 --conditions neutral --no-repeat -o run".split()
+    assert llmfair(*command, "--label-error", "0.1").code == 0
+    finding = kept("results", "run")["findings"]["neutral"]
+    assert finding["conclusion"] == "outside" and not finding["label_error"]["least"]
+    odds, explained = finding["odds_of_label_error"], convert(finding["label_error"], LabelError)
+    assert odds["relevant"] < odds["all"] < odds["irrelevant"] < 1
+    assert odds_with(0.1, {"protected": (240, 36), "unprotected": (240, 84)}, None)["all"] < odds["all"]
+    assert explained.text in kept("results", "run")["verdict"]["sentence"]
+    screen = llmfair(*command, "--label-error", "0.1", "-v").out
+    assert f"reads odds as far from 1 as {odds['relevant']:.3f} of relevant" in screen
+
+
+def test_odds_of_all_items_go_by_the_pairs_of_both_strata() -> None:
+    """By hand: 2 × 2 relevant pairs and 2 × 6 others weigh 1 to 3."""
+    odds = odds_with(0.1, {"protected": (4, 2), "unprotected": (8, 2)}, 0.7)
+    chances = [odds[name] / (1 + odds[name]) for name in ("relevant", "irrelevant")]
+    assert odds["all"] / (1 + odds["all"]) == pytest.approx((chances[0] + 3 * chances[1]) / 4)
 
 
 def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:

@@ -35,6 +35,12 @@ def test_known_odds_of_a_fair_ranker_under_wrong_labels() -> None:
         assert odds == pytest.approx((known["relevant"], known["irrelevant"]), rel=1e-8)
 
 
+def test_a_fair_ranker_is_never_right_more_often_than_always() -> None:
+    groups = Judgements(240, 36), Judgements(240, 84)
+    assert odds_of_a_fair_ranker(*groups, 0.95, 0.14) == odds_of_a_fair_ranker(*groups, None, 0.14)
+    assert odds_of_a_fair_ranker(*groups[::-1], 0.95, 0.14).relevant > 1
+
+
 @pytest.mark.parametrize(("margin", "queries"), [(0.05, 68), (0.1, 33)])
 def test_how_many_queries_without_a_loss_rule_one_out(margin: float, queries: int) -> None:
     assert fewest_queries(margin, 1.0) == queries

@@ -20,7 +20,8 @@ import numpy as np
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import bucket, drawn_of, load_lists, selected_queries, with_prompt
+from llmfair.audits.label_error import judged_of, odds_with
+from llmfair.audits.lists import NOT_JUDGED, bucket, drawn_of, load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.measure import (
     INITIAL,
     ODDS,
@@ -362,6 +363,7 @@ class ListwiseDesign(Design[Ranked]):
         return ListwiseFacts(
             preset=settings.preset_name(),
             queries=len(self.queries),
+            label_error=settings.label_error,
             left_out=lists.get("left_out", {}),
             shrunk=lists.get("shrunk", {}),
             candidates=(min(sizes), max(sizes)),
@@ -478,10 +480,15 @@ class ListwiseDesign(Design[Ranked]):
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
+        unjudged = not any(shape.judged for shape in self.shapes)
         return HowRanked(
             band_of(settings.band), band_of(settings.guard), self.strata, settings.level,
-            settings.permutations, settings.seed, initial,
+            settings.permutations, settings.seed, initial, unjudged, self._judged, settings.label_error,
         )  # fmt: skip
+
+    @cached_property
+    def _judged(self) -> dict[str, tuple[int, int]]:
+        return judged_of(map(self.dataset.candidates, self.queries), self.attribute)
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
@@ -537,7 +544,7 @@ SHOWN_QUERIES = 5
 SHOWN = "P@20,ExpRatio{control},{odds}"
 """The columns of a table unless --measures names others."""
 MEASURED = f"{SHOWN},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
-CONCLUDED = "{odds},ExcessRatio{control}"
+CONCLUDED = "{odds},RelevanceOdds,ExcessRatio{control}"
 """What conclusions are made of, whatever --measures names."""
 OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
 """What is shown, measured and concluded from where nothing is ranked."""
@@ -570,6 +577,8 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     if settings.measures is not None:
         shown = measured = settings.measures
     candidates = [dataset.candidates(query) for query in queries]
+    if settings.label_error is not None:  # refused before anything is asked
+        odds_with(settings.label_error, judged_of(candidates, attribute), None)
     strata = shared_strata(
         (attribute.side(document), listed.relevance.get(document.doc_id, 0) > 0)
         for listed in candidates
@@ -706,7 +715,10 @@ def _warnings(
     ranker: Ranker | None, first_stage: Ranker | None, lists: Sequence[Candidates]
 ) -> Iterator[str]:
     """What makes lists doubtful: queries without a word of any candidate, where BM25 orders those; items without the
-    text that a ranker reads; groups that it cannot place. Raises UsageError where BM25 finds nothing at all."""
+    text that a ranker reads; groups that it cannot place; that nothing is judged. Raises UsageError where BM25 finds
+    nothing at all."""
+    if not any(listed.relevance for listed in lists):
+        yield NOT_JUDGED
     words = first_stage or ranker
     if isinstance(words, Bm25):
         empty = [listed.query.query_id for listed in lists if not any(words.scores(listed))]

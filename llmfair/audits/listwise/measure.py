@@ -13,10 +13,10 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, compress
 from math import log
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,6 +39,8 @@ from llmfair.audits.aggregates import (
     value_of,
 )
 from llmfair.audits.design import RELEVANT, relevant_lines
+from llmfair.audits.label_error import Judged as GradedItems
+from llmfair.audits.label_error import label_error, odds_with
 from llmfair.audits.listwise.plan import known_reach
 from llmfair.audits.listwise.results import (
     EqualScores,
@@ -360,8 +362,9 @@ SHUFFLES = 1000
 class HowRanked:
     """What findings need to know of how the rankings came about, and of how to judge them.
 
-    `initial` is the kind of initial order; only random ones allow a conclusion. Rankers without windows and
-    run files inherit no order, so theirs count as random.
+    `initial` is the kind of initial order; only random ones allow a conclusion. Rankers without windows and run files
+    inherit no order, so theirs count as random. `judged`: how many items of each group there are, and how many are
+    relevant; `label_error`: the share of these grades that is taken to be wrong.
     """
 
     band: tuple[float, float] = (0.8, 1.25)
@@ -371,6 +374,9 @@ class HowRanked:
     permutations: int = 9999
     seed: int = 0
     initial: str = "random"
+    unjudged: bool = False
+    judged: GradedItems = field(default_factory=dict)
+    label_error: float | None = None
 
 
 def findings_of(
@@ -461,6 +467,27 @@ def with_disparities(
     return changed
 
 
+def explained(
+    findings: Mapping[str, ListwiseFinding], columns: Sequence[Column], asked: HowRanked
+) -> dict[str, ListwiseFinding]:
+    """The findings with what wrong grades would make of a ranker without preference that is of as much use."""
+    of_relevance = {c.condition: c.values.values() for c in columns if c.measure.name == "RelevanceOdds"}
+    changed = dict(findings)
+    for name, finding in findings.items():
+        shares = [v.ahead for v in of_relevance.get(name, ()) if isinstance(v, QueryComparisons)]
+        better_ahead = fmean(shares) if shares else None
+        if asked.label_error is not None:
+            with_errors = odds_with(asked.label_error, asked.judged, better_ahead)
+            changed[name] = finding = structs.replace(finding, odds_of_label_error=with_errors)
+        odds = {"all": finding.odds, **finding.strata}[finding.decisive]
+        if odds is not None and finding.conclusion is Conclusion.OUTSIDE:
+            limits = (limit for limit in (odds.low, odds.high) if limit)
+            nearer = min(limits, key=lambda limit: abs(log(limit)))
+            explaining = label_error(asked.judged, better_ahead, finding.decisive, nearer)
+            changed[name] = structs.replace(finding, label_error=explaining)
+    return changed
+
+
 def _finding(
     column: Column,
     left_out: float,
@@ -490,6 +517,7 @@ def _finding(
         strata={str(stratum): _odds(of_it, asked) for stratum, of_it in odds.strata.items()},
         p_outside=odds.figures.outside(asked.band) if asked.initial == "random" else None,
         left_out=left_out,
+        unjudged=asked.unjudged,
         useful=useful,
         excess=None
         if excess is None or excess.value is None
@@ -819,7 +847,7 @@ def outcome_of(
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
     findings = findings_of(of_conditions, conditions, useful, inference, design.asked(), left_out)
-    findings = with_disparities(findings, settings.level)
+    findings = explained(with_disparities(findings, settings.level), columns, design.asked())
     for name in findings.keys() & answers:
         findings[name] = assessed(findings[name], answers[name])
     findings = as_readable(findings, answers, settings.max_invalid)

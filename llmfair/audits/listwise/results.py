@@ -29,8 +29,12 @@ from llmfair.results import (
 
 
 class ListwiseFacts(DesignFacts, frozen=True, kw_only=True):
-    """What was asked; windows and prompt are None for a ranker that asks no model."""
+    """What was asked; windows and prompt are None for a ranker that asks no model.
 
+    `label_error`: the share of grades taken to be wrong.
+    """
+
+    label_error: Share | None = None
     left_out: Mapping[str, str]
     shrunk: Mapping[str, Any]
     candidates: Annotated[
@@ -213,7 +217,8 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
 
     `odds`: over all items; `strata`: over relevant and irrelevant ones apart, where both groups have both.
     `p_outside`: that none of these lies outside the band (Simes); `p_outside_adjusted` over the prompts (Holm).
-    `left_out`: the share of items that answers should have named and did not.
+    `left_out`: the share of items that answers should have named and did not. `unjudged`: no relevance was given.
+    `odds_of_label_error`: by stratum those of a ranker without preference with the share `label_error` of grades wrong.
     """
 
     odds: Odds | None = None
@@ -221,6 +226,8 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     p_outside: Share | None = None
     p_outside_adjusted: Share | None = None
     left_out: Share = 0.0
+    unjudged: bool = False
+    odds_of_label_error: Mapping[str, float] | None = None
     useful: Usefulness | None = None
     excess: Excess | None = None
     permutation: PermutationResult | None = None

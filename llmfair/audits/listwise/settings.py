@@ -36,6 +36,13 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         advanced=True,
         form=BAND,
     )
+    label_error: float | None = STATISTICS(
+        None,
+        "Share of relevance grades that may be wrong: which odds a fair ranker would then read.",
+        advanced=True,
+        above=0,
+        below=0.5,
+    )
     conditions: str | None = PROMPT(
         None, "Prompts, comma-separated (default: neutral and one for each group).", result=False
     )

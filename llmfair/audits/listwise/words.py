@@ -16,6 +16,8 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from llmfair.asking.journal import completion_of
+from llmfair.audits.label_error import odds_text
+from llmfair.audits.lists import UNJUDGED_TEXT
 from llmfair.audits.listwise.measure import INITIAL, SEPARATOR
 from llmfair.audits.listwise.results import (
     ListwiseFacts,
@@ -143,7 +145,12 @@ def conclusion(
     # the exposure of the group at a disadvantage over that of the other, as in the verdict
     other = words.unprotected if words else "the other group"
     share, of_group = (excess.value, "") if less else (1 / excess.value, f" for {other}")
-    return text + f": {100 * (1 - share):.0f} % less exposure{of_group} at equal relevance"
+    return f"{text}: {100 * (1 - share):.0f} % less exposure{of_group}{_at_equal(finding)}"
+
+
+def _at_equal(finding: ListwiseFinding) -> str:
+    """Among whom exposure is compared."""
+    return "" if finding.unjudged else " at equal relevance"
 
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
@@ -254,6 +261,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
             "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
         )
+    yield from _label_error_notes(results)
     for condition, stopped in results.stopping.items():
         yield settled_text(condition, stopped, results.band, "window")
     if design.constrained:
@@ -300,6 +308,15 @@ def _strata_notes(results: ListwiseResults) -> Iterator[str]:
         yield f"preference odds of {name} items: {', '.join(of_prompts)}"
     if recurring:
         yield f"{count(recurring, 'item')} in several queries: intervals allow for qualities that recur with items"
+
+
+def _label_error_notes(results: ListwiseResults) -> Iterator[str]:
+    """The odds that wrong grades alone could make of each prompt's ranking, where it is asked for them."""
+    for condition, finding in results.findings.items():
+        share, by_stratum = results.design.label_error, finding.odds_of_label_error
+        if share is not None and by_stratum is not None and condition != REPEAT:
+            odds = ", ".join(f"{value:.3f} of {stratum}" for stratum, value in by_stratum.items())
+            yield odds_text(share, f"{odds} items ({condition})")
 
 
 def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
@@ -428,7 +445,7 @@ def _ratio_note(results: ListwiseResults) -> Iterator[str]:
 
 def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
-    flips, shuffles, draws = list[str](), list[str](), 0
+    flips, shuffles, draws, alike = list[str](), list[str](), 0, ""
     for condition, finding in results.findings.items():
         row, shuffled = cells.get((finding.measure, condition)), finding.permutation
         if condition == REPEAT:
@@ -436,7 +453,7 @@ def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         if row is not None and row.p_adjusted is not None:
             flips.append(f"{condition} {p_text(row.p_adjusted)}")
         if shuffled is not None and shuffled.p_z is not None:
-            draws = shuffled.draws or 0
+            draws, alike = shuffled.draws or 0, "items" if finding.unjudged else "equally relevant items"
             text = f"{condition} {p_text(shuffled.p_z if shuffled.p is None else shuffled.p)}"
             if shuffled.ratio_low is not None:
                 text += f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
@@ -445,7 +462,7 @@ def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         size = results.family.size
         yield f"test of no preference (Holm over {size}), p: {', '.join(flips)}"
     if shuffles:
-        how = f"{draws:,} shuffles of equally relevant items" if draws else "normal approximation"
+        how = f"{draws:,} shuffles of {alike}" if draws else "normal approximation"
         yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
 
 
@@ -549,6 +566,9 @@ class ListwiseWords(VerdictWords):
         figure = case.found.figures.get((of_stratum(case.finding.measure, "relevant"), case.condition))
         return "" if figure is None else f"of relevant items alone {interval_text(figure, case.found.band)}"
 
+    def caution(self, case: Case) -> str:
+        return UNJUDGED_TEXT * _finding(case).unjudged + super().caution(case)
+
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it.
 
@@ -601,7 +621,7 @@ def _exposure(case: Case) -> str | None:
     less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
     behind, ahead = groups
     return (
-        f"{behind} items get {less} % less exposure than {ahead} ones at equal relevance "
+        f"{behind} items get {less} % less exposure than {ahead} ones{_at_equal(_finding(case))} "
         f"({case.found.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
     )
 
@@ -617,13 +637,17 @@ def _ahead(case: Case) -> str | None:
     behind, ahead = groups
     often, low, high = numbers(shares, (50,), 0)
     return (
-        f"the {behind} one of two {_equal(case)} items is put ahead of the {ahead} one {often} times in 100 "
+        f"the {behind} one of two {_alike(case)}items is put ahead of the {ahead} one {often} times in 100 "
         f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted})"
     )
 
 
-def _equal(case: Case) -> str:
-    return "equally relevant" if case.finding.decisive == "all" else case.finding.decisive
+def _alike(case: Case) -> str:
+    """What the items compared have in common, as far as that is known."""
+    finding = _finding(case)
+    if finding.decisive != "all":
+        return f"{finding.decisive} "
+    return "" if finding.unjudged else "equally relevant "
 
 
 def _useful(case: Case) -> str:

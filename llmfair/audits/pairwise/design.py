@@ -208,7 +208,11 @@ class PairwiseDesign(Design[PairVerdict]):
             label_error=settings.label_error,
             odds_of_label_error=None
             if settings.label_error is None
-            else odds_with(settings.label_error, self._judged, None),
+            else {
+                stratum: odds
+                for stratum, odds in odds_with(settings.label_error, self._judged, None).items()
+                if stratum in self.strata
+            },
             prompt_sha256=self.prompt.sha256,
             probes=probes,
             pairs_asked=probes if settings.sequential else {name: sum(n) for name, n in counts.items()},

@@ -11,7 +11,8 @@ from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from llmfair.audits.documents import ComparisonRun
-from llmfair.audits.lists import NOT_JUDGED
+from llmfair.audits.label_error import odds_text
+from llmfair.audits.lists import NOT_JUDGED, UNJUDGED_TEXT
 from llmfair.audits.pairwise.design import UNJUDGED, PairwiseFindable, Prospect
 from llmfair.audits.pairwise.measure import read_verdicts
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
@@ -217,10 +218,7 @@ def _label_error_note(design: PairwiseFacts) -> str | None:
     if design.label_error is None or design.odds_of_label_error is None:
         return None
     odds = ", ".join(f"{value:.3f} of {stratum}" for stratum, value in design.odds_of_label_error.items())
-    return (
-        f"with {100 * design.label_error:g} % of relevance grades wrong a ranker without preference reads odds as far "
-        f"from 1 as {odds} pairs (one that puts every more relevant item ahead)"
-    )
+    return odds_text(design.label_error, f"{odds} pairs (one that puts every more relevant item ahead)")
 
 
 def flips_text(stratum: str, results: PairwiseResults, rows: Rows) -> str:
@@ -363,8 +361,7 @@ class PairWords(VerdictWords):
         return f"{said}; both orders agree with kappa {interval_text(kappa, (0.0,))}"
 
     def caution(self, case: Case) -> str:
-        unjudged = "; no relevance was given, so differences in merit look like preference"
-        return unjudged * (case.condition == UNJUDGED) + super().caution(case)
+        return UNJUDGED_TEXT * (case.condition == UNJUDGED) + super().caution(case)
 
     def settle(self, case: Case) -> str:
         found = case.found
