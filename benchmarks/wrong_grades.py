@@ -1,9 +1,8 @@
 """What wrong grades make of lists that are ranked without preference: `python -m benchmarks.wrong_grades`, seconds.
 
 Items of two groups are relevant with different chances, a share of grades is wrong, and what is truly relevant is
-ranked ahead by its strength. Read: the odds over pairs of equal grade, which look like
-preference to an audit. Said: what `--label-error` prints for that share, from the grades and from how often the better graded of
-two is ahead.
+ranked ahead by its strength. Read: the odds over pairs of equal grade, which look like preference to an audit. Said:
+what `--label-error` prints for that share, from the grades and from how often the better graded of two is ahead.
 """
 
 from __future__ import annotations
