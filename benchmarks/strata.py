@@ -2,27 +2,33 @@
 
 Simulated audits on arrays, apart from the product's own simulator: a ranker sorts what it is shown by relevance, an
 item's own quality, Gumbel noise and a preference, whose odds differ by stratum. It may leave items out of its answers
-and windows as they were; items may recur in other queries' lists. Figures and conclusions are those of real audits.
+and windows as they were; items may recur in other queries' lists. *Now* are figures and conclusions of real audits,
+*before* those of the rule that they replace, of the same answers: one figure over all pairs of items that an answer
+names, every query weighing the same, no sign among the slots' effects, its error that of leaving out queries, outside
+or within where its interval is.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, exp, log
+from math import ceil, exp, log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.strata import Comparisons, Figure, Strata, Stratum, figure
+from llmfair.stats.strata import MOST_POWERS, Comparisons, Figure, Strata, Stratum, figure, fitted
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 AUDITS, AT_ONCE = 300, 25
 RELEVANCE = 1.5
@@ -51,8 +57,8 @@ class Lists:
 @dataclass(frozen=True)
 class Ranker:
     """Odds by stratum. `constant`: an item has the same noise wherever it is shown. `names`: the first so many of a
-    window. `drops`: the chance that a protected item of a window's lower half is left out. `leaves`: of windows, as
-    they are. `slot`: what the first slot has ahead of the last.
+    window. `drops`: the chance that a protected item of a window's lower half is left out, `forgets` that any item is.
+    `leaves`: of windows, as they are. `slot`: what the first slot has ahead of the last.
     """
 
     relevant: float = 1.0
@@ -60,8 +66,23 @@ class Ranker:
     constant: bool = False
     names: int = 0
     drops: float = 0.0
+    forgets: float = 0.0
     leaves: float = 0.0
     slot: float = 0.0
+
+
+class Plain(Comparisons):
+    """Fitted without the sign of slots."""
+
+    signed = False
+
+
+class Answers(NamedTuple):
+    """Comparisons of an audit, those of items that were both named, and the share of items left out."""
+
+    comparisons: Comparisons
+    named: Plain
+    left_out: float
 
 
 @dataclass(frozen=True)
@@ -69,8 +90,8 @@ class Items:
     """Of every list: numbers of items, grades, which are protected, and qualities; each of shape (queries, n)."""
 
     number: Integers
-    relevant: NDArray[np.bool_]
-    protected: NDArray[np.bool_]
+    relevant: Flags
+    protected: Flags
     quality: Floats
 
 
@@ -90,10 +111,7 @@ def items_of(lists: Lists, rng: np.random.Generator) -> Items:
     return Items(number, place < lists.relevant, place % 2 == 1, quality)
 
 
-def answered(
-    items: Items, lists: Lists, ranker: Ranker, rng: np.random.Generator
-) -> tuple[Comparisons, float]:
-    """All comparisons of an audit, and the share of items that its answers leave out."""
+def answered(items: Items, lists: Lists, ranker: Ranker, rng: np.random.Generator) -> Answers:
     odds = np.where(items.relevant, log(ranker.relevant), log(ranker.irrelevant))
     taste = RELEVANCE * items.relevant + items.quality + odds * items.protected
     shape = lists.queries, lists.orders, lists.n
@@ -113,20 +131,28 @@ def answered(
         if ranker.drops:
             lower = rank >= (end - start) // 2
             omitted |= lower & items.protected[query, shown] & (rng.random(rank.shape) < ranker.drops)
+        omitted |= rng.random(rank.shape) < ranker.forgets
         left, asked = left + int(omitted.sum()), asked + omitted.size
         placed = np.where(omitted, lists.n + np.arange(end - start), rank)
         parts.append(_encounters(items, shown, placed, omitted, z, new))
         order[..., start:end] = np.take_along_axis(shown, np.argsort(placed, axis=-1), axis=-1)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    numbers, relevant, first, second, ahead, first_slot, second_slot, compared = columns
-    shown_pairs = {
-        (number, stratum): int(count)
-        for stratum, rows in ((Stratum.RELEVANT, relevant), (Stratum.IRRELEVANT, ~relevant))
-        for number, count in enumerate(np.bincount(numbers[rows], minlength=lists.queries))
-    }
+    query, relevant, first, second, ahead, first_slot, second_slot, lacking = columns
     slots = np.stack([first_slot, second_slot], axis=1)
-    every = Comparisons(numbers, relevant, shown_pairs, lists.window, first, second, 1.0 * ahead, slots)
-    return every.some(compared), left / asked
+    every = query, relevant, {}, lists.window, first, second, 1.0 * ahead, slots
+    comparisons = replace(Comparisons(*every), shown=_pairs(query, relevant)).some(lacking < 2)
+    named = Plain(*every).some(lacking < 1)
+    return Answers(comparisons, replace(named, shown=_pairs(named.query, named.relevant)), left / asked)
+
+
+def _pairs(query: Integers, relevant: Flags) -> dict[tuple[int, Stratum], int]:
+    """How many there are of each query and stratum."""
+    strata = (Stratum.RELEVANT, relevant), (Stratum.IRRELEVANT, ~relevant)
+    return {
+        (number, stratum): int(count)
+        for stratum, rows in strata
+        for number, count in enumerate(np.bincount(query[rows]))
+    }
 
 
 def _windows(lists: Lists) -> list[tuple[int, int, int]]:
@@ -148,21 +174,21 @@ def _windows(lists: Lists) -> list[tuple[int, int, int]]:
 
 
 def _encounters(
-    items: Items, shown: Integers, placed: Integers, omitted: NDArray[np.bool_], z: Floats, new: int
+    items: Items, shown: Integers, placed: Integers, omitted: Flags, z: Floats, new: int
 ) -> tuple[NDArray[np.generic], ...]:
-    """Pairs of equal grade and both groups that meet for the first time: both have just come in."""
+    """Pairs of equal grade and both groups that have just come in, and how many of the two are left out."""
     query = np.arange(len(shown))[:, None, None]
     protected, relevant = items.protected[query, shown], items.relevant[query, shown]
     pairs = protected[..., :, None] & ~protected[..., None, :]
     pairs &= relevant[..., :, None] == relevant[..., None, :]
     pairs[..., new:, :] = pairs[..., :, new:] = False
     number, order, first, second = np.nonzero(pairs)
-    compared = ~(omitted[number, order, first] & omitted[number, order, second])
+    lacking = omitted[number, order, first] * 1 + omitted[number, order, second]
     ahead = placed[number, order, first] < placed[number, order, second]
     one, other = shown[number, order, first], shown[number, order, second]
     return (
         number, items.relevant[number, one], items.number[number, one], items.number[number, other], ahead,
-        z[first], z[second], compared,
+        z[first], z[second], lacking,
     )  # fmt: skip
 
 
@@ -172,102 +198,184 @@ class Row:
     lists: Lists
     ranker: Ranker
 
+    @property
+    def of_both(self) -> float | None:
+        """The odds of all items; None where those of the strata differ."""
+        return self.ranker.relevant if self.ranker.relevant == self.ranker.irrelevant else None
+
 
 def rows() -> list[Row]:
     small, large = Lists(8, 40, 20), Lists(44, 60, 6)
-    recurring = Lists(44, 40, 12, 2, 20, 0, 60)
-    both = [
-        Row(f"{name}, both at {odds:g}", lists, Ranker(odds, odds))
-        for name, lists in (("8 × 40, half relevant", small), ("44 × 60, a tenth relevant", large))
-        for odds in (1.0, 0.8, 0.6)
-    ]
+    third = Lists(44, 60, 20, 1)
+    recurring, everywhere = Lists(44, 40, 12, 2, 20, 0, 60), Lists(44, 40, 12, 2, 20, 0, 0, 3)
     return [
-        *both,
         *(
-            Row(f"44 × 60, relevant at {odds:g}", large, Ranker(relevant=odds))
+            Row(f"{name}, {odds:g}", lists, Ranker(odds, odds))
+            for name, lists in (("8 × 40, half relevant", small), ("44 × 60, a tenth relevant", large))
+            for odds in (1.0, 0.8, 0.6)
+        ),
+        *(
+            Row(f"8 × 40, constant answers, {odds:g}", small, Ranker(odds, odds, constant=True))
+            for odds in (0.8, 0.6)
+        ),
+        *(
+            Row(f"44 × 60, relevant alone {odds:g}", large, Ranker(relevant=odds))
             for odds in (0.1, 0.3, 0.5, 0.64, 0.8)
         ),
-        Row("8 × 40, .6, constant answers", small, Ranker(0.6, 0.6, constant=True)),
-        Row("44 × 60, .8, constant answers", large, Ranker(0.8, 0.8, constant=True)),
-        Row("44 × 60, .8, slots", large, Ranker(0.8, 0.8, slot=4)),
-        Row("44 × 60, partition, one order, fair", Lists(44, 60, 18, 1, 20, 0), Ranker()),
-        Row("44 × 60, windows of 5, .8", Lists(44, 60, 18, 1, 5, 2), Ranker(0.8, 0.8)),
-        Row("44 × 60, names 6 of 20, fair", Lists(44, 60, 20), Ranker(names=6)),
-        Row("44 × 60, names 6 of 20, .6", Lists(44, 60, 20), Ranker(0.6, 0.6, names=6)),
-        Row("44 × 60, .77, drops protected", Lists(44, 60, 20, 1), Ranker(0.77, 0.77, drops=0.8)),
-        Row("44 × 40, 85 % as they were, .7", Lists(44, 40, 12), Ranker(0.7, 0.7, leaves=0.85)),
-        Row("items recur (44 × 40 of 60), fair", recurring, Ranker()),
-        Row("items recur, constant answers", recurring, Ranker(constant=True)),
-        Row("3 protected items in all lists", Lists(44, 40, 12, 2, 20, 0, 0, 3), Ranker()),
+        Row("44 × 200, a tenth relevant, 1", Lists(44, 200, 20), Ranker()),
+        Row("44 × 60, partition, one order, 1", Lists(44, 60, 18, 1, 20, 0), Ranker()),
+        *(
+            Row(f"5 × 40, half relevant, {odds:g}", Lists(5, 40, 20), Ranker(odds, odds))
+            for odds in (1.0, 0.8)
+        ),
+        Row("44 × 60, slots of 4, 0.8", replace(third, orders=3), Ranker(0.8, 0.8, slot=4)),
+        Row("44 × 60, windows of 5, 0.8", Lists(44, 60, 18, 1, 5, 2), Ranker(0.8, 0.8)),
+        Row("20 × 30, windows of 3, slots of 4, 0.8", Lists(20, 30, 10, 1, 3, 1), Ranker(0.8, 0.8, slot=4)),
+        *(
+            Row(f"names 6 of 20, {odds:g}", replace(third, orders=3), Ranker(odds, odds, names=6))
+            for odds in (1.0, 0.6)
+        ),
+        Row("drops protected items, 0.77", third, Ranker(0.77, 0.77, drops=0.8)),
+        *(
+            Row(f"leaves out {forgets:.0%} at random, 0.6", third, Ranker(0.6, 0.6, forgets=forgets))
+            for forgets in (0.05, 0.3)
+        ),
+        Row("leaves 85 % of windows, 0.7", Lists(44, 40, 12), Ranker(0.7, 0.7, leaves=0.85)),
+        Row("items from 60, 1", recurring, Ranker()),
+        Row("items from 60, constant answers, 1", recurring, Ranker(constant=True)),
+        Row("items from 60, 0.8", recurring, Ranker(0.8, 0.8)),
+        Row("3 protected items in all lists, 1", everywhere, Ranker()),
+        Row("8 lists from 60, 1", replace(recurring, queries=8), Ranker()),
     ]
 
 
-def audits(row: Row, seeds: Sequence[int]) -> list[Strata]:
+class Audit(NamedTuple):
+    before: Figure
+    now: Strata
+
+
+def audits(row: Row, seeds: Sequence[int]) -> list[Audit]:
     return [audit(row, seed) for seed in seeds]
 
 
-def audit(row: Row, seed: int) -> Strata:
+def audit(row: Row, seed: int) -> Audit:
     rng = np.random.default_rng(seed)
     items = items_of(row.lists, rng)
-    comparisons, left_out = answered(items, row.lists, row.ranker, rng)
-    strata = {stratum: figure(comparisons, stratum) for stratum in Stratum}
-    return Strata(figure(comparisons), strata, left_out)
+    answers = answered(items, row.lists, row.ranker, rng)
+    strata = {stratum: figure(answers.comparisons, stratum) for stratum in Stratum}
+    return Audit(before(answers.named), Strata(figure(answers.comparisons), strata, answers.left_out))
 
 
+def before(named: Plain) -> Figure:
+    """All items together; no figure where the highest powers of slots are separated."""
+    fit = fitted(named, named.weights(None))
+    count, queries = len(named.query), len(np.unique(named.query))
+    if fit is None or fit.powers < min(MOST_POWERS, named.window - 1):
+        return Figure(count, queries, "separated")
+    moved = fit.changes[:, 0]
+    error = sqrt((queries - 1) / queries * float(moved @ moved))
+    return Figure(count, queries, None, fit.log_odds, error, queries - 1.0)
+
+
+PROMPTS = (1, 3, 7)
 HEADER = (
-    f"{'':38} {'odds of both, relevant, irrelevant':>34} {'intervals that hold':>20}"
-    f" {'disparity, of 3 and 7':>23} {'parity':>6}"
+    "| lists, odds | before: odds | holds | disparity; of 3, 7 | parity "
+    "| now: odds of all, relevant, irrelevant | holds | disparity; of 3, 7 | parity |\n"
+    f"|{' --- |' * 9}"
 )
 
 
-def line(row: Row, results: Sequence[Strata]) -> str:
-    """Median odds, coverage of the true odds, shares of disparity (with one, three and seven prompts) and parity."""
-    true = {Stratum.RELEVANT: row.ranker.relevant, Stratum.IRRELEVANT: row.ranker.irrelevant}
-    alike = row.ranker.relevant == row.ranker.irrelevant
-    columns: list[tuple[list[Figure], float | None]] = [
-        ([each.pooled for each in results], row.ranker.relevant if alike else None),
-        *(([each.strata[stratum] for each in results], odds) for stratum, odds in true.items()),
+def line(row: Row, results: Sequence[Audit]) -> str:
+    """Median odds, how often intervals hold the true odds, and how often disparity and parity are concluded.
+
+    Of several prompts, as many independent ones at the level of the first step of Holm; before, each by itself.
+    """
+    old = [each.before for each in results]
+    figures = [
+        ([each.now.pooled for each in results], row.of_both),
+        ([each.now.strata[Stratum.RELEVANT] for each in results], row.ranker.relevant),
+        ([each.now.strata[Stratum.IRRELEVANT] for each in results], row.ranker.irrelevant),
     ]
-    medians = " ".join(f"{_median(figures):>11}" for figures, _ in columns)
-    held = " ".join(f"{_coverage(figures, odds):>6}" for figures, odds in columns)
-    p_values = [each.outside() for each in results]
-    disparity = [_share([p is not None and p <= ALPHA / tests for p in p_values]) for tests in (1, 3, 7)]
-    several = (100 * (1 - (1 - share) ** tests) for share, tests in zip(disparity, (1, 3, 7), strict=True))
-    parity = 100 * _share([each.parity()[0] for each in results])
-    return f"{row.name:38} {medians} {held} {' '.join(f'{share:7.1f}' for share in several)} {parity:6.1f}"
+    return (
+        f"| {row.name} | {_median(old)} | {_held(old, row.of_both)} | {several(old_disparity(results))} "
+        f"| {_percent([each.within() for each in old])} "
+        f"| {', '.join(_median(each) for each, _ in figures)} "
+        f"| {', '.join(_held(each, odds) for each, odds in figures)} | {several(disparity(results))} "
+        f"| {_percent([each.now.parity()[0] for each in results])} |"
+    )
+
+
+def old_disparity(results: Sequence[Audit]) -> list[float]:
+    return [_share([_at_most(each.before.outside(), ALPHA) for each in results])] * len(PROMPTS)
+
+
+def disparity(results: Sequence[Audit]) -> list[float]:
+    """Shares at the level that is left to each of so many prompts."""
+    return [
+        _share([_at_most(each.now.outside(), ALPHA / prompts) for each in results]) for prompts in PROMPTS
+    ]
+
+
+def several(shares: Sequence[float]) -> str:
+    """In %, of any of so many prompts whose share is this each."""
+    of_any = [100 * (1 - (1 - share) ** prompts) for share, prompts in zip(shares, PROMPTS, strict=True)]
+    return "{:.1f}; {:.1f}, {:.1f}".format(*of_any)
+
+
+def _at_most(p: float | None, level: float) -> bool:
+    return p is not None and p <= level
 
 
 def _share(facts: Sequence[bool]) -> float:
     return sum(facts) / len(facts)
 
 
+def _percent(facts: Sequence[bool]) -> str:
+    return f"{100 * _share(facts):.1f}"
+
+
 def _median(figures: Sequence[Figure]) -> str:
     logs = [each.log_odds for each in figures if each.log_odds is not None]
-    return f"{exp(float(np.median(logs))):.3f}" if logs else "–"
+    lacking = f" (none in {100 * (1 - len(logs) / len(figures)):.0f} %)" if len(logs) < len(figures) else ""
+    return (f"{exp(float(np.median(logs))):.3f}" if logs else "–") + lacking
 
 
-def _coverage(figures: Sequence[Figure], odds: float | None) -> str:
-    limits = [each.interval() for each in figures if each.log_odds is not None]
+def _held(figures: Sequence[Figure], odds: float | None) -> str:
+    limits = [limits for each in figures if (limits := each.interval()) is not None]
     if odds is None or not limits:
         return "–"
-    return f"{100 * _share([low <= odds <= high for low, high in filter(None, limits)]):.1f}"
+    return _percent([low <= odds <= high for low, high in limits])
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
     options.add_argument("--only", default="", help="rows whose name has this")
+    options.add_argument("--processes", type=int, default=os.cpu_count())
     given = options.parse_args()
     began = time.perf_counter()
-    print(f"{given.audits:,} audits a row; shares in %, standard errors at most {50 / given.audits**0.5:.1f}")
+    by_odds: dict[float | None, list[Audit]] = {}
+    print(
+        f"{given.audits:,} audits a row; shares in %, standard errors at most {50 / given.audits**0.5:.1f}\n"
+    )
     print(HEADER)
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(given.processes) as pool:
         for row in rows():
             if given.only in row.name:
                 seeds = np.array_split(np.arange(given.audits), ceil(given.audits / AT_ONCE))
-                results = pool.map(partial(audits, row), [[int(seed) for seed in part] for part in seeds])
-                print(line(row, [each for part in results for each in part]), flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+                parts = pool.map(partial(audits, row), [[int(seed) for seed in part] for part in seeds])
+                results = [each for part in parts for each in part]
+                by_odds.setdefault(row.of_both, []).extend(results)
+                print(line(row, results), flush=True)
+    for odds in (1.0, 0.8):
+        if results := by_odds.get(odds):
+            print(
+                f"\nall {len(results):,} audits at odds of {odds:g}: disparity before "
+                f"{several(old_disparity(results))}, now {several(disparity(results))}; parity now "
+                f"{_percent([each.now.parity()[0] for each in results])}"
+            )
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"\n{time.perf_counter() - began:.0f} s, {spent.ru_utime + spent.ru_stime:.0f} s of CPU")
 
 
 if __name__ == "__main__":
