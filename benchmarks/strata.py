@@ -230,14 +230,15 @@ def rows() -> list[Row]:
         ),
         Row("44 × 60, slots of 4, 0.8", replace(third, orders=3), Ranker(0.8, 0.8, slot=4)),
         Row("44 × 60, windows of 5, 0.8", Lists(44, 60, 18, 1, 5, 2), Ranker(0.8, 0.8)),
-        Row("20 × 30, windows of 3, slots of 4, 0.8", Lists(20, 30, 10, 1, 3, 1), Ranker(0.8, 0.8, slot=4)),
+        Row("8 × 40, windows of 4, slots of 4, 0.8", Lists(8, 40, 20, 3, 4, 2), Ranker(0.8, 0.8, slot=4)),
+        Row("44 × 40, windows of 3, slots of 2, 0.8", Lists(44, 40, 12, 1, 3, 1), Ranker(0.8, 0.8, slot=2)),
         *(
             Row(f"names 6 of 20, {odds:g}", replace(third, orders=3), Ranker(odds, odds, names=6))
             for odds in (1.0, 0.6)
         ),
         Row("drops protected items, 0.77", third, Ranker(0.77, 0.77, drops=0.8)),
         *(
-            Row(f"leaves out {forgets:.0%} at random, 0.6", third, Ranker(0.6, 0.6, forgets=forgets))
+            Row(f"leaves out {100 * forgets:g} % at random, 0.6", third, Ranker(0.6, 0.6, forgets=forgets))
             for forgets in (0.05, 0.3)
         ),
         Row("leaves 85 % of windows, 0.7", Lists(44, 40, 12), Ranker(0.7, 0.7, leaves=0.85)),
