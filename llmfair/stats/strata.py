@@ -328,7 +328,7 @@ class Figure:
 
 def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> Figure:
     """The odds of a stratum, or of both together, with the error that their items' recurrence asks for."""
-    own = outcomes.some(outcomes.of(stratum))
+    own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
     count, queries = len(own.query), len(np.unique(own.query))
     if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
         return Figure(
