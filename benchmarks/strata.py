@@ -222,7 +222,6 @@ def rows() -> list[Row]:
             Row(f"44 × 60, relevant alone {odds:g}", large, Ranker(relevant=odds))
             for odds in (0.1, 0.3, 0.5, 0.64, 0.8)
         ),
-        Row("44 × 200, a tenth relevant, 1", Lists(44, 200, 20), Ranker()),
         Row("44 × 60, partition, one order, 1", Lists(44, 60, 18, 1, 20, 0), Ranker()),
         *(
             Row(f"5 × 40, half relevant, {odds:g}", Lists(5, 40, 20), Ranker(odds, odds))
