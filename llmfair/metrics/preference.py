@@ -178,7 +178,10 @@ def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
         ahead += (places[first] < places[second]) + equal / 2
         tied += int(equal.sum())
     runs = len(judged.rankings)
-    relevant, slots = grades[first] > 0, np.broadcast_to(0.0, (len(first), 2))  # of millions, so without memory
+    relevant, slots = (
+        grades[first] > 0,
+        np.broadcast_to(0.0, (len(first), 2)),
+    )  # of millions, so without memory
     query = np.broadcast_to(np.intp(0), len(first))
     outcomes = Comparisons(query, relevant, pairs_shown(relevant), 1, first, second, ahead / runs, slots)
     return QueryComparisons(outcomes, doc_ids, tied=tied / (runs * len(first)))
