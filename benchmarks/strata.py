@@ -139,10 +139,19 @@ def answered(items: Items, lists: Lists, ranker: Ranker, rng: np.random.Generato
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     query, relevant, first, second, ahead, first_slot, second_slot, lacking = columns
     slots = np.stack([first_slot, second_slot], axis=1)
-    every = query, relevant, {}, lists.window, first, second, 1.0 * ahead, slots
-    comparisons = replace(Comparisons(*every), shown=_pairs(query, relevant)).some(lacking < 2)
-    named = Plain(*every).some(lacking < 1)
-    return Answers(comparisons, replace(named, shown=_pairs(named.query, named.relevant)), left / asked)
+    every = Plain(query, relevant, {}, lists.window, first, second, 1.0 * ahead, slots)
+    compared, named = every.some(lacking < 2), every.some(lacking < 1)
+    columns = [getattr(compared, name) for name in ("first", "second", "ahead", "slots")]
+    pairs = _pairs(query, relevant)
+    comparisons = Comparisons(compared.query, compared.relevant, pairs, lists.window, *columns)
+    return Answers(comparisons, _plain(named), left / asked)
+
+
+def _plain(named: Comparisons) -> Plain:
+    """A query's comparisons weigh 1 in all."""
+    columns = [getattr(named, name) for name in ("first", "second", "ahead", "slots")]
+    pairs = _pairs(named.query, named.relevant)
+    return Plain(named.query, named.relevant, pairs, named.window, *columns)
 
 
 def _pairs(query: Integers, relevant: Flags) -> dict[tuple[int, Stratum], int]:
@@ -368,7 +377,8 @@ def main() -> None:
                 by_odds.setdefault(row.of_both, []).extend(results)
                 print(line(row, results), flush=True)
     for odds in (1.0, 0.8):
-        if results := by_odds.get(odds):
+        results = by_odds.get(odds, [])
+        if results:
             print(
                 f"\nall {len(results):,} audits at odds of {odds:g}: disparity before "
                 f"{several(old_disparity(results))}, now {several(disparity(results))}; parity now "
