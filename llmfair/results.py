@@ -20,7 +20,7 @@ from llmfair.nouns import Conclusion, Measurement
 from llmfair.rundir import COLUMNS, named_model
 
 Version = Annotated[
-    Literal[1], Meta(description="The version of these documents; another number is another format.")
+    Literal[2], Meta(description="The version of these documents; another number is another format.")
 ]
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]

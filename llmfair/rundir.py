@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
-from llmfair.io.files import A_LINK, SCHEMA, clear, json_text, make_inside, read_json, typed, write_whole
+from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_json, typed, write_whole
 from llmfair.io.text import in_csv
 
 Count = Annotated[int, Meta(ge=0)]
@@ -36,6 +36,8 @@ Stage = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,60}\Z")]
 """A stage's name, which its journal has too."""
 RUNS_HINT = "llmfair runs list    shows the run folders"
 Status = Literal["running", "incomplete", "complete"]
+MANIFEST_SCHEMA = 1
+"""The version of manifests, which results of another version can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +138,8 @@ def named_model(model: str, server: str = "", label: str = "") -> str:
 def read_named(path: Path, of: type[T]) -> T:
     """A manifest as this class. Raises UsageError naming the file, and the field that is wrong or missing."""
     document = read_json(path, RUNS_HINT)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
+    if not isinstance(document, dict) or document.get("schema") != MANIFEST_SCHEMA:
+        raise UsageError(f"{path}: is not a manifest of schema {MANIFEST_SCHEMA}.", RUNS_HINT)
     return typed(document, of, path, RUNS_HINT)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from llmfair.beginning import stop_code
 from llmfair.errors import LlmfairError, UsageError, shortened
 from llmfair.io import secrets
-from llmfair.io.files import json_text
+from llmfair.io.files import SCHEMA, json_text
 from llmfair.io.text import in_json, visible, wrapped
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def console(stderr: bool = False) -> Console:
 def failure(error: LlmfairError) -> dict[str, Any]:
     """An error as JSON has it."""
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "status": "incomplete" if error.exit_code == 3 else "failed",
         "exit_code": error.exit_code,
         "error": {
@@ -128,7 +128,7 @@ def stopped(code: int, **left: Any) -> None:
     if output.as_json:
         runs = [str(folder) for folder in dict.fromkeys(output.begun) if folder.is_dir()]
         named = {"runs": runs} if runs else {}
-        print_json({"schema": 1, "status": "incomplete", "exit_code": code, **left, **named})
+        print_json({"schema": SCHEMA, "status": "incomplete", "exit_code": code, **left, **named})
 
 
 def warn(text: str) -> None:

@@ -19,7 +19,7 @@ from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import parse_figure, parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.report.tables import in_words
-from llmfair.results import ALL, Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
+from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 if TYPE_CHECKING:
     from llmfair.audits.kind import Kind
@@ -186,10 +186,7 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 
 def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
-    """The figures that a gate is asked of, in the order of the conditions; never none.
-
-    Where it names no stratum, those of all items, if there are any.
-    """
+    """The figures that a gate is asked of, in the order of the conditions; never none."""
     asked = [condition for condition in results.conditions if condition not in results.aside]
     conditions = asked if gate.condition is None else [gate.condition]
     measure = as_shown(gate.measure, results.shown)
@@ -201,8 +198,6 @@ def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
         and row.condition in conditions
         and all(getattr(row, key) == value for key, value in gate.keys.items())
     ]
-    if "stratum" not in gate.keys:
-        found = [row for row in found if row.stratum == ALL] or found
     return sorted(found, key=lambda row: conditions.index(row.condition)) or [
         replace(absent_row(measure, condition), **gate.keys) for condition in conditions
     ]
@@ -220,9 +215,7 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
     shown = results.titles.get(row.condition, f"{row.condition}{results.asked}")
-    named = row.stratum in (ALL, row.condition) or f"stratum={row.stratum}" in row.measure
-    of = "" if named else f"({row.stratum} items)"
-    what = " ".join(filter(None, (row.measure, row.group, of, f"({shown})")))
+    what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:

@@ -368,8 +368,13 @@ def study_of(task: str) -> Study | None:
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
-    from llmfair.io.files import typed
+    from llmfair.io.files import SCHEMA, typed
 
+    if (schema := document.get("schema")) != SCHEMA:
+        raise UsageError(
+            f"{where}: is of schema {schema}, another format than {SCHEMA}.",
+            "run the same command again, which writes it anew: its answers serve, and nothing is asked again",
+        )
     task = document["task"]
     if study := study_of(task):
         results: Any = typed(document, study.results(), where)

@@ -15,7 +15,7 @@ from llmfair.audits.kind import Help, Kind, kinds, studies
 from llmfair.audits.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
-from llmfair.io.files import plain
+from llmfair.io.files import SCHEMA, plain
 from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _audit_all(
         print()
         terminal.print_table(compare_table(compared))
     if style == "json":
-        terminal.print_json({"schema": 1, "runs": runs, "comparison": compared})
+        terminal.print_json({"schema": SCHEMA, "runs": runs, "comparison": compared})
     gravest = max(errors, key=lambda error: error.exit_code, default=None)
     for error in errors:
         if error is not gravest:

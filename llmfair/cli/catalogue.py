@@ -13,6 +13,7 @@ from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.complete import OFFERED
 from llmfair.cli.options import View, add_command, flag, group, look
 from llmfair.errors import UsageError
+from llmfair.io.files import SCHEMA
 from llmfair.settings import MOST_NUMBERED, AuditSettings
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _rendering(kind: Kind) -> Callable[..., None]:
         messages = chats[number - 1].messages
         if style == "json":
             rows = [{"role": message.role, "content": message.content} for message in messages]
-            terminal.print_json({"schema": 1, "messages": rows})
+            terminal.print_json({"schema": SCHEMA, "messages": rows})
             return
         for message in messages:
             print(f"{message.role}: {message.content}")

@@ -15,6 +15,7 @@ from llmfair import terminal
 from llmfair.cli.complete import OFFERED
 from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, View, flag, look
 from llmfair.errors import UsageError
+from llmfair.io.files import SCHEMA
 
 if TYPE_CHECKING:
     from llmfair.datasets.fetch import FetchPlan
@@ -168,7 +169,7 @@ def _fetch_lamp(number: int, yes: bool) -> None:
     with transfers() as progress:
         record = fetch_lamp(number, progress)
     if terminal.output.as_json:
-        terminal.print_json({"schema": 1, "folder": folder, "already_fetched": not lacking, **record})
+        terminal.print_json({"schema": SCHEMA, "folder": folder, "already_fetched": not lacking, **record})
         return
     rows = [("queries", f"{record['queries']:,}"), ("items", f"{record['items']:,}"), ("licence", LICENCE)]
     _print_fetched(name, rows, folder, not lacking)

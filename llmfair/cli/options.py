@@ -208,7 +208,7 @@ def look(
             terminal.output.as_json = values["as_json"] or values.get("format") == "json"
             document, view, code = run(**{item.name: values[item.name] for item in own})
             if values["as_json"]:
-                terminal.print_json({"schema": 1, **document})
+                terminal.print_json({"schema": files.SCHEMA, **document})
             elif isinstance(view, str):
                 print(view)
             elif view is not None:

@@ -375,8 +375,8 @@ def decode(text: bytes | str) -> Any:
 
 
 T = TypeVar("T")
-SCHEMA: Final = 1
-"""The version of all documents."""
+SCHEMA: Final = 2
+"""The version of all documents that commands print and of results."""
 AGAIN = "the command that began the run writes it again"
 
 

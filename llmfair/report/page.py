@@ -18,7 +18,7 @@ from llmfair import registry
 from llmfair.audits.kind import GENERAL, Kind, found_of, kind_of, kinds, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, SCHEMA, QueryFigure, plain, query_figures, read_json
+from llmfair.io.files import AGAIN, QueryFigure, plain, query_figures, read_json
 from llmfair.metrics.base import Definition, plain_name
 from llmfair.report.exhibits import Declared, Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -286,7 +286,7 @@ def read_source(run: RunDir) -> Source:
 def _read(path: Path, hint: str = AGAIN) -> Any:
     results = read_json(path, hint)
     tasks = [*(kind.name for kind in kinds()), *(study.task for _, study in studies().values()), *GENERAL]
-    if not isinstance(results, dict) or results.get("schema") != SCHEMA or results.get("task") not in tasks:
+    if not isinstance(results, dict) or results.get("task") not in tasks:
         raise UsageError(f"{path}: no results of {', '.join(tasks)}.", RUNS_HINT)
     return found_of(results, path)
 

@@ -66,25 +66,20 @@ def test_the_grammar(
 
 
 def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
+    of_pairs: dict[str, Any] = {"conditions": ("relevant", "irrelevant"), "asked": " pairs"}
     rows = [
-        row(value, "neutral", measure, stratum=stratum, contrast="female:male")
-        for value, measure, stratum in (
-            (1.0, "PreferenceOdds", "all"),
-            (0.6, "PreferenceOdds(stratum=relevant)", "relevant"),
-            (0.7, "AdjustedOdds", "relevant"),
-            (1.1, "AdjustedOdds", "irrelevant"),
-        )
+        row(value, stratum, "AdjustedOdds", stratum=stratum, contrast="female:male")
+        for value, stratum in ((1.1, "irrelevant"), (0.6, "relevant"))
     ]
-    below = "PreferenceOdds(stratum=relevant) (neutral prompt) 0.600 is below 0.8"
-    assert reasons("PreferenceOdds:neutral>=0.8", *rows) == [None]
-    assert reasons("PreferenceOdds(stratum=relevant):neutral>=0.8", *rows) == [below]
-    assert reasons("PreferenceOdds(stratum=relevant, contrast='female:male'):neutral>=0.8", *rows) == [below]
-    missing = reasons("PreferenceOdds(contrast='old:young'):neutral>=0.8", *rows)
-    assert missing == ["PreferenceOdds (neutral prompt) is undefined: not measured"]
-    # of pairs, which have no figure of all items
-    of_pairs = "AdjustedOdds (relevant items) (neutral prompt) 0.700 is below 0.8"
-    assert reasons("AdjustedOdds:neutral>=0.8", *rows) == [of_pairs, None]
-    assert reasons("AdjustedOdds(stratum=relevant):neutral>=0.8", *rows) == [of_pairs]
+    below = "AdjustedOdds (relevant pairs) 0.600 is below 0.8"
+    assert reasons("AdjustedOdds>=0.8", *rows, **of_pairs) == [below, None]
+    for gate in ("AdjustedOdds:relevant>=0.8", "AdjustedOdds(stratum=relevant)>=0.8"):
+        assert reasons(gate, *rows, **of_pairs) == [below]
+    assert reasons("AdjustedOdds(stratum=relevant, contrast='female:male')>=0.8", *rows, **of_pairs) == [
+        below
+    ]
+    missing = reasons("AdjustedOdds(contrast='old:young'):relevant>=0.8", *rows, **of_pairs)
+    assert missing == ["AdjustedOdds (relevant pairs) is undefined: not measured"]
     with pytest.raises(UsageError, match=r"no stratum 'relevnt'\. Did you mean 'relevant'\?"):
         parse_gate("AdjustedOdds(stratum=relevnt)>=0.8")
 

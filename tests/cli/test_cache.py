@@ -136,13 +136,13 @@ def test_simulated_models_and_rankers_leave_no_cache() -> None:
 def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / CACHE
     assert llmfair("cache", "path").out == f"{path}\n"
-    assert llmfair("cache", "path", "--json").json == {"schema": 1, "path": str(path)}
+    assert llmfair("cache", "path", "--json").json == {"schema": 2, "path": str(path)}
     assert llmfair("cache", "info").out.startswith("0 answers, 0.0 kB") and not path.exists()
     with Server() as server:
         audit(server, "one")
         calls = len(server.requests)
     found = llmfair("cache", "info", "--json").json
-    assert (found["schema"], found["path"], found["entries"]) == (1, str(path), calls)
+    assert (found["schema"], found["path"], found["entries"]) == (2, str(path), calls)
     assert found["bytes"] == path.stat().st_size
     (model,) = found["models"]
     assert (model["model"], model["entries"]) == ("openai any test", calls) and model["oldest"] <= model[

@@ -220,6 +220,24 @@ def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> N
     assert (aside.read_text() if aside.exists() else None) == manifest
 
 
+@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
+def test_results_of_another_schema_are_written_anew_and_nothing_is_asked(kind: str) -> None:
+    path = copied(kind, "hurt") / "results.json"
+    written = path.read_text()
+    path.write_text(json.dumps(json.loads(written) | {"schema": 1}))
+    copied(kind, "whole")
+    for command in (
+        ("score", "hurt"),
+        ("report", "hurt"),
+        ("compare", "whole", "hurt"),
+        ("runs", "show", "hurt"),
+    ):
+        refuses("hurt/results.json: is of schema 1", *command)
+    ran(*COMMANDS[kind], "-o", "hurt")
+    assert kept("manifest", "hurt")["calls"] == 0
+    assert path.read_text().replace("hurt", kind) == written
+
+
 def test_a_manifest_is_made_anew_for_the_model_alone_that_answered() -> None:
     copied("listwise", "kept")
     Path("kept", "manifest.json").write_text("")

@@ -84,7 +84,7 @@ def test_one_run_again_with_figures_as_files() -> None:
 def test_another_place_and_json() -> None:
     ran(*SMALL, "--no-report")
     found = llmfair("report", only_run(), "-o", "elsewhere/page.html", "--json")
-    assert found.json == {"schema": 1, "status": "complete", "report": "elsewhere/page.html", "missing": []}
+    assert found.json == {"schema": 2, "status": "complete", "report": "elsewhere/page.html", "missing": []}
     assert Path("elsewhere/page.html").is_file() and not (only_run() / "report.html").exists()
 
 
@@ -171,7 +171,7 @@ def test_studies_and_scores_have_pages_too() -> None:
 def test_what_is_no_run_is_refused() -> None:
     Path("empty").mkdir()
     refuses("holds neither a run nor a study", "report", "empty")
-    Path("empty/results.json").write_text('{"schema": 1, "task": "other"}')
+    Path("empty/results.json").write_text('{"schema": 2, "task": "other"}')
     assert llmfair("report", "empty").code == 2
     Path("empty/results.json").write_text("{")
     assert llmfair("report", "empty").code == 2

@@ -43,7 +43,7 @@ from llmfair.io.files import SCHEMA, plain, read_json
 from llmfair.nouns import Document, Failure, ManyDocuments
 from llmfair.report.tables import count
 from llmfair.results import Results
-from llmfair.rundir import LOCK, REPORT, RunDir, clock, fingerprint, folder_name, set_aside
+from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, clock, fingerprint, folder_name, set_aside
 from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
@@ -428,7 +428,7 @@ def session(
         tell = clock()
         invocation = {"command": secrets.written(sys.argv), "started": tell(), "ended": None}
         manifest: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": MANIFEST_SCHEMA,
             "status": "running",
             "settings": dict(identity),
             "versions": versions(),
@@ -568,11 +568,15 @@ def unchanged(run: RunDir, inputs: str) -> tuple[bool, bool]:
 
 
 def is_complete(run: RunDir, identity: Mapping[str, Any]) -> bool:
-    """Whether a run of this identity is there with all its answers."""
+    """Whether a run of this identity is there with all its answers, and results that can be read as they stand."""
     if not run.manifest.is_file():
         return False
     manifest = run.read_manifest()
-    return manifest.status == "complete" and fingerprint(manifest.settings) == fingerprint(identity)
+    return (
+        manifest.status == "complete"
+        and fingerprint(manifest.settings) == fingerprint(identity)
+        and run.read_results().get("schema") == SCHEMA
+    )
 
 
 def note_made(run: RunDir, inputs: str) -> None:
