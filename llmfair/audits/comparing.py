@@ -20,7 +20,7 @@ from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
 from llmfair.audits.gates import as_shown, refused
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.verdict import listed
+from llmfair.audits.verdict import OPEN, listed
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain, query_figures
 from llmfair.metrics.base import Measure
@@ -147,7 +147,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
     barred = {
         run.name: finding.reason
         for run, finding in zip((base, other), findings, strict=True)
-        if finding is not None and finding.reason not in (None, *USELESS)
+        if finding is not None and finding.reason not in (None, *USELESS, *OPEN)
         if finding.conclusion == Conclusion.NOT_ASSESSABLE
         or (finding.conclusion != Conclusion.WITHIN and finding.measure == str(measure))
     }
@@ -183,7 +183,7 @@ def changes_by_query(
     known = parse_measures(listed) if listed else ()
     check_paired(chosen, known)
     # rank agreement is with the initial order, which is no figure of the ranker alone
-    directed = [m for m in known if m.definition.better and not m.definition.agreement]
+    directed = [m for m in known if m.definition.better and not m.definition.agreement and m.of_all_items]
     measures = chosen or directed
     headlines = headlines_of(measures)
     level, seed = base.results.level, base.results.design.seed

@@ -530,8 +530,14 @@ class Measure:
 
     @property
     def label(self) -> str:
-        """What it is called in words, with how pairs weigh where that is not alike by query."""
-        return "pooled " * str(self).endswith(POOLED) + self.definition.label
+        """What it is called in words, with how pairs weigh where that is not alike by query, and of which items."""
+        items = "" if self.of_all_items else f" of {self.arguments['stratum']} items"
+        return "pooled " * str(self).endswith(POOLED) + self.definition.label + items
+
+    @property
+    def of_all_items(self) -> bool:
+        """Whether it is of no stratum of relevance alone."""
+        return self.arguments.get("stratum", "none") == "none"
 
     @property
     def note(self) -> str:

@@ -208,6 +208,11 @@ def markdown(table: Table) -> str:
     )
 
 
+def whole(measure: str | None) -> str:
+    """The measure of all items, of one of a stratum."""
+    return re.sub(r"\(stratum=\w+\)|,stratum=\w+", "", measure or "")
+
+
 def columns_of(
     measures: Sequence[str], rows: Iterable[Row], verdict: RunVerdict | None = None
 ) -> list[Column]:
@@ -220,7 +225,7 @@ def columns_of(
         groups.setdefault(row.measure, set()).add(row.group)
     return [
         (measure, group)
-        for measure in sorted(measures, key=lambda measure: verdict is None or measure != verdict.measure)
+        for measure in sorted(measures, key=lambda name: verdict is None or name != whole(verdict.measure))
         for group in sorted(groups.get(measure, ()), key=lambda name: (name.startswith("@"), name))
     ]
 

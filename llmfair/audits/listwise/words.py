@@ -130,8 +130,7 @@ def conclusion(
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
     whose = f" of {finding.decisive} items" if finding.decisive != "all" else ""
     if finding.reason == OUTSIDE_ALONE:
-        p = p_text(finding.p_outside_adjusted or 1.0)
-        return f"inconclusive:{whose} {in_words(finding.reason, finding.measure)}: p {p}"
+        return f"inconclusive;{whose} outside by itself only, p {p_text(finding.p_outside_adjusted or 1.0)}"
     if finding.conclusion != "outside":
         within = f"preference odds within {low:g}–{high:g}"
         text = within if finding.conclusion == "within" else "inconclusive"
