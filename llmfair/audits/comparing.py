@@ -20,7 +20,7 @@ from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
 from llmfair.audits.gates import as_shown, refused
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.verdict import OPEN, listed
+from llmfair.audits.verdict import PARITY_OPEN, listed
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain, query_figures
 from llmfair.metrics.base import Measure
@@ -147,7 +147,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
     barred = {
         run.name: finding.reason
         for run, finding in zip((base, other), findings, strict=True)
-        if finding is not None and finding.reason not in (None, *USELESS, *OPEN)
+        if finding is not None and finding.reason not in (None, *USELESS, *PARITY_OPEN)
         if finding.conclusion == Conclusion.NOT_ASSESSABLE
         or (finding.conclusion != Conclusion.WITHIN and finding.measure == str(measure))
     }
