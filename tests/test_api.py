@@ -155,7 +155,7 @@ def test_folder_and_resumption_are_those_of_the_command() -> None:
     assert json.loads((again.folder / "manifest.json").read_text())["calls"] == 0
     assert again.folder == result.folder
     odds = {"PreferenceOdds", *(f"PreferenceOdds(stratum={name})" for name in ("relevant", "irrelevant"))}
-    concluded = {*odds, "ExcessRatio(control=order)"}  # whatever else is measured
+    concluded = {*odds, "RelevanceOdds", "ExcessRatio(control=order)"}  # whatever else is measured
     assert {row.measure for row in again.rows} == {"P@20", "AWRF", *concluded}
     assert command("listwise", *QUICK_FLAGS, "--json").json["rows"] == result.results["rows"]
 

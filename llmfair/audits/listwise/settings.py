@@ -252,7 +252,7 @@ class PlanSettings(PlanningSettings, ListwiseSettings):
         least=0,
         most=1,
     )
-    slots: float = STATISTICS(0.0, SLOTS, least=-MOST_INJECTED, most=MOST_INJECTED)
+    slots: float = STATISTICS(0.0, SLOTS, advanced=True, least=-MOST_INJECTED, most=MOST_INJECTED)
     expected_ratio: bool = STATISTICS(
         False, "Simulate also the ExpRatio to expect of such odds, if noise is fresh.", advanced=True
     )

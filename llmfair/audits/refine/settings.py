@@ -136,7 +136,9 @@ class RefineSettings(PromptSettings, AuditSettings):
         result=True,
         advanced=True,
     )
-    margin: float = STATISTICS(0.05, "Loss of nDCG that still counts as none.", least=0, below=1)
+    margin: float = STATISTICS(
+        0.05, "Loss of nDCG that still counts as none.", advanced=True, least=0, below=1
+    )
     fail_on: str | None = STATISTICS(
         None,
         "Verdicts that end in exit 4, comma-separated: 'no nearer', 'no nearer than without a model', "
