@@ -158,7 +158,10 @@ def test_small_samples_are_refused(count: int, interval: bool, test: bool, concl
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_where_enough_queries_are_asked_it_says_why_few_compare_anything(silent: int) -> None:
     """Queries whose equally relevant items never meet are asked in vain, which more of them would mend."""
-    alone = [replace(query(name, 2.0), encounters=()) for name in NAMES[4 : 4 + silent]]
+    alone = [
+        replace(query(name, 2.0), encounters=(Encounter((f"{name[1:]}f0",), (f"{name[1:]}f0",)),))
+        for name in NAMES[4 : 4 + silent]
+    ]
     findings, *_ = told({"neutral": [*(query(name, 2.0) for name in NAMES[:4]), *alone]})
     expected = ("not_assessable", "few_encounters" if silent else "too_few_queries")
     assert (findings["neutral"]["conclusion"], findings["neutral"]["reason"]) == expected

@@ -34,7 +34,7 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
     header, *lines = llmfair("compare", "list-0", "list-1", "list-2", "--format", "tsv").out.splitlines()
     assert header.startswith("run\tcondition\tmeasure\tscale\t") and len(lines) == len(compared["rows"])
     assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
-    assert (compared["schema"], compared["task"], compared["family"]) == (1, "listwise", 4)
+    assert (compared["schema"], compared["task"], compared["family"]) == (2, "listwise", 4)
     shown = llmfair("compare", "list-0", "list-1", "list-2").out
     assert shown.count("VERDICT ") == 2 and "list-1" not in shown.partition("\n\n")[2]
 
