@@ -611,6 +611,7 @@ class Strata(NamedTuple):
         `few_relevant`: a stratum without a figure; `items_left_out`: more than 5 %.
         """
         figures = self.strata.values()
+        guard = min(guard[0], band[0]), max(guard[1], band[1])
         if any(figure.reason in ("too_few_comparisons", "too_few_queries") for figure in figures):
             return False, "few_relevant"
         if not self.pooled.within(band, level) or not all(figure.within(guard, level) for figure in figures):

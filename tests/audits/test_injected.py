@@ -120,12 +120,14 @@ def test_every_row_of_windows_from_random_orders(n: int) -> None:
 def test_the_sensitive_prompt_s_injected_preference_has_its_sign() -> None:
     row = {"N": 20, "n_protected": 10, "experts_protected": 5, "experts_unprotected": 5}
     settings = ListwiseSettings.make(
-        dataset=str(folder_of(row, 40)), repeat=False, orders=1, passes=1, measures="ExpRatio"
+        dataset=str(folder_of(row, 40)), repeat=False, orders=1, passes=1, measures="PreferenceOdds"
     )
     audit(LISTWISE.design(settings, Subject("fake:biased,listwise=0,prompt=1,malformed=0")))
     (folder,) = Path("runs").iterdir()
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    value = {r["condition"]: (r["low"], r["value"], r["high"]) for r in rows}
+    value = {
+        r["condition"]: (r["low"], r["value"], r["high"]) for r in rows if r["measure"] == "PreferenceOdds"
+    }
     assert value["neutral"][0] < 1 < value["neutral"][2]
     assert value["female"][0] > 1.1 and value["male"][2] < 0.9
     # Both prompts plant the same preference, for opposite sides.

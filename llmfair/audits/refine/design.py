@@ -424,10 +424,14 @@ class RefineDesign(Design[Ended]):
             for query in self.topics:
                 yield Program(
                     ordering(query, one.name),
-                    partial(lambda one, query: one.steps(self.first_stage(query)), one, query),
+                    partial(self.baseline_steps, one, query),
                     threaded=True,
                     condition=one.name,
                 )
+
+    def baseline_steps(self, baseline: Baseline, query: Query) -> Steps[Any]:
+        """A baseline's program, which searches in its own thread first."""
+        return (yield from baseline.steps(self.first_stage(query)))
 
     def first_stage(self, query: Query) -> Candidates:
         """What the original query finds, as deep as baselines look, with its scores."""
