@@ -9,18 +9,15 @@ judged by what it makes of lists that are new.
 
 from __future__ import annotations
 
-import argparse
-import os
-import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from math import ceil, exp
+from functools import lru_cache
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import print_rows
 from llmfair.mitigation.mitigate import lists_to_settle
 from llmfair.rankers.deltr import folds
 from llmfair.stats.intervals import Estimate
@@ -32,7 +29,7 @@ from llmfair.stats.strata import BAND, Comparisons, Figure, Stratum, change, fig
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
-AUDITS, AT_ONCE, NEW_LISTS = 300, 25, 400
+NEW_LISTS = 400
 BEFORE, LEVEL = 0.5, 0.95
 
 
@@ -254,22 +251,10 @@ def line(row: Row, outcomes: Sequence[Outcome]) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
-    options.add_argument("--only", default="", help="rows whose name has this")
-    given = options.parse_args()
-    began = time.perf_counter()
-    print(f"{given.audits:,} audits a row; shares in %, standard errors at most {50 / given.audits**0.5:.1f}")
-    print(
+    header = (
         f"{'mitigated, of these falsely; lists':42}{'before':>8}{'now':>8}{'before':>8}{'now':>8}{'lists':>8}"
     )
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for row in ROWS:
-            if given.only in row.name:
-                seeds = np.array_split(np.arange(given.audits), ceil(given.audits / AT_ONCE))
-                parts = pool.map(partial(audits, row), [[int(seed) for seed in part] for part in seeds])
-                print(line(row, [each for part in parts for each in part]), flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+    print_rows(ROWS, audits, line, header, __doc__)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,13 @@ first slot's share of answers within max(the base's, .05) of one half.
 
 from __future__ import annotations
 
-import argparse
-import os
-import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
-from math import ceil
 
 import numpy as np
 
+from benchmarks.rows import print_rows
 from llmfair.audits.aggregates import row_of
 from llmfair.audits.pairwise.measure import concluded
 from llmfair.metrics.pairs import ADJUSTED_ODDS
@@ -32,7 +27,6 @@ from llmfair.tuning.drawing import Floats, preference, slot_bias
 from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, SLOT_EFFECT, Figures, safeguards_of
 from llmfair.tuning.held_out import Precision, chance_within
 
-AUDITS, AT_ONCE = 300, 25
 BAND, LEVEL = (0.8, 1.25), 0.95
 ITEMS, PAIRS = 20, 50
 """Of each group, and pairs, in a query and stratum."""
@@ -182,20 +176,7 @@ def line(row: Row, results: Sequence[Audit]) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
-    options.add_argument("--only", default="", help="rows whose name has this")
-    given = options.parse_args()
-    began = time.perf_counter()
-    print(f"{given.audits:,} audits a row; standard errors at most {50 / given.audits**0.5:.1f}")
-    print(HEADER)
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for row in rows():
-            if given.only in row.name:
-                seeds = np.array_split(np.arange(given.audits), ceil(given.audits / AT_ONCE))
-                results = pool.map(partial(audits, row), [[int(seed) for seed in part] for part in seeds])
-                print(line(row, [each for part in results for each in part]), flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+    print_rows(rows(), audits, line, HEADER, __doc__)
 
 
 if __name__ == "__main__":

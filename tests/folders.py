@@ -40,6 +40,18 @@ def balanced(queries: int, protected: int, unprotected: int) -> dict[str, list[t
     }
 
 
+def unequally_relevant() -> dict[str, list[tuple[str, str | None, int]]]:
+    """Twelve lists of 20 items of either group, of which 3 and 7 are relevant."""
+    return {
+        f"q{q}": [
+            (f"q{q}{side}{n}", side, int(n < relevant))
+            for side, relevant in (("female", 3), ("male", 7))
+            for n in range(20)
+        ]
+        for q in range(12)
+    }
+
+
 def folder_of(queries: int, protected: int = 20, unprotected: int = 20) -> str:
     """A folder of balanced lists, named by its shape and made once."""
     path = Path(f"{queries}-{protected}-{unprotected}")

@@ -521,12 +521,12 @@ def preference_change(
     None where either has no finite odds, or no query is in both.
     """
     numbers, figures = dict[str, int](), list[Figure]()
+    shared = sorted(
+        query_id
+        for query_id in one.keys() & other.keys()
+        if all(isinstance(each[query_id], QueryComparisons) for each in (one, other))
+    )
     for values in (one, other):
-        shared = sorted(
-            query_id
-            for query_id in one.keys() & other.keys()
-            if all(isinstance(each[query_id], QueryComparisons) for each in (one, other))
-        )
         compared = _compared(values[query_id] for query_id in shared)
         if not compared:
             return None

@@ -27,9 +27,9 @@ UNPARSEABLE = "too_many_unparseable"
 EQUAL_SCORES = "equal_scores"
 """All scores of every list or pair are equal."""
 OUTSIDE_ALONE = "outside_alone"
+"""Outside the band where it is tested alone, but not beside what else is tested."""
 PARITY_OPEN = (OUTSIDE_ALONE, "few_relevant", "few_items", "items_left_out", "stratum_open")
 """What keeps parity open of figures that are sound themselves."""
-"""Outside the band where it is tested alone, but not beside what else is tested."""
 F = TypeVar("F", bound=Finding)
 
 

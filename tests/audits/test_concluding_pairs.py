@@ -31,7 +31,7 @@ from llmfair.stats.pairs import PairContributions, estimate
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import sign_flip, sign_test
 from tests.cli.command import kept, llmfair
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, unequally_relevant, write_folder
 
 BAND = (0.8, 1.25)
 Cells = tuple[int, int, int, int]
@@ -252,15 +252,7 @@ def test_items_without_judgements_are_not_called_alike_in_relevance() -> None:
 
 
 def test_a_disparity_carries_the_share_of_wrong_grades_that_would_explain_it() -> None:
-    lists = {
-        f"q{q}": [
-            (f"q{q}{side}{n}", side, int(n < relevant))
-            for side, relevant in (("female", 3), ("male", 7))
-            for n in range(20)
-        ]
-        for q in range(12)
-    }
-    write_folder(Path("lists"), lists)
+    write_folder(Path("lists"), unequally_relevant())
     command = ("pairwise", "-d", "lists", "-m", "fake:biased,pairwise=-2", "-o", "run")
     run = llmfair(*command, "--json").json
     assert run["design"]["judged"] == {"protected": [240, 36], "unprotected": [240, 84]}

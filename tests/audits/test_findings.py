@@ -44,7 +44,7 @@ from llmfair.stats.intervals import Estimate
 from llmfair.stats.strata import Figure
 from tests.cli.command import Snapshot, kept, llmfair, transcript
 from tests.finished import audit
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, unequally_relevant, write_folder
 from tests.metrics import judged
 
 pytestmark = pytest.mark.whole
@@ -462,15 +462,7 @@ def test_items_of_lists_without_judgements_are_not_called_alike_in_relevance() -
 
 def test_wrong_grades_are_weighed_for_a_ranker_that_is_of_as_much_use() -> None:
     """c of the answers themselves: the better graded of two is ahead in so many of 100 first encounters."""
-    lists = {
-        f"q{q}": [
-            (f"q{q}{side}{n}", side, int(n < relevant))
-            for side, relevant in (("female", 3), ("male", 7))
-            for n in range(20)
-        ]
-        for q in range(12)
-    }
-    write_folder(Path("lists"), lists)
+    write_folder(Path("lists"), unequally_relevant())
     command = "listwise -d lists -m fake:biased,listwise=-1,relevance=1 --conditions neutral --no-repeat -o run".split()
     assert llmfair(*command, "--label-error", "0.1").code == 0
     finding = kept("results", "run")["findings"]["neutral"]

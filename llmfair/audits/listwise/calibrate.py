@@ -34,6 +34,7 @@ from llmfair.audits.listwise.measure import (
     list_odds,
     no_preference,
     unassessable,
+    with_disparities,
 )
 from llmfair.audits.listwise.plan import ListwisePlan
 from llmfair.audits.listwise.results import ListwiseFinding
@@ -49,7 +50,6 @@ from llmfair.audits.listwise.simulate import (
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Value
 from llmfair.metrics.preference import strata_of
-from llmfair.nouns import Conclusion
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.results import Count, JsonObject
 from llmfair.settings import injected_of
@@ -154,11 +154,11 @@ def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> Simu
     odds = list_odds(audit.values(), strata_of(audit.values(), asked.strata), level=level)
     if odds is None:
         return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
-    p = odds.figures.outside(asked.band)
     conclusion, reason = concluded(odds, True, asked)
-    if p is not None and p <= (1 - level) / 2:
-        conclusion, reason = Conclusion.OUTSIDE, None
-    finding = ListwiseFinding(measure=HEADLINE, conclusion=conclusion, reason=reason)
+    finding = ListwiseFinding(
+        measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(asked.band)
+    )
+    (finding,) = with_disparities({"neutral": finding}, level).values()
     return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, asked))
 
 

@@ -787,16 +787,16 @@ def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Deci
 
     Whether the ranker does its job is no matter here: that more windows show it is not waited for.
     """
-    values = [*joined_windows(windows)]
-    odds = list_odds(values, strata_of(values, asked.strata), level=look_level(level))
+    values, asked = [*joined_windows(windows)], replace(asked, level=look_level(level))
+    odds = list_odds(values, strata_of(values, asked.strata), level=asked.level)
     if odds is None:
         return None
     p = odds.figures.outside(asked.band)
-    if p is not None and p <= (1 - look_level(level)) / 2:
+    if p is not None and p <= (1 - asked.level) / 2:
         decisive = min((odds.pooled, *odds.strata.values()), key=lambda each: _p_outside(each, asked))
         low = decisive.estimate.low
         return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
-    conclusion, _ = concluded(odds, True, replace(asked, level=look_level(level)))
+    conclusion, _ = concluded(odds, True, asked)
     enough = odds.pooled.estimate.n >= FEWEST_INSIDE
     return Decision.INSIDE if enough and conclusion is Conclusion.WITHIN else None
 

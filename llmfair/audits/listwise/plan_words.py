@@ -381,7 +381,7 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         false_alarms(
             results["injected"],
             results["level"],
-            lambda row: " (sign flip by query)",
+            lambda row: "",
             "too few queries for a test",
         ),
         _smallest(results["smallest"]),

@@ -293,7 +293,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
 
 
 def _strata_notes(results: ListwiseResults) -> Iterator[str]:
-    """The odds of relevant and irrelevant items, by prompt; that relevance is not known; and how many items recur."""
+    """The odds of relevant and irrelevant items, by prompt, and how many items recur."""
     figures = results.by_condition()
     texts, recurring = dict[str, list[str]](), 0
     for condition, finding in results.findings.items():
