@@ -239,16 +239,18 @@ class Result:
         from llmfair.report.tables import Table, headed
 
         if study := study_of(self.kind):
-            table = study.headed_table(self.found)
+            table = headed(study.words.table(self.found), self.found.verdict)
             return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
         command, _, name = self.kind.partition(" ")
         if command == "plan":
             kind = kind_of(name)
-            return kind.plan_table(self.found) or Table(kind.plan_text(self.found).strip(), (), (), ())
+            return kind.words.plan_table(self.found) or Table(
+                kind.words.plan_text(self.found).strip(), (), (), ()
+            )
         if command == "calibrate":
-            return kind_of(name).calibration_table(self.found)
+            return kind_of(name).words.calibration_table(self.found)
         if self.kind not in TABLES:
-            return headed(kind_of(self.kind).table(self.found), self.found.verdict)
+            return headed(kind_of(self.kind).words.table(self.found), self.found.verdict)
         module, _, function = TABLES[self.kind].partition(":")
         table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
         return table_of(self.found)
@@ -567,7 +569,7 @@ def _audit(
         warnings.warn(line, stacklevel=3)
     if made.junit is not None:
         suite = suite_of(subject.label, kind.name, written.results, written.error)
-        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.statuses[:-1]))
+        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.words.statuses[:-1]))
     if written.error is not None:
         raise _readable(written.error, written.folder.path)
     return Result(kind.name, written.results, written.folder.path)

@@ -216,12 +216,12 @@ GENERAL = {
 
 def documents() -> dict[str, Any]:
     """The class of each document: those of audits, by their kinds, and those of the general commands."""
-    of_kinds = {kind.name: kind.results() for kind in kinds()}
-    about = {f"{name}_{kind.name}": of for kind in kinds() for name, of in kind.documents().items()}
+    of_kinds = {kind.name: kind.results for kind in kinds()}
+    about = {f"{name}_{kind.name}": of for kind in kinds() for name, of in kind.documents.items()}
     return {
         **of_kinds,
         **about,
-        **{f"study_{name}": study.results() for name, (_, study) in studies().items()},
+        **{f"study_{name}": study.results for name, (_, study) in studies().items()},
         **GENERAL,
     }
 

@@ -117,6 +117,17 @@ def offered() -> dict[str, str]:
     }
 
 
+def at(where: str) -> Any:
+    """What stands at `module:NAME`."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+def later(where: str) -> Any:
+    """A member of a class whose values have what stands at `module:NAME`; it is loaded when it is asked for."""
+    return property(lambda of: at(where))
+
+
 def _import_own(kind: What, module: str) -> None:
     """Imports our module of this name, if there is one: most of what is asked for stands in a module named like it."""
     if module in _modules(kind):

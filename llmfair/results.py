@@ -6,11 +6,11 @@ general parts rely on the shared part alone. What a file has besides is ignored.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -29,8 +29,15 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Counts = Mapping[str, Count]
 ALL = "all"
 """All queries together, and all strata."""
-MEASURED = [item.name for item in fields(Measurement) if item.name != "conclusion"]
+MEASURED = [item.name for item in dataclasses.fields(Measurement) if item.name != "conclusion"]
 """What a row has of its measurement as it is."""
+UNPARSEABLE = "too_many_unparseable"
+EQUAL_SCORES = "equal_scores"
+"""All scores of every list or pair are equal."""
+OUTSIDE_ALONE = "outside_alone"
+"""Outside the band where it is tested alone, but not beside what else is tested."""
+PARITY_OPEN = (OUTSIDE_ALONE, "few_relevant", "few_items", "items_left_out", "stratum_open")
+"""What keeps parity open of figures that are sound themselves."""
 Undefined = Mapping[str, Mapping[str, Counts]]
 """Queries without a value, by measure, condition and reason."""
 Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on preference odds.")]
@@ -256,6 +263,54 @@ class ProbeAnswers(AnswerCounts, frozen=True, kw_only=True):
     @property
     def asked(self) -> int:
         return self.probes
+
+
+F = TypeVar("F", bound=Finding)
+
+
+def as_readable(
+    findings: Mapping[str, F], answers: Mapping[str, AnswerCounts], limit: float | None
+) -> dict[str, F]:
+    """The findings, nothing concluded of a condition of whose answers a larger share than the limit is unparseable."""
+    return {
+        name: finding.barred(UNPARSEABLE)
+        if name in answers and answers[name].too_many_unparseable(limit)
+        else finding
+        for name, finding in findings.items()
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conclusions:
+    """The facts that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
+
+    `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
+    `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
+    do; `ways`: those that ask the same with what a reason calls for. `takes`: the settings that who was asked has a use
+    for. `prompted`: whether a prompt was read; `preset`: the run's. `problems`: what is wrong with most answers of a
+    condition that cannot be read.
+    """
+
+    task: str
+    run: str | None
+    dataset: str
+    attribute: str
+    model: str
+    words: Words
+    level: float
+    band: Band
+    measures: Sequence[str]
+    conditions: Sequence[str]
+    findings: Mapping[str, Finding]
+    figures: Mapping[tuple[str, str], Figure]
+    complete: bool = True
+    planned: str = ""
+    training: str = ""
+    prompted: bool = True
+    preset: str = ""
+    ways: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    takes: Collection[str] = ()
+    problems: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 class DesignFacts(JsonObject, frozen=True, kw_only=True):

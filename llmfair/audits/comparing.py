@@ -20,14 +20,13 @@ from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
 from llmfair.audits.gates import as_shown, refused
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.verdict import PARITY_OPEN, listed
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain, query_figures
+from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.base import Measure
-from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.metrics.names import in_words, parse_measure, parse_measures
 from llmfair.nouns import Conclusion
-from llmfair.report.tables import count, in_words, p_text
-from llmfair.results import Figure, Reach, Results, RunVerdict, absent_row
+from llmfair.results import PARITY_OPEN, Figure, Reach, Results, RunVerdict, absent_row
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings import band_of, default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
@@ -168,13 +167,12 @@ def changes_by_query(
     base: ComparedRun,
     other: ComparedRun,
     chosen: Sequence[Measure] | None,
-    called: str,
 ) -> Iterator[ChangeRow]:
     """From the queries' own values, paired: those with a direction, or chosen. Raises UsageError without any."""
     conditions = [condition for condition in base.conditions if condition in other.conditions]
     if not conditions:
         raise UsageError(
-            f"{base.name} and {other.name} have no {called} in common.",
+            f"{base.name} and {other.name} have no {kind_of(base.results.task).words.condition} in common.",
             f"llmfair runs show {base.run.path} names its own",
         )
     both = {name for name, condition in base.values.keys() & other.values.keys() if condition in conditions}
@@ -242,10 +240,12 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     base, *others = _named(opened)
     for other in others:
         _check(base, other, kind)
-    chosen = parse_measures(measures, kind.reads()) if measures else None
+    chosen = parse_measures(measures, kind.measure.reads) if measures else None
     within = base.results.band if margin is None else _margin(margin)
     rows = [
-        _comparable(row, base, other, kind) for other in others for row in kind.changes(base, other, chosen)
+        _comparable(row, base, other, kind)
+        for other in others
+        for row in kind.measure.changes(base, other, chosen)
     ]
     family = [place for place, row in enumerate(rows) if row.headline]
     adjusted = holm([rows[place].p for place in family])
@@ -286,7 +286,7 @@ def _opened(run: RunDir) -> ComparedRun:
         raise UsageError(
             f"{run.path} is incomplete.", f"{continuing(run) or 'the call that began it'}    completes it"
         )
-    return ComparedRun("", run, manifest, results, known[results.task].aside)
+    return ComparedRun("", run, manifest, results, known[results.task].measure.aside)
 
 
 def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
@@ -303,7 +303,11 @@ def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
 
 def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
     """Raises UsageError for runs that did not ask the same, saying what differs."""
-    refused = {"task": ("are runs of different tasks", "name runs of one kind"), **REFUSED, **kind.agree}
+    refused = {
+        "task": ("are runs of different tasks", "name runs of one kind"),
+        **REFUSED,
+        **kind.measure.agree,
+    }
     for key, (differ, hint) in refused.items():
         if base.setting(key) != other.setting(key):
             settings = "; ".join(_told(key, run) for run in (base, other))
@@ -322,7 +326,7 @@ def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kin
         if not alike:  # distances from parity would tell of the windows, not of the rankers alone
             reason = OTHER_REACH
         # how far a preference moves the exposures hangs on the way in which a model is asked
-        elif prompted and any(base.setting(name) != other.setting(name) for name in kind.asked_by):
+        elif prompted and any(base.setting(name) != other.setting(name) for name in kind.measure.asked_by):
             reason = OTHER_DESIGN
     return replace(row, low=None, high=None, p=None, reason=reason, reason_of=()) if reason else row
 
@@ -369,7 +373,13 @@ def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
 
 def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
     """A run, with the settings in which it differs from the base."""
-    told = {*base.settings, *one.settings, "system"} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
+    told = {*base.settings, *one.settings, "system"} - {
+        *REFUSED,
+        *kind.measure.agree,
+        "task",
+        "identity",
+        "queries",
+    }
     told -= {*base.manifest.unused, *one.manifest.unused}
     # what is left as it is names no run
     usual = {item.name: default_of(item) for item in dataclasses.fields(kind.settings)}
@@ -386,7 +396,7 @@ def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun
         differs=differs,
         same_answers=one is not base and _same_answers(base, one),
         reach=one.results.reach,
-        own=kind.described(one, base),
+        own=kind.measure.described(one, base),
     )
 
 
@@ -430,7 +440,7 @@ def _verdict(
 ) -> RunVerdict:
     judged = [(*_judged(row, compared), row) for row in rows]
     status, figures, row = min(judged, key=lambda change: STATUSES.index(change[0]))
-    condition = kind_of(compared.task).condition
+    condition = kind_of(compared.task).words.condition
     others: dict[str, list[str]] = {}
     for way, _, change in judged:
         if change is not row:
@@ -516,7 +526,7 @@ def away(row: ChangeRow) -> int:
 
 def floor_of(compared: Comparison, row: ChangeRow) -> float:
     """The least adjusted p that there can be: of all signs of so many queries two are as far out as the farthest."""
-    flipped = not kind_of(compared.task).how_changed
+    flipped = not kind_of(compared.task).measure.how_changed
     return min(1.0, compared.family * 2.0 ** (1 - row.n)) if flipped else 0.0
 
 

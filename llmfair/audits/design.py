@@ -6,7 +6,7 @@ import json
 import platform
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -24,7 +24,6 @@ from llmfair.audits.commands import next_steps, training_of
 from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.subject import Subject
-from llmfair.audits.verdict import as_readable, judged
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError, UsageError
@@ -34,6 +33,7 @@ from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
 from llmfair.results import (
+    Conclusions,
     Count,
     DesignFacts,
     Family,
@@ -44,6 +44,7 @@ from llmfair.results import (
     Reach,
     Results,
     Words,
+    as_readable,
     lines_of,
     rows_of,
 )
@@ -404,7 +405,7 @@ class Design(ABC, Generic[T]):
         kind = registry.lookup("audit", self.task)
         gated = GatedFigures(
             results.design.conditions, results.shown, results.rows, results.findings, results.reach,
-            f" {kind.condition}", where, aside_of(kind, results.design.conditions), kind.titles,
+            f" {kind.words.condition}", where, aside_of(kind.measure, results.design.conditions), kind.words.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
@@ -485,6 +486,33 @@ def require_prospects(design: Design[Any]) -> Prospects:
         )
         raise UsageError(f"{'; '.join(found.said)}.", f"{other}, or leave {flags} out")
     return found
+
+
+# What an audit comes to in its verdict.
+
+
+R = TypeVar("R", bound=Results)
+
+
+def judged(results: R, **commands: Any) -> R:
+    """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
+    kind = registry.lookup("audit", results.task)
+    return structs.replace(
+        results, verdict=kind.words.verdict(conclusions_of(results, kind.measure.aside, **commands))
+    )
+
+
+def conclusions_of(results: Results, aside: Collection[str], **commands: Any) -> Conclusions:
+    """What an audit concludes; conditions `aside` only repeat another."""
+    return Conclusions(
+        task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
+        model=results.model, words=results.words, level=results.level, band=results.band,
+        measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
+        findings=results.findings, figures=results.by_condition(),
+        complete=results.status != "incomplete", prompted=results.design.prompted,
+        preset=results.design.preset or "",
+        problems={name: answers.problem for name, answers in results.answers.items()}, **commands,
+    )  # fmt: skip
 
 
 # What figures were made with, as manifests and results have it.

@@ -158,3 +158,7 @@ class Comparison(JsonDocument, frozen=True, kw_only=True):
     runs: Annotated[Sequence[ComparisonRun], Meta(min_length=2)]
     family: Count
     rows: Sequence[ChangeRow]
+
+
+DOCUMENTS = {"plan": AuditPlan}
+"""The types of what `plan` and `calibrate` print with --json, of a kind that tells no more."""

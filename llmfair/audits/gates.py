@@ -16,13 +16,12 @@ from msgspec.structs import replace
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
-from llmfair.metrics.names import parse_figure, parse_measure
+from llmfair.metrics.names import in_words, parse_figure, parse_measure
 from llmfair.nouns import Conclusion
-from llmfair.report.tables import in_words
 from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 if TYPE_CHECKING:
-    from llmfair.audits.kind import Kind
+    from llmfair.audits.measuring import Measuring
 
 GRAMMAR = (
     "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of relevant items "
@@ -127,9 +126,12 @@ class GatedFigures:
     titles: Mapping[str, str] = field(default_factory=dict)
 
 
-def aside_of(kind: Kind, conditions: Iterable[str]) -> set[str]:
-    """Those of the conditions of a kind's audit that gates speak of by name alone."""
-    return {*kind.aside, *(name for name in conditions if kind.gated and name not in kind.gated)}
+def aside_of(measuring: Measuring, conditions: Iterable[str]) -> set[str]:
+    """Those of the conditions of an audit that gates speak of by name alone."""
+    return {
+        *measuring.aside,
+        *(name for name in conditions if measuring.gated and name not in measuring.gated),
+    }
 
 
 def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) -> list[Requirement]:

@@ -38,7 +38,7 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     whose answers are all readable, or the most there can be; tokens are characters / 4. Rankers that ask no model
     cost nothing. Raises UsageError.
     """
-    statuses_of(settings.fail_on, kind.statuses[:-1])
+    statuses_of(settings.fail_on, kind.words.statuses[:-1])
     named = subjects(settings)
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
     backends = [subject.backend(settings) for subject in asked]

@@ -34,7 +34,6 @@ from llmfair.audits.gates import (
 )
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.audits.run_files import Announce
-from llmfair.audits.verdict import Conclusions
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
 from llmfair.metrics.base import Column, Observation, measure_all
@@ -42,6 +41,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Measurement
 from llmfair.results import (
     Band,
+    Conclusions,
     Count,
     Counts,
     Family,
@@ -331,16 +331,19 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
                 "what is relevant, and who is in which group?" if run.exists() else "there is no such file."
             )
             raise UsageError(f"{run}: {lacks}", SCORE_FORMS)
+    parts = [kind.measure for kind in kinds()] if logs or judgements else []
     if logs:
-        score_log = next(kind.score_log for kind in kinds() if kind.score_log)
+        score_log = next(part.score_log for part in parts if part.score_log)
         yield from (score_log(run, settings, announce) for run in runs)
     elif judgements:
-        yield from next(kind.score_files for kind in kinds() if kind.score_files)(runs, settings, announce)
+        yield from next(part.score_files for part in parts if part.score_files)(runs, settings, announce)
     else:
         names = Counter(run.resolve().name for run in runs)
         for run in runs:
             folder = RunDir(run)
-            measured = kind_in(folder.manifest, folder.read_manifest().task).score(folder, settings, announce)
+            measured = kind_in(folder.manifest, folder.read_manifest().task).measure.score(
+                folder, settings, announce
+            )
             if names[run.resolve().name] > 1:
                 measured = replace(measured, facts=structs.replace(measured.facts, run=str(run)))
             yield measured
@@ -362,12 +365,12 @@ def _scored(
         of_all,
         facts.findings,
         measured.reach,
-        f" {kind.condition}" if run.is_dir() else "",
+        f" {kind.words.condition}" if run.is_dir() else "",
         measured.windows,
-        aside_of(kind, measured.conditions),
-        kind.titles,
+        aside_of(kind.measure, measured.conditions),
+        kind.words.titles,
     )
-    gates = [parse_gate(text, kind.reads()) for text in settings.require]
+    gates = [parse_gate(text, kind.measure.reads) for text in settings.require]
     asked = [gate for gate in gates if gate.condition is None or gate.condition in facts.conditions]
     entries = check_gates(asked, figures, settings.require_interval)
     entries = [structs.replace(entry, run=facts.run) for entry in entries]
@@ -411,7 +414,7 @@ def named_in_reasons(
     Raises UsageError for a gate of a condition that none of them has.
     """
     conditions = dict.fromkeys(condition for facts in runs for condition in facts.conditions)
-    read_gates(settings.require, conditions, kind_of(runs[0].task).reads())
+    read_gates(settings.require, conditions, kind_of(runs[0].task).measure.reads)
     return [
         structs.replace(entry, reason=f"{entry.run}: {entry.reason}")
         if entry.reason and len(runs) > 1 and entry.run != entry.condition
@@ -440,12 +443,14 @@ def verdict_of(
     else:
         of_run["ways"] = {"per_query": f"{scoring_of([run], settings)} --per-query"}
     names = ("task", "dataset", "attribute", "model", "measures", "words", "findings")
-    return kind.verdict(
+    return kind.words.verdict(
         Conclusions(
             **{name: getattr(facts, name) for name in names},
             level=settings.level,
             band=band_of(settings.band),
-            conditions=[condition for condition in measured.conditions if condition not in kind.aside],
+            conditions=[
+                condition for condition in measured.conditions if condition not in kind.measure.aside
+            ],
             figures={(row.measure, row.condition): row for row in rows if not row.group},
             complete=facts.incomplete is None,
             **of_run,
@@ -455,14 +460,16 @@ def verdict_of(
 
 def gravest(runs: Sequence[ScoredRun]) -> RunVerdict:
     """The gravest verdict of all RUNs, the first of several, with its RUN's name where there are several."""
-    judged = [(run.run, run.verdict, kind_of(run.task).statuses) for run in runs if run.verdict is not None]
+    judged = [
+        (run.run, run.verdict, kind_of(run.task).words.statuses) for run in runs if run.verdict is not None
+    ]
     name, verdict, _ = min(judged, key=lambda of_run: of_run[2].index(of_run[1].status))
     return structs.replace(verdict, sentence=f"{name}: " * (len(runs) > 1) + verdict.sentence)
 
 
 def failing(settings: ScoreSettings, runs: Sequence[ScoredRun]) -> tuple[str, ...]:
     """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
-    known = dict.fromkeys(status for run in runs for status in kind_of(run.task).statuses[:-1])
+    known = dict.fromkeys(status for run in runs for status in kind_of(run.task).words.statuses[:-1])
     return statuses_of(settings.fail_on, known)
 
 

@@ -74,7 +74,7 @@ def told(
     found, output = _gathered(kind, study, tried), settings.output
     if settings.junit is not None:
         suites = [suite_of(one.setting, kind.name, one.results, one.error) for one in tried]
-        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses[:-1]))
+        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
     if output is not None:
         files = {"study.json": json_text(found), "study.csv": csv_text(*study.lines(found))}
         RunDir(output).write_files(files)
@@ -133,7 +133,7 @@ def _try(
 def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyResults:
     """The rows of all settings, with what their results or designs share as far as the study's results name it."""
     found = {one.setting: one.written.results for one in tried if one.written is not None}
-    of, first = study.results(), next(iter(found.values()), None)
+    of, first = study.results, next(iter(found.values()), None)
     shared = {
         name: getattr(part, name)
         for part in (() if first is None else (first.design, first))
@@ -147,7 +147,7 @@ def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyRes
         | {
             "schema": SCHEMA,
             "status": "complete" if complete else "incomplete",
-            "verdict": verdict_of_all(verdicts, kind.statuses),
+            "verdict": verdict_of_all(verdicts, kind.words.statuses),
             "task": study.task,
             "rows": [row for setting, results in found.items() for row in study.rows(setting, results)],
             "runs": [str(one.folder) for one in tried if one.folder is not None],

@@ -49,7 +49,7 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
     if style == "json":
         terminal.print_json(planned)
     else:
-        terminal.print_text(kind.plan_text(planned).rstrip("\n"))
+        terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
 
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
@@ -70,7 +70,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
             error = _audit_all(kind, settings, asked, style, suites)
     finally:
         if settings.junit is not None and suites:
-            write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses[:-1]))
+            write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
     if error is not None:
         raise terminal.failed_after_output(error)
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
@@ -156,7 +156,7 @@ def _audit(
 
     @contextmanager
     def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
-        before = "\n".join([kind.before(planned), *planned["remarks"]])
+        before = "\n".join([kind.words.before(planned), *planned["remarks"]])
         with terminal.asking(
             f"Asking {name}", seen, folder, planned, progress, limit, before, settings.batch
         ):
@@ -236,8 +236,8 @@ def say_cost(folder: Path, progress: Progress, spender: str) -> None:
 
 def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
     """What a run has cost over all its commands, after what `spender` asked and cost now; "" without prices."""
+    from llmfair.io.text import count
     from llmfair.report.page import cost_of
-    from llmfair.report.tables import count
 
     if not (cost := cost_of(manifest)):
         return ""
@@ -256,10 +256,10 @@ def _show(kind: Kind, results: Results, folder: Path, report: Path | None, style
     from llmfair.rundir import RunDir
 
     def table() -> Table:
-        return headed(kind.table(results), results.verdict, folder, continuing(RunDir(folder)))
+        return headed(kind.words.table(results), results.verdict, folder, continuing(RunDir(folder)))
 
     if style != "tsv" and not ranked(results):
-        print(f"No result: none of the {kind.unit} has all its answers.")
+        print(f"No result: none of the {kind.words.unit} has all its answers.")
     else:
         terminal.show(style, results, table, lambda: tidy_tsv(results.rows), report, [report or folder])
 
@@ -309,9 +309,9 @@ def _planning(kind: Kind) -> Callable[..., None]:
         quiet = output.quiet or not output.progress
         with nullcontext() if quiet else stderr.status("Counting and simulating"):  # which takes seconds
             planned = plan_of(kind, settings)
-        table = kind.plan_table(planned)
+        table = kind.words.plan_table(planned)
         if table is None and style != "json":
-            terminal.print_text(kind.plan_text(planned).rstrip("\n"))
+            terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
             return
         terminal.show(style, planned, lambda: cast("Table", table))
 
@@ -337,10 +337,12 @@ def _calibrating(kind: Kind) -> Callable[..., None]:
             nonlocal simulated
             simulated += 1
 
-        count = terminal.Count("Simulating", kind.calibration(settings), "audits", lambda: simulated)
+        count = terminal.Count("Simulating", settings.simulations(), "audits", lambda: simulated)
         with terminal.drawn(count):
             found = kind.calibrate(settings, advance)
-        terminal.show(style, found, lambda: kind.calibration_table(found), lambda: calibration_tsv(found))
+        terminal.show(
+            style, found, lambda: kind.words.calibration_table(found), lambda: calibration_tsv(found)
+        )
 
     return run
 
@@ -366,7 +368,9 @@ def _studying(kind: Kind, named: Study) -> Callable[..., None]:
                 raise UsageError(f"--{flag} names one setting, but a study has several.", instead)
         if settings.dry_run:
             planned = plan_study(kind, named, settings)
-            terminal.show("json" if style == "json" else "table", planned, lambda: named.plan_table(planned))
+            terminal.show(
+                "json" if style == "json" else "table", planned, lambda: named.words.plan_table(planned)
+            )
             if style != "json":
                 for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
                     terminal.say(line)
@@ -400,7 +404,7 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
         def watch(
             folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
         ) -> AbstractContextManager[None]:
-            name, before = f"Asking {settings.model[0]}, {setting}", kind.before(planned)
+            name, before = f"Asking {settings.model[0]}, {setting}", kind.words.before(planned)
             return terminal.asking(name, seen, folder, planned, progress, limit, before, settings.batch)
 
         return watch
@@ -435,18 +439,20 @@ def _show_study(
     style: str,
     report: Path | None,
 ) -> None:
-    from llmfair.report.tables import tsv
+    from llmfair.report.tables import headed, tsv
 
     def lines() -> str:
         columns, rows = named.lines(found)
         return tsv(columns, (dict(zip(columns, row, strict=True)) for row in rows))
 
     if style in ("table", "md") and not any(ranked(one.results) for one in tried if one.results):
-        print(f"No result: no setting has a {kind.unit.removesuffix('s')} with all its answers.")
+        print(f"No result: no setting has a {kind.words.unit.removesuffix('s')} with all its answers.")
         return
     below = [*found.runs, *([report] if report else [])]
     document = {**plain(found), **(terminal.failure(gravest) if gravest else {})}
-    terminal.show(style, document, lambda: named.headed_table(found), lines, report, below)
+    terminal.show(
+        style, document, lambda: headed(named.words.table(found), found.verdict), lines, report, below
+    )
 
 
 def add_study(app: typer.Typer) -> None:

@@ -95,7 +95,7 @@ def _rendering(kind: Kind) -> Callable[..., None]:
             print(f"{message.role}: {message.content}")
 
     run.__annotations__["number"] = Annotated[
-        int, flag(kind.numbered, named="number", min=1, max=MOST_NUMBERED)
+        int, flag(kind.help("render").number, named="number", min=1, max=MOST_NUMBERED)
     ]
     return run
 

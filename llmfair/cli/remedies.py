@@ -81,7 +81,8 @@ def _watch(
     limit: int,
 ) -> AbstractContextManager[None]:
     """Shows a remedy while it is asked."""
-    from llmfair.report.tables import count, on_disk
+    from llmfair.io.text import count
+    from llmfair.report.tables import on_disk
 
     seen["remedy"] = remedy
     before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"

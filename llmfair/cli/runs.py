@@ -207,7 +207,11 @@ def show(
     if furthest:
         return _furthest(run)
     if trail:
-        lines = [*kind_in(run.manifest, run.read_manifest().task).trail(run, query)]
+        kind = kind_in(run.manifest, run.read_manifest().task)
+        if kind.words.trail is None:
+            hint = "its answers, one by one: llmfair runs show RUN --answers"
+            raise UsageError(f"{run.path}: {kind.name} keeps no trail.", hint)
+        lines = [*kind.words.trail(run, query)]
         return View(named | {"trail": lines}, "\n".join(map(visible, lines)))
     if not (answers or failures or invalid or query):
         return _again(run)
@@ -230,7 +234,7 @@ def _again(run: RunDir) -> View:
         raise UsageError(f"{run.path} has no results yet.", f"{command}    completes it")
     results = results_of(run, manifest)
     if not terminal.output.as_json:
-        table = headed(kind_of(results.task).table(results), results.verdict, run.path, command)
+        table = headed(kind_of(results.task).words.table(results), results.verdict, run.path, command)
         terminal.print_table(table, page if (page := run.path / REPORT).is_file() else None)
     calls, cost = sum(past.calls or 0 for past in manifest.invocations), cost_text(manifest)
     document = {**plain(results), "calls": calls, "cost": manifest.cost}
@@ -244,7 +248,7 @@ def _furthest(run: RunDir) -> View:
     from llmfair.report.tables import Table
 
     results, named = results_of(run), {"run": run.path.name}
-    furthest = kind_of(results.task).section(results, run.path, exhibits_of(run, 0)).furthest
+    furthest = kind_of(results.task).words.section(results, run.path, exhibits_of(run, 0)).furthest
     if furthest is None:
         none = "no query has a figure of its own; the report has every answer"
         return View(named | {"queries": []}, none)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -171,3 +171,25 @@ def streams() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+# Phrases that every sentence shares.
+
+
+def listed(names: Sequence[str]) -> str:
+    """`one, two and three`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {plural(n, one, many)}"
+
+
+def plural(n: int, one: str, many: str = "") -> str:
+    return one if n == 1 else many or one + "s"
+
+
+def p_text(p: float) -> str:
+    """A p-value to two digits, never as 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Collection, Mapping
 from typing import cast
 
@@ -19,6 +20,8 @@ from llmfair.metrics.base import (
     unknown_param,
 )
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 
 _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
@@ -151,3 +154,31 @@ def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:
     if cutoff is None:
         return None
     return cast(int, read_argument(f"{definition.name}: the cutoff", cutoff, WHOLE_NUMBER))
+
+
+# Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.
+
+
+REASONS: Mapping[str, str] = {
+    "too_few_queries": "too few queries",
+    "undefined": "undefined",
+    "degenerate": "the answers do not vary",
+    FEW_INSIDE: f"of fewer than {FEWEST_INSIDE} queries --sequential never says that odds are within the band",
+    "all_same": "all queries have the same value",
+    "too_many_unparseable": "too many answers are unparseable (--max-invalid)",
+    "interval_too_wide": "the interval has no bounds at this level",
+    SAME_ANSWERS: "both runs hold the same answers",
+    OTHER_REACH: "the attainable ranges differ",
+    OTHER_DESIGN: "exposure ratios of different designs do not compare",
+}
+
+
+def in_words(reason: str | None, measure: str = "") -> str:
+    """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
+    name = re.split(r"[(@]", measure)[0]
+    defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
+    own = [definition.undefined for definition in defined if definition.name == name]
+    # a conclusion bars other figures, too, which have no words for its reasons
+    others = [definition.undefined for definition in defined if definition.name != name]
+    words: Mapping[str, str] = ChainMap(*map(dict, (*own, REASONS, *others)))
+    return words.get(str(reason), str(reason).replace("_", " "))

@@ -190,7 +190,7 @@ def _asked(tried: Tried, base: Unmitigated, audit: Audit, spending: Spending, wa
     if audit.own_lists:
         pages = [
             page
-            for page in audit.kind.observations(run)[audit.condition]
+            for page in audit.kind.measure.observations(run)[audit.condition]
             if isinstance(page, Judged) and page.query_id in base.orders
         ]
         judged, answers = pages, None

@@ -12,7 +12,8 @@ from msgspec.structs import asdict
 
 from llmfair.audits.comparing import away
 from llmfair.audits.documents import ChangeRow
-from llmfair.audits.verdict import listed
+from llmfair.io.text import count, listed, p_text
+from llmfair.metrics.names import in_words
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,
@@ -31,18 +32,7 @@ from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
-from llmfair.report.tables import (
-    FEW_QUERIES,
-    Table,
-    capitalised,
-    cell,
-    count,
-    few_queries,
-    filled,
-    headed,
-    in_words,
-    p_text,
-)
+from llmfair.report.tables import FEW_QUERIES, Table, capitalised, cell, few_queries, filled, headed
 from llmfair.results import Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping

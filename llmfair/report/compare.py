@@ -25,7 +25,9 @@ from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
+from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, Definition, plain_name
+from llmfair.metrics.names import in_words
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import (
     HEADLINES,
@@ -45,13 +47,11 @@ from llmfair.report.tables import (
     Table,
     cell,
     columns_of,
-    count,
     few_queries,
     filled,
     headings,
-    in_words,
     lead_of,
-    p_text,
+    reasons,
     tsv,
     uncut_notes,
     with_interval,
@@ -69,11 +69,11 @@ COLUMNS = (
 def compare_table(compared: Comparison) -> Table:
     """One row a measure and condition; below them what the changes come to."""
     base, *others = compared.runs
-    kind, several = kind_of(compared.task), len(others) > 1
+    condition, several = kind_of(compared.task).words.condition, len(others) > 1
     uneven = any(row.n != compared.queries for row in compared.rows)
     columns: list[tuple[str, Callable[[ChangeRow], str]]] = [
         ("measure", _label),
-        (kind.condition, lambda row: row.condition),
+        (condition, lambda row: row.condition),
         *([("run", lambda row: row.run)] if several else []),
         (f"base {base.name}", lambda row: _figure(row.base)),
         ("other" if several else others[0].name, lambda row: _figure(row.other)),
@@ -201,7 +201,7 @@ def _reason(row: ChangeRow) -> str:
 def _notes(compared: Comparison) -> Iterator[str]:
     """How changes were made, and on what."""
     kind = kind_of(compared.task)
-    yield kind.how_changed or (
+    yield kind.measure.how_changed or (
         "base and other: each run's own figures; change: their quotient (×), else the mean over the queries of both; "
         f"intervals and sign flips (seed {compared.seed}) are paired by query"
     )
@@ -209,7 +209,7 @@ def _notes(compared: Comparison) -> Iterator[str]:
         yield "every pair weighs the same, not every query (--weights pooled)"
     if compared.family:
         yield f"p adjusted (Holm) over {count(compared.family, 'headline comparison')}"
-    yield from kind.compared_notes(compared.runs)
+    yield from kind.words.compared_notes(compared.runs)
     yield from few_queries(compared.queries)
 
 
@@ -229,7 +229,9 @@ def score_table(results: ScoreResults) -> Table:
         conclusion = ""
         if (finding := run.findings.get(condition)) is not None:
             row = figures.get((finding.measure, ""))
-            conclusion = kind_of(run.task).concluded(finding, row, results.level, results.band, run.words)
+            conclusion = kind_of(run.task).words.concluded(
+                finding, row, results.level, results.band, run.words
+            )
         shown = (cell(row, results.band) for row in figures.values())
         rows.append((name, *((f"{queries:,}",) * uneven), *shown, conclusion))
     few = [
@@ -239,7 +241,7 @@ def score_table(results: ScoreResults) -> Table:
     ]
     notes = [*score_warnings(results), *dict.fromkeys(few)]
     for task in dict.fromkeys(run.task for run in results.runs):
-        notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
+        notes += kind_of(task).words.scored_notes([row for row in named if row[0].task == task])
     notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     longest = max(run.conditions[condition].longest for run, condition, _ in named)
     notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
@@ -272,7 +274,7 @@ def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
     named = []
     for run, condition in conditions:
         kind = kind_of(run.task)
-        name = kind.titles.get(condition, condition) if condition in kind.aside else condition
+        name = kind.words.titles.get(condition, condition) if condition in kind.measure.aside else condition
         whole = f"{run.run} {name}" if of_runs[run.run] > 1 else run.run
         named.append((run, condition, name if distinct else whole))
     return named
@@ -284,7 +286,7 @@ def score_warnings(results: ScoreResults) -> list[str]:
     for run, condition, name in named_conditions(results):
         warnings += [f"{name}: {warning}" for warning in _warnings(run, condition)]
     for run in results.runs:
-        warnings += [text for of, text in kind_of(run.task).without_value(run.undefined) if not of]
+        warnings += [text for of, text in _without_value(run) if not of]
     return warnings
 
 
@@ -294,7 +296,7 @@ def lacking(results: ScoreResults) -> list[str]:
     sentences = {}
     for run in results.runs:
         if (of := run.incomplete) is not None:
-            missing = missing_of(of.status, of.chains, of.failures, kind_of(run.task).titles)
+            missing = missing_of(of.status, of.chains, of.failures, kind_of(run.task).words.titles)
             sentences[run.run] = f"{run.run}: " * several + "; ".join(missing)
     return [*sentences.values()]
 
@@ -332,7 +334,19 @@ def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
         if queries.queries:
             first = ", ".join(queries.first) + ", …" * (queries.queries > len(queries.first))
             yield f"{count(queries.queries, 'query', 'queries')} {meaning} ({first})"
-    yield from (text for of, text in kind_of(run.task).without_value(run.undefined) if of == condition)
+    yield from (text for of, text in _without_value(run) if of == condition)
+
+
+def _without_value(run: ScoredRun) -> Iterator[tuple[str, str]]:
+    """Where a run has no value of a measure, and why: (condition, sentence), or ("", sentence) of all conditions."""
+    if not kind_of(run.task).words.tells_undefined:
+        return
+    for measure, conditions in run.undefined.items():
+        why = {condition: reasons(counts, measure) for condition, counts in conditions.items()}
+        if len(why) > 1 and len({*why.values()}) == 1:
+            yield "", f"{measure} undefined in {', '.join(why)}: {next(iter(why.values()))}"
+        else:
+            yield from ((condition, f"{measure} undefined: {text}") for condition, text in why.items())
 
 
 # The page of measured runs.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
 from llmfair.io.files import query_figures
+from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of
 from llmfair.report.plots.base import Plot
-from llmfair.report.tables import count
 from llmfair.results import Results
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[G
         else:
             table.append(audited)
     return [
-        Group(task, dataset, _rows_of(kinds[task], table, [*chain(*of_data)]), kinds[task].aside, lists)
+        Group(
+            task, dataset, _rows_of(kinds[task], table, [*chain(*of_data)]), kinds[task].measure.aside, lists
+        )
         for (task, dataset), of_data in tables.items()
         for table, lists in zip(of_data, _names_of_lists(of_data), strict=True)
     ]
@@ -152,7 +154,7 @@ def _rows_of(
 
     A model with several settings is told apart by what differs, or by the run's name.
     """
-    shared = {*OF_THE_LISTS, *kind.of_conditions}
+    shared = {*OF_THE_LISTS, *kind.words.of_conditions}
     settings = {
         audited.folder: {key: value for key, value in audited.settings.items() if key not in shared}
         for audited in audits
@@ -166,7 +168,7 @@ def _rows_of(
         differ = [key for key in keys if any(other.get(key) != own.get(key) for other in alike)]
         labelled = {one.results.named_model for one in audits if one.results.short_name == results.short_name}
         called = results.short_name if len(labelled) == 1 else results.named_model
-        name = " ".join([called, *kind.told_apart(own, differ)])
+        name = " ".join([called, *kind.words.differences(own, differ)])
         if results.attribute in rows.get(name, {}):
             name = f"{called} ({audited.folder.resolve().name})"
         rows.setdefault(name, {})[results.attribute] = audited

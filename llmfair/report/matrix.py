@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.io.files import plain as as_json
+from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
@@ -31,7 +32,6 @@ from llmfair.report.tables import (
     capitalised,
     cell,
     columns_of,
-    count,
     few_queries,
     filled,
     headings,
@@ -47,7 +47,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
     told = [(source, _general(source, general)) for source in sources]
     others = [(source, of) for source, of in told if source.results is not None and not source.is_audit]
     words = dict.fromkeys(
-        [tuple(kind_of(group.task).words()) for group in groups] + [tuple(of.words) for _, of in others]
+        [tuple(kind_of(group.task).words.method) for group in groups] + [tuple(of.words) for _, of in others]
     )
     results = [source.results for source in sources if source.results is not None]
     attributes = dict.fromkeys(
@@ -58,7 +58,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
         for source, of in told
         for name, verdict in of.outcome(source)
     ]
-    gravity = [*dict.fromkeys(status for kind in kinds() for status in kind.statuses)]
+    gravity = [*dict.fromkeys(status for kind in kinds() for status in kind.words.statuses)]
     known = [verdict for _, verdict in outcome if verdict.status in gravity]
     gravest = min(known, key=lambda verdict: gravity.index(verdict.status), default=None)
     return Page(
@@ -80,14 +80,14 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             *(
                 replace(table, title=_of_lists(table.title, group))
                 for group in groups
-                for table in (*_tables(group), *kind_of(group.task).group_tables(group))
+                for table in (*_tables(group), *kind_of(group.task).words.group_tables(group))
             ),
             *(of.table(source) for source, of in others if getattr(source.results, "rows", None)),
         ],
         plots=[
             replace(plot, title=_of_lists(plot.title, group))
             for number, group in enumerate(groups)
-            for plot in kind_of(group.task).group_plots(group, measures, number)
+            for plot in kind_of(group.task).words.group_plots(group, measures, number)
         ],
         method=Method(
             words=[*(paragraph for paragraphs in words for paragraph in paragraphs), *lopsided(results)],
@@ -122,13 +122,13 @@ def _general(source: Source, general: Mapping[str, General]) -> General:
 
     if source.results is None:
         return General((), page, lambda _: Table("", (), (), ()), missing=lambda source: [unfinished(source)])
-    kind, results, manifest = kind_of(source.results.task), source.results, source.manifest
+    words, results, manifest = kind_of(source.results.task).words, source.results, source.manifest
     return General(
-        words=tuple(kind.words()),
+        words=tuple(words.method),
         page=page,
-        table=lambda source: kind.table(source.results),
+        table=lambda source: words.table(source.results),
         missing=lambda _: (
-            missing_of(manifest.status, results.chains, results.failures, kind.titles)[:-1]
+            missing_of(manifest.status, results.chains, results.failures, words.titles)[:-1]
             if manifest
             else ()
         ),
@@ -186,7 +186,7 @@ def _of_lists(title: str, group: Group) -> str:
 
 def _tables(group: Group) -> Iterator[Table]:
     """A matrix for every measure shown, and one of the conclusions."""
-    columns, kind = group.columns, kind_of(group.task)
+    columns, words = group.columns, kind_of(group.task).words
     several = len({attribute for attribute, _ in columns}) > 1
     header = tuple(f"{attribute}: {condition}" if several else condition for attribute, condition in columns)
     cells: dict[Path, dict[tuple[str, str, str], Row]] = {}
@@ -217,13 +217,15 @@ def _tables(group: Group) -> Iterator[Table]:
                 numbers = sorted(every - {0} or every)
                 queries = "–".join(dict.fromkeys(map(str, numbers[:1] + numbers[-1:])))
                 rows.append((name, *map(cell, figures), queries))
-        title = f"{heading} · {_about(group)} · by model and {kind.condition}"
+        title = f"{heading} · {_about(group)} · by model and {words.condition}"
         yield filled(Table(title, ("model", *header, "queries"), tuple(rows), ()))
     rows = []
     for name, runs in group.rows.items():
         # what the run's own table concludes, by condition
         said = {
-            attribute: kind.table(run.results).said for attribute, run in runs.items() if run.results.findings
+            attribute: words.table(run.results).said
+            for attribute, run in runs.items()
+            if run.results.findings
         }
         rows.append((name, *(said.get(attribute, {}).get(condition, "") for attribute, condition in columns)))
     if any(text for _, *texts in rows for text in texts):

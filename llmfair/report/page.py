@@ -15,10 +15,11 @@ from msgspec import structs
 from msgspec.structs import asdict
 
 from llmfair import registry
-from llmfair.audits.kind import GENERAL, Kind, found_of, kind_of, kinds, studies, study_of
+from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, QueryFigure, plain, query_figures, read_json
+from llmfair.io.text import count
 from llmfair.metrics.base import Definition, plain_name
 from llmfair.report.exhibits import Declared, Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -32,11 +33,11 @@ from llmfair.report.tables import (
     Table,
     calls_of,
     capitalised,
-    count,
     filled,
     headings,
     lead_of,
 )
+from llmfair.report.words import LIMITS
 from llmfair.results import ProbeCounts, Reach, Requirement, Results, RunVerdict, StudyResults
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 
@@ -93,15 +94,15 @@ def method_of(
 def limits_of(found: Iterable[Any]) -> list[str]:
     """What figures of these results cannot say; those of studies, adapters and rankings are of lists and pairs."""
     tasks = [results.task for results in found]
-    kinds = [kind_of(task) if registry.has("audit", task) else Kind for task in tasks]
-    return [*dict.fromkeys(said for kind in kinds for said in kind.limits)]
+    limits = [kind_of(task).words.limits if registry.has("audit", task) else LIMITS for task in tasks]
+    return [*dict.fromkeys(sentence for of_kind in limits for sentence in of_kind)]
 
 
 def lopsided(found: Iterable[Any]) -> list[str]:
     """Why some intervals of these results reach further on one side of the figure, where some may."""
     return [LOPSIDED] * any(
         "boot-t" in getattr(results, "intervals", {}).values()
-        or (results.task == "score" and any(kind_of(run.task).lopsided for run in results.runs))
+        or (results.task == "score" and any(kind_of(run.task).words.lopsided for run in results.runs))
         for results in found
     )
 
@@ -371,16 +372,16 @@ class General:
 
 def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhibits) -> Page:
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
-    kind = kind_of(results.task)
-    section = kind.section(results, folder, exhibits)
-    names = {condition: kind.titles.get(condition, condition) for condition in results.design.conditions}
+    words = kind_of(results.task).words
+    section = words.section(results, folder, exhibits)
+    names = {condition: words.titles.get(condition, condition) for condition in results.design.conditions}
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     page = plain_page(
-        results, exhibits, replace(section, facts=[*section.facts, *calls]), kind.title,
+        results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}" + f", {results.attribute}" * bool(results.words.protected),
-        asdict(results.words), missing_of(manifest.status, results.chains, results.failures, kind.titles),
+        asdict(results.words), missing_of(manifest.status, results.chains, results.failures, words.titles),
         warnings_of([results.model], results.requirements, results.warnings),
-        queries_table(folder, kind.condition, lambda row: names.get(row.condition), results, results.shown, exhibits),
+        queries_table(folder, words.condition, lambda row: names.get(row.condition), results, results.shown, exhibits),
         manifest,
     )  # fmt: skip
     tables = [with_reach(section.table, results.reach), *section.more]
@@ -392,20 +393,20 @@ def study_general(study: Study) -> General:
 
     def page(source: Source, exhibits: Exhibits) -> Page:
         results: StudyResults = source.results
-        plots = list(study.plots(results, exhibits.measures)) if results.rows else []
+        plots = list(study.words.plots(results, exhibits.measures)) if results.rows else []
         title = (
             f"{results.model} on {results.dataset}, {results.attribute}" if results.rows else "no results yet"
         )
         return plain_page(
-            results, exhibits, Section(study.table(results), plots, words=study.words), study.title, title,
+            results, exhibits, Section(study.words.table(results), plots, words=study.words.method), study.title, title,
             {} if results.words is None or not results.rows else asdict(results.words), results.missing,
             warnings_of([results.model] * bool(results.rows)),
         )  # fmt: skip
 
     return General(
-        words=study.words,
+        words=study.words.method,
         page=page,
-        table=lambda source: study.table(source.results),
+        table=lambda source: study.words.table(source.results),
         missing=lambda source: source.results.missing,
         outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
     )

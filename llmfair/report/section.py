@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import Conclusion
 from llmfair.report.exhibits import Declared
 from llmfair.report.groups import Furthest
 from llmfair.report.plots.base import Plot
-from llmfair.report.tables import Table, bound_text, cell, count
+from llmfair.report.tables import Table, bound_text, cell
 from llmfair.results import Figure, Results
 
 SHOWN_VERDICTS = 3

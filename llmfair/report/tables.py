@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -17,12 +16,12 @@ from msgspec import convert
 from msgspec.structs import asdict
 
 from llmfair import registry
-from llmfair.io.text import in_markdown, visible, wrapped
-from llmfair.metrics.base import CONTROLLED, Definition, plain_name
+from llmfair.io.text import count, in_markdown, p_text, plural, visible, wrapped
+from llmfair.metrics.base import CONTROLLED, plain_name
+from llmfair.metrics.names import in_words
 from llmfair.report.exhibits import Declared
 from llmfair.results import AnswerCounts, Figure, HowDrawn, Results, Row, RunVerdict
-from llmfair.stats.intervals import NEARLY_ALL_SAME, OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
-from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
+from llmfair.stats.intervals import NEARLY_ALL_SAME
 
 # Figures with as many decimals as the words beside them need.
 
@@ -86,34 +85,6 @@ def _on_their_side(values: Sequence[float], rounded: Sequence[float], edges: Col
     pairs = [*zip(values, rounded, strict=True)]
     return all((value > edge) == (near > edge) and (value < edge) == (near < edge)
                for value, near in pairs for edge in edges)  # fmt: skip
-
-
-# Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.
-
-
-REASONS: Mapping[str, str] = {
-    "too_few_queries": "too few queries",
-    "undefined": "undefined",
-    "degenerate": "the answers do not vary",
-    FEW_INSIDE: f"of fewer than {FEWEST_INSIDE} queries --sequential never says that odds are within the band",
-    "all_same": "all queries have the same value",
-    "too_many_unparseable": "too many answers are unparseable (--max-invalid)",
-    "interval_too_wide": "the interval has no bounds at this level",
-    SAME_ANSWERS: "both runs hold the same answers",
-    OTHER_REACH: "the attainable ranges differ",
-    OTHER_DESIGN: "exposure ratios of different designs do not compare",
-}
-
-
-def in_words(reason: str | None, measure: str = "") -> str:
-    """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
-    name = re.split(r"[(@]", measure)[0]
-    defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
-    own = [definition.undefined for definition in defined if definition.name == name]
-    # a conclusion bars other figures, too, which have no words for its reasons
-    others = [definition.undefined for definition in defined if definition.name != name]
-    words: Mapping[str, str] = ChainMap(*map(dict, (*own, REASONS, *others)))
-    return words.get(str(reason), str(reason).replace("_", " "))
 
 
 def conclusion_text(finding: Any) -> str:
@@ -449,10 +420,6 @@ def percent(part: float, whole: float = 1) -> str:
     return f"{100 * part / whole:.1f} %"
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {plural(n, one, many)}"
-
-
 def span(low: int, high: int) -> str:
     """From the least to the most, or the one number that both are."""
     return f"{low}" if low == high else f"{low}–{high}"
@@ -461,10 +428,6 @@ def span(low: int, high: int) -> str:
 def capitalised(text: str) -> str:
     """A sentence's beginning, of words that stand elsewhere in the middle of one."""
     return text[:1].upper() + text[1:]
-
-
-def plural(n: int, one: str, many: str = "") -> str:
-    return one if n == 1 else many or one + "s"
 
 
 def differs_text(p: float | None, low: float | None, high: float | None, level: float) -> str:
@@ -489,11 +452,6 @@ def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> l
     return [
         f"power to detect {what.format(worst.odds)}: {worst.power * 100:.0f} %; {more} (llmfair plan {kind})"
     ]
-
-
-def p_text(p: float) -> str:
-    """A p-value to two digits, never as 0."""
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 # The first lines of everything: the verdict, and what to do next.

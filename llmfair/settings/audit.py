@@ -217,6 +217,10 @@ class CalibrationSettings(AuditSettings):
     def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
         return frozenset({"output", "junit"})  # of audits that ask somebody
 
+    def simulations(self) -> int:
+        """How many audits are simulated."""
+        return len(injected_of(self.injected)) * self.runs
+
     def check(self) -> None:
         super().check()
         for flag, named in (("--output names a folder", self.output), ("--junit names a file", self.junit)):

@@ -44,11 +44,11 @@ from llmfair.checkpoints import (
 from llmfair.datasets.base import Dataset
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import FULL, SCHEMA, json_text, plain, read, write_whole
+from llmfair.io.text import count
 from llmfair.nouns import JUDGED_STRATA, Attribute, Document, Query, Side
 from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.report.tables import count
 from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
 from llmfair.settings import FinetuneSettings, band_of

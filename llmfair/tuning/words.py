@@ -16,8 +16,9 @@ from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
-from llmfair.audits.verdict import Case, Conclusions, VerdictWords, listed
 from llmfair.io.files import plain
+from llmfair.io.text import count, listed, p_text
+from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion, PairStratum
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
@@ -25,18 +26,9 @@ from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
 from llmfair.report.section import Section, VerdictCard, verdict
-from llmfair.report.tables import (
-    Table,
-    capitalised,
-    cell,
-    count,
-    few_queries,
-    headed,
-    in_words,
-    markdown,
-    p_text,
-    tsv,
-)
+from llmfair.report.tables import Table, capitalised, cell, few_queries, headed, markdown, tsv
+from llmfair.report.verdict import Case, VerdictWords, cases_of
+from llmfair.results import Conclusions
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
 from llmfair.tuning.held_out import CONSISTENT, ICC, LIKELY, MOST_QUERIES
@@ -390,10 +382,10 @@ def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
         figures={(HEADLINE, stratum): results.figure(ADAPTER, HEADLINE, stratum) for stratum in PAIR_STRATA},
     )  # fmt: skip
     of_odds = VerdictWords("").verdict(conclusions)
-    gravest = next((case for case in conclusions.cases if case.condition == of_odds.condition), None)
+    gravest = next((case for case in cases_of(conclusions) if case.condition == of_odds.condition), None)
     status, why, following = _status(results, gravest, audited)
     queries = count(results.design.split["test"], "query that was", "queries that were")
-    odds = [f"{case.interval} of {case.condition} pairs" for case in conclusions.cases] or ["undefined"]
+    odds = [f"{case.interval} of {case.condition} pairs" for case in cases_of(conclusions)] or ["undefined"]
     sentence = (
         f"{why}; preference odds on {queries} not trained on: {listed(odds)} ({results.level * 100:g} % CI)"
     )

@@ -33,13 +33,12 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
-from llmfair.audits.verdict import OUTSIDE_ALONE
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
-from llmfair.results import LabelError
+from llmfair.results import OUTSIDE_ALONE, LabelError
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.strata import Figure
 from tests.cli.command import Snapshot, kept, llmfair, transcript

@@ -18,12 +18,12 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import ListwiseWords
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.pairwise.words import PairWords
-from llmfair.audits.verdict import ADVICE, STATUSES, UNPARSEABLE, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion
 from llmfair.report.section import verdict
 from llmfair.report.tables import bound_text, cell, interval_text, lead_lines, numbers
-from llmfair.results import Figure, Requirement, RunVerdict, Words
+from llmfair.report.verdict import ADVICE, STATUSES, VerdictWords
+from llmfair.results import UNPARSEABLE, Conclusions, Figure, Requirement, RunVerdict, Words
 from llmfair.stats.intervals import conclude, queries_to_settle
 
 ODDS = "AdjustedOdds"
@@ -359,9 +359,12 @@ def test_fail_on_takes_a_kind_s_own_words() -> None:
         statuses_of("repaird", known)
     for kind in kinds():
         with pytest.raises(UsageError, match="no verdict 'parity' that fails a run"):
-            statuses_of("parity", kind.statuses[:-1])
-        assert statuses_of(",".join(kind.statuses[:-1]), kind.statuses[:-1]) == kind.statuses[:-1]
-    assert all(set(STATUSES.values()) == {*kind_of(name).statuses} for name in ("listwise", "pairwise"))
+            statuses_of("parity", kind.words.statuses[:-1])
+        assert (
+            statuses_of(",".join(kind.words.statuses[:-1]), kind.words.statuses[:-1])
+            == kind.words.statuses[:-1]
+        )
+    assert all(set(STATUSES.values()) == {*kind_of(name).words.statuses} for name in ("listwise", "pairwise"))
 
 
 @pytest.mark.parametrize("status", STATUSES.values())

@@ -147,8 +147,8 @@ def test_every_setting_is_a_flag_and_explains_itself() -> None:
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.name)
 def test_fail_on_names_the_verdicts_that_an_audit_has(kind: Kind) -> None:
     (item,) = (item for item in fields(kind.settings) if item.name == "fail_on")
-    every = {status for one in kinds() for status in one.statuses[:-1]}
-    assert {status for status in every if status in item.metadata["meaning"]} == {*kind.statuses[:-1]}
+    every = {status for one in kinds() for status in one.words.statuses[:-1]}
+    assert {status for status in every if status in item.metadata["meaning"]} == {*kind.words.statuses[:-1]}
 
 
 @pytest.mark.parametrize(

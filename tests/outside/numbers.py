@@ -16,11 +16,13 @@ from llmfair.audits.design import NOBODY, Condition, Design
 from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.lists import load_lists, selected_queries
+from llmfair.audits.measuring import Measuring
 from llmfair.audits.subject import Subject
 from llmfair.io.files import read_csv
 from llmfair.metrics.base import Ratio, Undefined, Value, measure
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Chat, Document, Message, Query, Side, Steps, Text
+from llmfair.report.words import Wording
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, setting
 
@@ -118,16 +120,18 @@ def observed(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
     return {name: [Numbers(q, sides) for q, sides in by_query.items()] for name, by_query in found.items()}
 
 
+def observations(run: RunDir) -> Mapping[str, Sequence[Numbers]]:
+    return observed(read_csv(run.path / "numbers.csv", "a number", line_of))
+
+
 class NumbersKind(Kind):
     name = "numbers"
-    title = "Audit of numbers"
     helps: ClassVar[Mapping[str, Help]] = {
         "": Help("The mean number that a model gives to each group's items.")
     }
     settings = NumbersSettings
-
-    def reads(self) -> type[Numbers]:
-        return Numbers
+    measure = Measuring(reads=Numbers, observations=observations)
+    words = Wording(title="Audit of numbers")
 
     def design(self, settings: NumbersSettings, subject: Subject | None = None) -> NumbersDesign:
         dataset, attribute = load_lists(settings)
@@ -137,9 +141,6 @@ class NumbersKind(Kind):
             settings=settings, subject=subject or NOBODY, dataset=dataset, attribute=attribute,
             queries=tuple(selected_queries(dataset, settings)), measures=shown, shown=shown, gates=gates,
         )  # fmt: skip
-
-    def observations(self, run: RunDir) -> Mapping[str, Sequence[Numbers]]:
-        return observed(read_csv(run.path / "numbers.csv", "a number", line_of))
 
 
 NUMBERS = NumbersKind()

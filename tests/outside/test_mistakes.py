@@ -15,16 +15,17 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.comparing import compare
 from llmfair.audits.kind import Kind, results_of
+from llmfair.audits.measuring import Measuring
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import perform
 from llmfair.audits.scoring import score
 from llmfair.audits.subject import Subject
-from llmfair.audits.verdict import Conclusions
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.metrics.base import Column, Definition, Measure, Ratio, Value, measure_all
 from llmfair.nouns import Conclusion, Side
 from llmfair.report.compare import compare_table, score_table
-from llmfair.results import Finding, RunVerdict
+from llmfair.report.words import Wording
+from llmfair.results import Conclusions, Finding, RunVerdict
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.stats.paired import at_figure, change_by_query
@@ -98,7 +99,7 @@ def test_tokens_that_nobody_counts_cost_nobody_knows_what() -> None:
     settings = replace(design().settings, price_in=1.0, price_out=2.0)
     planned = plan(NUMBERS, settings)
     assert planned["prompt_tokens"] is planned["cost"] is None
-    assert "tokens are not counted, nor is their cost" in NUMBERS.plan_text(planned)
+    assert "tokens are not counted, nor is their cost" in NUMBERS.words.plan_text(planned)
 
 
 class Mumbler(Counter):
@@ -114,10 +115,10 @@ def test_half_a_run_and_answers_that_cannot_be_read_are_in_the_table(monkeypatch
     kind: Kind = NumbersKind()
     half = perform(design(max_calls=50))
     assert half.error is not None
-    notes = kind.table(kind_results(half)).notes
+    notes = kind.words.table(kind_results(half)).notes
     assert any("of 80 probes have all their answers" in note for note in notes)
     whole = perform(design(max_invalid=1.0))
-    notes = kind.table(kind_results(whole)).notes
+    notes = kind.words.table(kind_results(whole)).notes
     assert not any("have all their answers" in note for note in notes)
     assert sum("of 80 probes cannot be parsed" in note for note in notes) == 2
 
@@ -162,7 +163,7 @@ def test_a_measure_of_something_else_is_refused(given: dict[str, Any]) -> None:
 
 def test_another_attribute_and_a_kind_that_keeps_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(NumbersKind):
-        observations = Kind.observations  # type: ignore[assignment]
+        measure = Measuring(reads=Numbers)
 
     folder("one")
     with pytest.raises(UsageError, match="one was asked by gender, not by age"):
@@ -212,13 +213,13 @@ class ConcludingKind(NumbersKind):
         )
 
 
-class OwnWords(ConcludingKind):
-    statuses = ("uneven", "even")
+def uneven(found: Conclusions) -> RunVerdict:
+    sentence = f"numbers of {found.words.protected} items are low"
+    return RunVerdict(status="uneven", sentence=sentence, next="rest")
 
-    def verdict(self, found: Conclusions) -> RunVerdict:
-        return RunVerdict(
-            status="uneven", sentence=f"numbers of {found.words.protected} items are low", next="rest"
-        )
+
+class OwnWords(ConcludingKind):
+    words = Wording(title="Numbers", statuses=("uneven", "even"), verdict=uneven)
 
 
 @pytest.fixture(params=[NUMBERS, ConcludingKind(), OwnWords()], ids=["silent", "concluding", "own"])

@@ -128,8 +128,7 @@ class PairwiseResults(PlainResults, frozen=True, kw_only=True):
 
 def test_classes_of_one_name_are_told_apart_in_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     class Named(NumbersKind):
-        def results(self) -> type[PairwiseResults]:
-            return PairwiseResults
+        results = PairwiseResults
 
     before = schema()["$defs"]
     monkeypatch.setitem(registry._found["audit"], "numbers", Named())

@@ -91,7 +91,7 @@ def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
     assert verdict.startswith(
         "VERDICT  not assessable: with 5 and 9; 5: nothing is concluded of MeanRatio\nNEXT "
     )
-    assert below.startswith("Highest numbers · sample · gender (protected: female) · counter:x · 2 queries")
+    assert below.startswith("Tops · sample · gender (protected: female) · counter:x · 2 queries")
     assert [line.split()[:2] for line in below.splitlines()[3:7]] == [
         ["5", "plain"], ["5", "warned"], ["9", "plain"], ["9", "warned"],
     ]  # fmt: skip

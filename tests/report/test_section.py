@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from llmfair.audits.design import Design
-from llmfair.audits.kind import Kind, kind_of
+from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import exhibits_of
-from llmfair.metrics.base import Observation
 from llmfair.pages import page_of
 from llmfair.report.html import page_html
 from llmfair.report.page import Source, read_source
 from llmfair.report.tables import cell
+from llmfair.report.words import METHOD, Wording
 from llmfair.results import Results
 from llmfair.rundir import RunDir
 from tests.report.runs import folder as folder
@@ -24,33 +23,22 @@ from tests.report.runs import reports as reports
 from tests.report.runs import run
 
 pytestmark = pytest.mark.whole
-OF_ITS_OWN = ("condition", "aside", "lopsided", "titles", "table", "words", "section", "group_plots")
 
 
-class Silent(Kind):
-    """It declares what every kind must, and nothing of reports."""
-
-    name, title, helps = "silent", "Silent audit", {}
-
-    def design(self, settings: Any, subject: Any = None) -> Design[Any]:
-        raise NotImplementedError
-
-    def reads(self) -> type[Observation]:
-        raise NotImplementedError
-
-
-def silenced(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kind of this name says no more of its reports than any other."""
-    for name in OF_ITS_OWN:
-        if name in vars(type(kind_of(task))):
-            monkeypatch.setattr(type(kind_of(task)), name, vars(Kind)[name])
+def silenced(task: str, monkeypatch: pytest.MonkeyPatch, **words: Any) -> Wording:
+    """The words of any kind, with these of its own, in the place of those of this kind; no condition is aside."""
+    kind, silent = kind_of(task), Wording(title="Silent audit", **words)
+    monkeypatch.setattr(type(kind), "measure", replace(kind.measure, aside=()))
+    monkeypatch.setattr(type(kind), "words", silent)
+    return silent
 
 
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_any_kind_has_a_section(folder: Path, task: str) -> None:
+def test_any_kind_has_a_section(folder: Path, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = silenced(task, monkeypatch)
     source = read_source(RunDir(run(folder, task)))
     results, exhibits = source.results, exhibits_of(source.run, 0)
-    section = Silent().section(results, source.run.path, exhibits)
+    section = words.section(results, source.run.path, exhibits)
     conditions = list(results.design.conditions)
     assert [row[0] for row in section.table.rows] == conditions
     assert section.table.header[0] == "condition" and section.table.header[-1] == "conclusion"
@@ -63,17 +51,16 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     assert [verdict.of for verdict in section.verdicts] == conditions[:3]
     assert all(verdict.sentence for verdict in section.verdicts)
     assert [plot.name for plot in section.plots] == ["odds"] and section.furthest is None
-    bare = Silent().section(structs.replace(results, findings={}), source.run.path, exhibits)
+    bare = words.section(structs.replace(results, findings={}), source.run.path, exhibits)
     assert "conclusion" not in bare.table.header and not any(one.conclusion for one in bare.verdicts)
     assert [plot.name for plot in bare.plots] == ["ratio"]
     linear = {
         name: replace(measure, definition=replace(measure.definition, scale="linear"))
         for name, measure in exhibits.measures.items()
     }
-    drawn = Silent().section(results, source.run.path, replace(exhibits, measures=linear)).plots
+    drawn = words.section(results, source.run.path, replace(exhibits, measures=linear)).plots
     assert not drawn or {finding.measure for finding in results.findings.values()}.isdisjoint(linear)
-    (paragraph,) = section.words
-    assert paragraph.startswith("Silent audit: ")
+    assert section.words == METHOD
 
 
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
@@ -110,11 +97,8 @@ def test_conclusions_are_on_every_page_of_a_kind_whose_conditions_have_titles(
         return [one.sentence for one in page_of([source], 0).verdicts], rows
 
     plain, found = told(), source.results
-    monkeypatch.setattr(
-        type(kind_of(task)),
-        "titles",
-        {condition: f"asked {condition}" for condition in found.design.conditions},
-    )
+    titles = {condition: f"asked {condition}" for condition in found.design.conditions}
+    silenced(task, monkeypatch, titles=titles)
     (table,) = page_of([source], 0).tables
     assert table.rows[0][0] == f"asked {found.design.conditions[0]}"
     assert told() == plain and all(plain)

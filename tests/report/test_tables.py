@@ -16,18 +16,10 @@ from llmfair import registry, terminal
 from llmfair.audits.kind import kinds
 from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import measure as defined
-from llmfair.metrics.names import parse_measure
+from llmfair.metrics.names import in_words, parse_measure
 from llmfair.report.groups import AuditedRun, groups_of
 from llmfair.report.page import with_reach
-from llmfair.report.tables import (
-    Table,
-    cell,
-    columns_of,
-    differs_text,
-    filled,
-    in_words,
-    uncut_notes,
-)
+from llmfair.report.tables import Table, cell, columns_of, differs_text, filled, uncut_notes
 from llmfair.results import Reach, absent_row
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder

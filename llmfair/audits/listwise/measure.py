@@ -58,7 +58,6 @@ from llmfair.audits.listwise.results import (
     of_stratum,
 )
 from llmfair.audits.runs.stopping import Stopping
-from llmfair.audits.verdict import EQUAL_SCORES, OUTSIDE_ALONE, as_readable
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import (
     Column,
@@ -80,7 +79,7 @@ from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Query, Rankin
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategies import Ranked, WindowAnswer, are_places
-from llmfair.results import Family, ProbeCounts
+from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
     FEWEST_QUERIES,

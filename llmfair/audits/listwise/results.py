@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from llmfair.audits.runs.stopping import StoppingPoint
-from llmfair.audits.verdict import OUTSIDE_ALONE
 from llmfair.backends.python import SCORES
 from llmfair.results import (
+    OUTSIDE_ALONE,
     AnswerCounts,
     Count,
     Counts,

@@ -30,6 +30,7 @@ from llmfair.audits.listwise.measure import (
 )
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.words import CandidatesLine
+from llmfair.audits.measuring import Measuring
 from llmfair.audits.run_files import (
     Announce,
     check_queries,
@@ -49,7 +50,6 @@ from llmfair.audits.scoring import (
     incomplete,
     named,
 )
-from llmfair.audits.verdict import as_readable
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
@@ -70,7 +70,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
-from llmfair.results import Family, Words
+from llmfair.results import Family, Words, as_readable
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
 
@@ -374,3 +374,12 @@ def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, 
 
 def _counted(query_ids: set[str]) -> DocumentCounts:
     return DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])
+
+
+MEASURING = Measuring(
+    reads=Judged,
+    aside=(REPEAT,),
+    asked_by=("strategy", "design", "window", "step", "passes", "windows"),
+    score=score_folder,
+    score_files=score_files,
+)

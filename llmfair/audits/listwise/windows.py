@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmfair.audits.kind import called, named
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
+from llmfair.registry import later
 from llmfair.settings import PROMPT, StudySettings
 
 if TYPE_CHECKING:
@@ -58,15 +58,8 @@ class WindowsStudy(Study):
         "llmfair study windows --preset paper -d my-folder -o table-2",
     )
     settings = WindowsSettings
-    words = (
-        "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
-        "What a ratio can be at all depends on the windows: the grey bars show the attainable range, between "
-        "rankers that always put one group first. A ratio near 1 in a setting with a narrow range says little.",
-    )
-    planned = called("audits.listwise.plan_words:planned_reach")
-    results = named("audits.listwise.results:WindowsResults")
-    table = called("audits.listwise.plan_words:windows_table")
-    plots = called("audits.listwise.plan_words:windows_plots")
+    words = later("llmfair.audits.listwise.words:WINDOWS")
+    results = later("llmfair.audits.listwise.results:WindowsResults")
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
         """By name: `20/10x3` is window 20, step 10, 3 passes. Raises UsageError where nothing has windows."""

@@ -46,6 +46,7 @@ from llmfair.audits.comparing import (
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import Judged, label_error
+from llmfair.audits.measuring import Measuring
 from llmfair.audits.pairwise.results import (
     Bound,
     ByOrder,
@@ -67,7 +68,6 @@ from llmfair.audits.scoring import (
     facts_of,
     measures_of,
 )
-from llmfair.audits.verdict import EQUAL_SCORES, OUTSIDE_ALONE, as_readable
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
@@ -87,7 +87,7 @@ from llmfair.nouns import (
 )
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.pairwise import read_answer
-from llmfair.results import Family, ProbeCounts
+from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.rundir import RunDir, csv_lines
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.intervals import Estimate, conclude, mean
@@ -742,3 +742,18 @@ def _pooled(
     if one.low is None or two.low is None:
         found, p = replace(found, low=None, high=None), None
     return changed(row, Change(replace(found, reason=found.reason or row.reason), p))
+
+
+MEASURING = Measuring(
+    reads=JudgedPairs,
+    agree={
+        "form": ("asked in different forms", "run both with the same --form"),
+        "answers": ("were read in different ways", "run both with the same --answers"),
+        "grades": ("pair items of other relevance grades", "run both with the same --grades"),
+        "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
+    },
+    how_changed="change: of the figures of all queries (× for ratios); t over the clusters of both runs together",
+    score=score_pairs,
+    changes=pair_changes,
+    described=described_pairs,
+)

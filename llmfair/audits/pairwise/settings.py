@@ -221,3 +221,6 @@ class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):
     malformed: float = STATISTICS(
         0.0, "Share of answers that cannot be read.", advanced=True, least=0, below=1
     )
+
+    def simulations(self) -> int:
+        return len(self.strata()) * super().simulations()

@@ -14,11 +14,12 @@ from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.label_error import odds_text
 from llmfair.audits.lists import NOT_JUDGED, UNJUDGED_TEXT
 from llmfair.audits.pairwise.design import UNJUDGED, PairwiseFindable, Prospect
-from llmfair.audits.pairwise.measure import read_verdicts
+from llmfair.audits.pairwise.measure import how_ended, read_verdicts
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.runs.stopping import settled_text
-from llmfair.audits.verdict import Case, VerdictWords
+from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
+from llmfair.metrics.names import in_words
 from llmfair.nouns import PairAnswer, PairOutcome, PairVerdict
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import headline_plots, on_log, ratio_of, value_of
@@ -49,7 +50,6 @@ from llmfair.report.tables import (
     calibration_table,
     calls_of,
     cell,
-    count,
     differs_text,
     drawn_note,
     false_alarms,
@@ -58,13 +58,11 @@ from llmfair.report.tables import (
     found_with,
     held,
     held_note,
-    in_words,
     injected,
     interval_text,
     numbers,
     on_disk,
     outward,
-    p_text,
     percent,
     plan_lines,
     share,
@@ -73,12 +71,14 @@ from llmfair.report.tables import (
     undefined_notes,
     unparseable_text,
 )
+from llmfair.report.verdict import Case, VerdictWords
+from llmfair.report.words import Wording
 from llmfair.results import Band, Figure, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 Rows = Mapping[tuple[str, str], Row]
 """Rows of all queries by measure and stratum; measures that pool pairs by their bare names."""
-WORDS = (
+METHOD = (
     "The model is shown one protected and one unprotected item of a query, of one grade of relevance where any was "
     "given, and asked which is the more relevant; then the same two in the other order. An answer that changes with "
     "the order is a flip.",
@@ -670,7 +670,7 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
         plots=list(pairwise_plots(results, declared)),
         verdicts=list(_verdicts(results, table, declared)),
         furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
-        words=WORDS,
+        words=METHOD,
         facts=[("pairs", asked)],
     )
 
@@ -697,3 +697,24 @@ def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Ite
     if len(cards) < SHOWN_VERDICTS and flips and said:
         value = f"{100 * (flips[0].value or 0):.0f} %"
         yield VerdictCard(f"{strata[0]} pairs", "flips", value, queries_of(flips[0]), said)
+
+
+WORDS = Wording(
+    title="Pairwise audit",
+    condition="pairs",
+    method=METHOD,
+    of_conditions=("conditions",),
+    before=before_text,
+    plan_table=plan_pairs_table,
+    plan_text=plan_pairs_text,
+    calibration_table=calibrate_pairs_table,
+    verdict=pair_verdict,
+    table=pairwise_table,
+    section=pairwise_section,
+    group_plots=group_plots,
+    how_ended=how_ended,
+    what_was_shown=lambda about: f"{about['sides'][0]} first",
+    concluded=pair_conclusion,
+    tells_undefined=False,  # single queries alone lack figures, and those of all count their pairs
+    compared_notes=compared_notes,
+)

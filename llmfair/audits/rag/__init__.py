@@ -6,17 +6,15 @@ and what does a fairer retriever cost in answers?
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind, called, named
+from llmfair.audits.kind import HELP, Help, Kind
 from llmfair.audits.rag.settings import RagSettings
-from llmfair.registry import register
+from llmfair.registry import later, register
 
 
 class Rag(Kind):
     name = "rag"
-    title = "Retrieval-augmented generation"
     helps: ClassVar = {
         "": Help(
             "Fair retrieval for a generator: whether useful items get an equal chance, and what that costs in answers.",
@@ -38,52 +36,17 @@ class Rag(Kind):
                 "llmfair prompts render rag",
                 "llmfair prompts render rag --useful qrels -d my-folder --number 2",
             ),
+            "Which question, of those for labels: the first shows no item, the others one each.",
         ),
     }
     settings = RagSettings
-    unit = "queries"
     question = "list"
-    condition = "setting"
-    statuses = ("lost", "not assessable", "inconclusive", "kept")
-    numbered = "Which question, of those for labels: the first shows no item, the others one each."
-    limits = (
-        "An equal chance is one among the items that are useful to this generator for a question, whoever made them.",
-        "What a setting keeps or loses is a fact about these questions, this generator and this score of answers. It "
-        "names no cause, and passes no judgement.",
-    )
-    agree: ClassVar = {
-        "k": ("show different numbers of items", "run both with the same -k"),
-        "useful": ("tell useful items in different ways", "run both with the same --useful"),
-        "utility": ("score answers in different ways", "run both with the same --utility"),
-        "attribution": ("credit answers in different ways", "run both with the same --attribution"),
-        "hypothesis": (
-            "hold answers against items in different words",
-            "run both with the same --hypothesis",
-        ),
-    }
 
-    def before(self, planned: Mapping[str, Any]) -> str:
-        return f"{super().before(planned)}\n{planned['fewest']}"
-
-    design = called("audits.rag.design:make_rag_design")
-    rendered = called("audits.rag.design:rendered")
-    results = named("audits.rag.results:RagResults")
-    verdict = called("audits.rag.words:rag_verdict")
-    table = called("audits.rag.words:rag_table")
-    section = called("audits.rag.words:rag_section")
-    words = named("audits.rag.words:WORDS")
-    group_plots = called("audits.rag.words:group_plots")
-    group_tables = called("audits.rag.words:group_tables")
-    concluded = called("audits.rag.words:conclusion")
-    what_was_shown = called("audits.rag.words:what_was_shown")
-    how_ended = called("audits.rag.words:how_ended")
-    reads = named("metrics.expected:Retrieved")
-    observations = called("audits.rag.measure:read_observations")
-    score = called("audits.rag.measure:score_rag")
-    score_log = called("audits.rag.measure:score_log")
-    changes = called("audits.rag.measure:rag_changes")
-    described = called("audits.rag.measure:described_labels")
-    compared_notes = called("audits.rag.measure:labels_notes")
+    design = later("llmfair.audits.rag.design:make_rag_design")
+    rendered = later("llmfair.audits.rag.design:rendered")
+    results = later("llmfair.audits.rag.results:RagResults")
+    measure = later("llmfair.audits.rag.measure:MEASURING")
+    words = later("llmfair.audits.rag.words:WORDS")
 
 
 RAG = register("audit", "rag")(Rag())

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts, value_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
-from llmfair.audits.documents import ChangeRow, ComparisonRun
+from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
-from llmfair.audits.rag import RAG
+from llmfair.audits.measuring import Measuring
 from llmfair.audits.rag.design import (
     ATTRIBUTORS,
     CHANGE,
@@ -55,7 +55,6 @@ from llmfair.audits.rag.results import (
 from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, facts_of, measures_of
-from llmfair.audits.verdict import as_readable
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
@@ -68,7 +67,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.nouns import Conclusion, Failure, Measurement, Query
 from llmfair.rankers.reader import Judged, Read, Shown
-from llmfair.results import Family, Figure, ProbeCounts, Words
+from llmfair.results import Family, Figure, ProbeCounts, Words, as_readable
 from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings import ScoreSettings
 from llmfair.stats import tradeoff
@@ -800,7 +799,7 @@ def rag_changes(
             f"{base.name} and {other.name} {why}, and {', '.join(map(str, wanted))} hangs on that.",
             "EE-D, EU and EU-change can be compared",
         )
-    for row in changes_by_query(base, other, left, RAG.condition):
+    for row in changes_by_query(base, other, left):
         settled = row.measure == CHANGE and row.condition not in base.results.findings  # nothing could change
         if not settled and not (labels and row.condition == GOLD):
             yield row
@@ -817,10 +816,21 @@ def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     return {"kept": run.results.collection.kept, "other_labels": other_labels(base, run)}
 
 
-def labels_notes(runs: Sequence[ComparisonRun]) -> list[str]:
-    """What is left out of a comparison of these runs, as described."""
-    named = ", ".join(run.name for run in runs[1:] if run.own["other_labels"])
-    return [
-        f"{named}: other items are useful than for {runs[0].name}, so what hangs on them is left out (EE-R, EE-L, "
-        f"EU(norm=ceiling), the setting {GOLD}); the rest is of the queries that both kept"
-    ] * bool(named)
+MEASURING = Measuring(
+    reads=Retrieved,
+    agree={
+        "k": ("show different numbers of items", "run both with the same -k"),
+        "useful": ("tell useful items in different ways", "run both with the same --useful"),
+        "utility": ("score answers in different ways", "run both with the same --utility"),
+        "attribution": ("credit answers in different ways", "run both with the same --attribution"),
+        "hypothesis": (
+            "hold answers against items in different words",
+            "run both with the same --hypothesis",
+        ),
+    },
+    observations=read_observations,
+    score=score_rag,
+    score_log=score_log,
+    changes=rag_changes,
+    described=described_labels,
+)

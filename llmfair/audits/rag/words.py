@@ -12,13 +12,14 @@ from typing import Any
 from msgspec import structs
 
 from llmfair.asking.journal import completion_of
-from llmfair.audits.rag import RAG
+from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS, of_points
 from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
-from llmfair.audits.verdict import ADVICE, ANSWERED, LOOK, UNFINISHED, UNREADABLE, Case, Conclusions
 from llmfair.io.files import query_figures
+from llmfair.io.text import count, p_text
 from llmfair.metrics.base import plain_name
+from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
 from llmfair.report.exhibits import Declared, Exhibits
@@ -27,18 +28,20 @@ from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Line, Value, curves, scattered
 from llmfair.report.section import Section
-from llmfair.report.tables import (
-    Table,
-    cell,
-    conclusion_text,
-    conditions_table,
-    count,
-    filled,
-    in_words,
-    p_text,
-    percent,
+from llmfair.report.tables import Table, cell, conclusion_text, filled, percent
+from llmfair.report.verdict import (
+    ADVICE,
+    ANSWERED,
+    LOOK,
+    UNFINISHED,
+    UNREADABLE,
+    Case,
+    advice_of,
+    by_way,
+    cases_of,
 )
-from llmfair.results import Band, Figure, RunVerdict, Words, absent_row
+from llmfair.report.words import Wording, before_text, table_of
+from llmfair.results import Band, Conclusions, Figure, RunVerdict, Words, absent_row
 from llmfair.stats.betting import fewest_queries
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
@@ -46,7 +49,7 @@ from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
 # How an audit of a generator is made and concluded, in the report's words.
 
 
-WORDS = (
+METHOD = (
     "A retriever scores every item of a query. Instead of always showing the same best k, lists are drawn from a "
     "Plackett-Luce model of its scores: alpha 0 shows every item alike often, a large alpha nearly always the best k. "
     "The generator answers each distinct list once.",
@@ -74,7 +77,7 @@ SAID = {
 
 def rag_table(results: RagResults) -> Table:
     """One row a setting, one column a measure."""
-    table = conditions_table(RAG.title, results, RAG.condition, {}, RAG.unit, "outputs")
+    table = table_of(results, "outputs")
     said = {name: in_table(finding) for name, finding in results.findings.items()}
     rows = tuple((*row[:-1], said.get(row[0], row[-1])) for row in table.rows)
     said_of_all = {name: said.get(name, text) for name, text in table.said.items()}
@@ -273,7 +276,7 @@ def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
 # The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs.
 
 
-LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = RAG.statuses
+LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = STATUSES = ("lost", "not assessable", "inconclusive", "kept")
 ADDED = {
     **ADVICE,
     **dict.fromkeys(UNREADABLE, ANSWERED),
@@ -288,7 +291,7 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
     cases = [
         SettingCase(found, case.condition, case.finding)
-        for case in found.cases
+        for case in cases_of(found)
         if isinstance(case.finding, RagFinding)
     ]
     kept, undecided, lost = (
@@ -313,10 +316,10 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
             next="llmfair rag asks the generator about fairer lists of the same items",
         )
     if not cases and not found.complete:
-        why, advice = "not all questions are answered yet", found.by_way(UNFINISHED, "unfinished")
+        why, advice = "not all questions are answered yet", by_way(found, UNFINISHED, "unfinished")
     else:
         reason = str(cases[0].finding.reason if cases else "no_useful_items")
-        why, advice = in_words(reason, "EU-change"), found.advice(ADDED.get(reason, LOOK))
+        why, advice = in_words(reason, "EU-change"), advice_of(found, ADDED.get(reason, LOOK))
     return RunVerdict(
         status=NOT_ASSESSABLE,
         sentence=f"nothing can be said of what fairness costs: {why}",
@@ -366,7 +369,7 @@ class SettingCase(Case):
         """How to hold a build to it, or what would settle it."""
         found, finding, margin = self.found, self.finding, self.finding.margin
         if not found.complete:
-            return found.by_way(UNFINISHED, "unfinished")
+            return by_way(found, UNFINISHED, "unfinished")
         if finding.conclusion == Conclusion.WITHIN:
             gate = quote(f"{finding.measure}:{self.condition}>={-margin:g}")
             again = found.ways.get("again", "llmfair rag")
@@ -374,7 +377,7 @@ class SettingCase(Case):
         closer = "larger --alpha cost less utility"
         if finding.conclusion == Conclusion.INCONCLUSIVE:
             closer = f"{self.queries_wanted}; {closer}"
-        return found.by_way(closer, "alpha")
+        return by_way(found, closer, "alpha")
 
     @property
     def queries_wanted(self) -> str:
@@ -527,7 +530,7 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
         table=rag_table(results),
         more=[collection_table(results), *tradeoff_tables(rows, ("retriever",))],
         plots=list(rag_plots(results, folder)),
-        words=WORDS,
+        words=METHOD,
         facts=[
             ("shown", f"{design.k} items, {design.samples} lists a query and setting"),
             ("useful items", design.useful),
@@ -619,3 +622,36 @@ def _mean(of: Sequence[Curve]) -> Curve:
             for at, mean in means.items()
         ],
     )
+
+
+def labels_notes(runs: Sequence[ComparisonRun]) -> list[str]:
+    """What is left out of a comparison of these runs, as described."""
+    named = ", ".join(run.name for run in runs[1:] if run.own["other_labels"])
+    return [
+        f"{named}: other items are useful than for {runs[0].name}, so what hangs on them is left out (EE-R, EE-L, "
+        f"EU(norm=ceiling), the setting {GOLD}); the rest is of the queries that both kept"
+    ] * bool(named)
+
+
+WORDS = Wording(
+    title="Retrieval-augmented generation",
+    condition="setting",
+    unit="queries",
+    statuses=STATUSES,
+    method=METHOD,
+    limits=(
+        "An equal chance is one among the items that are useful to this generator for a question, whoever made them.",
+        "What a setting keeps or loses is a fact about these questions, this generator and this score of answers. It "
+        "names no cause, and passes no judgement.",
+    ),
+    before=lambda planned: f"{before_text(planned)}\n{planned['fewest']}",
+    verdict=rag_verdict,
+    table=rag_table,
+    section=rag_section,
+    group_plots=group_plots,
+    group_tables=group_tables,
+    how_ended=how_ended,
+    what_was_shown=what_was_shown,
+    concluded=conclusion,
+    compared_notes=labels_notes,
+)

@@ -6,20 +6,15 @@ After Chen and Fang, "FAIR-QR: Enhancing Fairness-aware Information Retrieval th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind, called, named
+from llmfair.audits.kind import HELP, Help, Kind
 from llmfair.audits.refine.settings import RefineSettings
-from llmfair.registry import register
-
-if TYPE_CHECKING:
-    from llmfair.nouns import Chat
+from llmfair.registry import later, register
 
 
 class Refine(Kind):
     name = "refine"
-    title = "Query refinement"
     helps: ClassVar = {
         "": Help(
             "Queries refined by a model until the groups on the page meet a target: is it nearer, and at what cost?",
@@ -38,55 +33,16 @@ class Refine(Kind):
         "render": Help(
             HELP["render"].format(name="refine", question="query's first round"),
             ("llmfair prompts render refine", "llmfair prompts render refine --form paper"),
+            "Which query, of those that have a first round.",
         ),
     }
     settings = RefineSettings
-    unit = "topics"
     question = "round"
-    condition = "method"
-    statuses = (
-        "no nearer",
-        "no nearer than without a model",
-        "not assessable",
-        "inconclusive",
-        "nearer at a loss",
-        "nearer at open cost",
-        "nearer",
-    )
-    numbered = "Which query, of those that have a first round."
-    agree: ClassVar = {
-        "objective": ("improve different measures", "run both with the same --objective"),
-        "target": ("aim at different targets", "run both with the same --target"),
-        "analyzer": ("search in different terms", "run both with the same --analyzer"),
-    }
-    gated = ("fair-qr",)
-    of_conditions = ("baselines",)
 
-    design = called("audits.refine.design:make_refine_design")
-    results = named("audits.refine.results:RefineResults")
-    verdict = called("audits.refine.words:refine_verdict")
-    table = called("audits.refine.words:refine_table")
-    section = called("audits.refine.words:refine_section")
-    words = named("audits.refine.words:WORDS")
-    group_plots = called("audits.refine.words:group_plots")
-    group_tables = called("audits.refine.words:group_tables")
-    concluded = called("audits.refine.words:conclusion")
-    how_ended = called("audits.refine.words:how_ended")
-    trail = called("audits.refine.measure:trail_text")
-    reads = named("metrics.base:Judged")
-    observations = called("audits.refine.measure:read_observations")
-    score = called("audits.refine.measure:score_refine")
-    changes = called("audits.refine.measure:refine_changes")
-
-    def before(self, planned: Mapping[str, Any]) -> str:
-        return f"at most {super().before(planned)}"
-
-    def rendered(self, settings: RefineSettings) -> Iterator[Chat]:
-        for program in self.design(settings).programs():
-            yield from next(program.start(), ())
-
-    def what_was_shown(self, about: Mapping[str, Any]) -> str:
-        return f"round {about['iteration']}, for {about['subgroup']}"
+    design = later("llmfair.audits.refine.design:make_refine_design")
+    results = later("llmfair.audits.refine.results:RefineResults")
+    measure = later("llmfair.audits.refine.measure:MEASURING")
+    words = later("llmfair.audits.refine.words:WORDS")
 
 
 REFINE = register("audit", "refine")(Refine())

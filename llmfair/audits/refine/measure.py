@@ -24,7 +24,7 @@ from llmfair.audits.design import RELEVANT, Outcome, read_relevant, relevant_lin
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.refine import REFINE
+from llmfair.audits.measuring import Measuring
 from llmfair.audits.refine.design import (
     FAIR_QR,
     GREEDY,
@@ -40,7 +40,6 @@ from llmfair.audits.refine.results import PaperTest, RefineFinding, RefineResult
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.run_files import SCORES, Announce
 from llmfair.audits.scoring import RemeasuredRun, ScoreFacts, facts_of, measures_of
-from llmfair.audits.verdict import as_readable
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.errors import UsageError
@@ -52,7 +51,7 @@ from llmfair.metrics.targets import UNKNOWN
 from llmfair.nouns import Candidates, Conclusion, Failure, Measurement, Ranking, of_each_kind
 from llmfair.rankers.base import remarks
 from llmfair.rankers.fair_qr import ROUNDING, Refined, Stop, refined_text
-from llmfair.results import Count, Family, ProbeCounts, Reach
+from llmfair.results import Count, Family, ProbeCounts, Reach, as_readable
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.stats.paired import change_by_query, paired_t
@@ -678,6 +677,20 @@ def refine_changes(
     base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
 ) -> Iterator[ChangeRow]:
     """Of the refined pages alone: the original query's are the same. The objective is the headline."""
-    for row in changes_by_query(base, other, chosen, REFINE.condition):
+    for row in changes_by_query(base, other, chosen):
         if row.condition == FAIR_QR:
             yield structs.replace(row, headline=row.measure == base.results.design.objective)
+
+
+MEASURING = Measuring(
+    reads=Judged,
+    gated=(FAIR_QR,),
+    agree={
+        "objective": ("improve different measures", "run both with the same --objective"),
+        "target": ("aim at different targets", "run both with the same --target"),
+        "analyzer": ("search in different terms", "run both with the same --analyzer"),
+    },
+    observations=read_observations,
+    score=score_refine,
+    changes=refine_changes,
+)

@@ -10,14 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.journal import completion_of
-from llmfair.audits.refine import REFINE
 from llmfair.audits.refine.design import FAIR_QR, NAME, NAME_ALONE, REFINED
-from llmfair.audits.refine.measure import FEW_CHANGED, SYMBOLS, TrailLine, compared, held_against, read_trail
+from llmfair.audits.refine.measure import (
+    FEW_CHANGED,
+    SYMBOLS,
+    TrailLine,
+    compared,
+    held_against,
+    read_trail,
+    trail_text,
+)
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.verdict import ADVICE, UNFINISHED, UNPARSEABLE, Conclusions, conclusions_of
 from llmfair.io.files import query_figures
-from llmfair.metrics.names import parse_measure
+from llmfair.io.text import count, p_text, plural
+from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.rankers.fair_qr import read_keywords
 from llmfair.report.exhibits import Declared, Exhibits
@@ -37,19 +44,10 @@ from llmfair.report.plots.base import (
 )
 from llmfair.report.plots.ratios import Line, Value, curves
 from llmfair.report.section import Section
-from llmfair.report.tables import (
-    FEW_QUERIES,
-    Table,
-    cell,
-    conclusion_text,
-    conditions_table,
-    count,
-    in_words,
-    p_text,
-    percent,
-    plural,
-)
-from llmfair.results import Band, Figure, RunVerdict, Words, absent_row
+from llmfair.report.tables import FEW_QUERIES, Table, cell, conclusion_text, percent
+from llmfair.report.verdict import ADVICE, UNFINISHED, advice_of
+from llmfair.report.words import Wording, before_text, table_of
+from llmfair.results import UNPARSEABLE, Band, Conclusions, Figure, RunVerdict, Words, absent_row
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -59,7 +57,7 @@ if TYPE_CHECKING:
 # How an audit of query refinement is made and concluded, in the report's words.
 
 
-WORDS = (
+METHOD = (
     "Each topic's query finds a first page by BM25. The shares of the groups on it are held against a target; a model "
     "is asked for keywords about the group that is furthest below, the query with these words finds the next page, and "
     "so on while the objective improves [Chen & Fang 2025, FAIR-QR]. The page before the first that does not improve "
@@ -87,7 +85,16 @@ WORDS = (
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
 
 
-NO_NEARER, NEEDS_NO_MODEL, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = REFINE.statuses
+STATUSES = (
+    "no nearer",
+    "no nearer than without a model",
+    "not assessable",
+    "inconclusive",
+    "nearer at a loss",
+    "nearer at open cost",
+    "nearer",
+)
+NO_NEARER, NEEDS_NO_MODEL, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = STATUSES
 SAID = {
     NEARER: "refined queries bring the page nearer its target than {without} does, at a loss of at most {margin:g}",
     AT_A_LOSS: "refined queries bring the page nearer its target than {without} does, but lose relevance",
@@ -143,7 +150,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         return RunVerdict(
             status=status,
             sentence=f"nothing can be said of refinement: {why}",
-            next=found.advice(advice) if found.complete else UNFINISHED,
+            next=advice_of(found, advice) if found.complete else UNFINISHED,
         )
     goals, control = dict.fromkeys((finding.measure, finding.aimed, finding.utility)), str(finding.control)
     changes = {name: found.figures.get((name, compared(BASELINE))) for name in goals}
@@ -157,7 +164,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
     queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" * bool(told)
     few = "; few queries, so read the intervals with care" * (n is not None and n < FEW_QUERIES)
     unfinished = "" if found.complete else "; not all questions are answered yet"
-    advice = found.advice("the words of every round: llmfair runs show {run} --trail")
+    advice = advice_of(found, "the words of every round: llmfair runs show {run} --trail")
     if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
     elif NAME_ALONE not in found.model and NAME not in found.conditions:
@@ -385,9 +392,9 @@ LEFT_OUT = {**STOPS, "no_target": "no relevant document whose groups could be ai
 
 def refine_table(results: RefineResults) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
-    table = conditions_table(REFINE.title, results, REFINE.condition, {}, REFINE.unit, "replies")
+    table = table_of(results, "replies")
     factors, signs = results.design.factors or {}, signs_of(results)
-    status = refine_verdict(conclusions_of(results, ())).status
+    status = status_of(results.findings.get(FAIR_QR))
     said = dict.fromkeys(results.design.conditions, "")
     said[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
     measures = [name.partition(" [")[0] for name in table.header]
@@ -653,7 +660,7 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
             *([_trail(trail, design.objective)] if trail else []),
         ],
         plots=list(refine_plots(results, folder)),
-        words=WORDS,
+        words=METHOD,
         facts=[
             ("collection", f"{design.documents:,} documents, {design.analyzer} terms"),
             ("query", searched_text(design.query_text or {"title": design.queries})),
@@ -699,3 +706,23 @@ def _words(line: TrailLine) -> Markup:
     standing = [word for word in line.added if word not in line.new]
     said = escape(" ".join([line.original if line.iteration == 0 else "…", *standing]))
     return said + Markup("").join(Markup(" <b>+ {}</b>").format(word) for word in line.new)
+
+
+WORDS = Wording(
+    title="Query refinement",
+    condition="method",
+    unit="topics",
+    statuses=STATUSES,
+    method=METHOD,
+    of_conditions=("baselines",),
+    before=lambda planned: f"at most {before_text(planned)}",
+    verdict=refine_verdict,
+    table=refine_table,
+    section=refine_section,
+    group_plots=group_plots,
+    group_tables=group_tables,
+    how_ended=how_ended,
+    what_was_shown=lambda about: f"round {about['iteration']}, for {about['subgroup']}",
+    trail=trail_text,
+    concluded=conclusion,
+)

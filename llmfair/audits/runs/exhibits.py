@@ -18,10 +18,10 @@ from llmfair.audits.design import read_texts
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError, warn
+from llmfair.io.text import count
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.report.exhibits import Evidence, Exhibits
-from llmfair.report.tables import count
 from llmfair.rundir import Manifest, RunDir
 
 
@@ -78,7 +78,7 @@ def shortened(text: str, most: int) -> str:
 
 def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) -> Iterator[Evidence]:
     """The answers of a run's journals, or those about one query, with what was asked; lines that are none are told."""
-    kind = kind_in(run.manifest, manifest.task)
+    words = kind_in(run.manifest, manifest.task).words
     for journal in filter(Path.is_file, run.journals(manifest)):
         damaged: list[int] = []
         others = 0
@@ -86,8 +86,8 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
             if "key" not in row or query_id not in (None, row["about"].get("query_id")):
                 continue
             try:
-                shown = kind.what_was_shown(row["about"])
-                ended = kind.how_ended(row, manifest.settings)
+                shown = words.what_was_shown(row["about"])
+                ended = words.how_ended(row, manifest.settings)
             except (AttributeError, LookupError, TypeError, ValueError):
                 others += 1
                 continue

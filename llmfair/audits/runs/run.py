@@ -40,8 +40,8 @@ from llmfair.errors import (
 )
 from llmfair.io import secrets
 from llmfair.io.files import SCHEMA, plain, read_json
+from llmfair.io.text import count
 from llmfair.nouns import Document, Failure, ManyDocuments
-from llmfair.report.tables import count
 from llmfair.results import Results
 from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, clock, fingerprint, folder_name, set_aside
 from llmfair.settings import AuditSettings
@@ -103,7 +103,7 @@ def begin(design: Design[Any]) -> Begun:
     """Makes an audit ready, and warns of what makes it doubtful; nothing is asked or written. Raises UsageError."""
     kind = kind_of(design.task)  # nothing is asked that no kind could tell
     settings, backend, subject = design.settings, design.backend(), design.subject
-    fail_on = statuses_of(settings.fail_on, kind.statuses[:-1])
+    fail_on = statuses_of(settings.fail_on, kind.words.statuses[:-1])
     identity, folder = folder_of(design, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
     prospects = require_prospects(design)

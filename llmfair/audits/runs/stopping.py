@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from llmfair.io.text import count
 from llmfair.nouns import Probe, Steps
-from llmfair.report.tables import count
 from llmfair.results import Band, Count, JsonObject
 from llmfair.stats.sequential import Decision, EProcess
 

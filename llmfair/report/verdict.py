@@ -7,43 +7,27 @@ It speaks of the gravest condition and names the others that share its status. A
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from shlex import quote
-from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
-from llmfair import registry
+from llmfair.io.text import count, listed
 from llmfair.metrics.base import Definition
-from llmfair.metrics.names import parse_measure
+from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Conclusion
-from llmfair.report.tables import FEW_QUERIES, count, in_words, interval_text
-from llmfair.results import AnswerCounts, Band, Figure, Finding, Results, RunVerdict, Words, absent_row
+from llmfair.report.tables import FEW_QUERIES, interval_text
+from llmfair.results import (
+    EQUAL_SCORES,
+    OUTSIDE_ALONE,
+    UNPARSEABLE,
+    Conclusions,
+    Figure,
+    Finding,
+    RunVerdict,
+    absent_row,
+)
 from llmfair.stats.intervals import queries_to_settle
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
-
-UNPARSEABLE = "too_many_unparseable"
-EQUAL_SCORES = "equal_scores"
-"""All scores of every list or pair are equal."""
-OUTSIDE_ALONE = "outside_alone"
-"""Outside the band where it is tested alone, but not beside what else is tested."""
-PARITY_OPEN = (OUTSIDE_ALONE, "few_relevant", "few_items", "items_left_out", "stratum_open")
-"""What keeps parity open of figures that are sound themselves."""
-F = TypeVar("F", bound=Finding)
-
-
-def as_readable(
-    findings: Mapping[str, F], answers: Mapping[str, AnswerCounts], limit: float | None
-) -> dict[str, F]:
-    """The findings, nothing concluded of a condition of whose answers a larger share than the limit is unparseable."""
-    return {
-        name: one.barred(UNPARSEABLE)
-        if name in answers and answers[name].too_many_unparseable(limit)
-        else one
-        for name, one in findings.items()
-    }
-
 
 STATUSES: Mapping[Conclusion, str] = {
     Conclusion.OUTSIDE: "disparity",
@@ -112,81 +96,31 @@ OF_SCORES: Mapping[str, tuple[str, str]] = {
 """The same where answers are scores."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conclusions:
-    """All that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
-
-    `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
-    `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
-    do; `ways`: those that ask the same with what a reason calls for. `takes`: the settings that who was asked has a use
-    for. `prompted`: whether a prompt was read; `preset`: the run's. `problems`: what is wrong with most answers of a
-    condition that cannot be read.
-    """
-
-    task: str
-    run: str | None
-    dataset: str
-    attribute: str
-    model: str
-    words: Words
-    level: float
-    band: Band
-    measures: Sequence[str]
-    conditions: Sequence[str]
-    findings: Mapping[str, Finding]
-    figures: Mapping[tuple[str, str], Figure]
-    complete: bool = True
-    planned: str = ""
-    training: str = ""
-    prompted: bool = True
-    preset: str = ""
-    ways: Mapping[str, str] = field(default_factory=dict)
-    takes: Collection[str] = ()
-    problems: Mapping[str, str | None] = field(default_factory=dict)
-
-    @property
-    def cases(self) -> list[Case]:
-        """The conditions that something is concluded of."""
-        return [Case(self, name, self.findings[name]) for name in self.conditions if name in self.findings]
-
-    def problem(self, condition: str) -> tuple[str, str]:
-        """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
-        known, problem = PROBLEMS if self.prompted else OF_SCORES, self.problems.get(condition)
-        return known.get(str(problem), ("", _LOOSE if self.prompted else _SCORER))
-
-    def advice(self, text: str) -> str:
-        """Advice as it is given: with the commands, and without what names settings that nobody has a use for."""
-        said = (
-            OPTIONAL.sub(lambda part: part[1] if part[2].replace("-", "_") in self.takes else "", text)
-            or LOOK
-        )
-        return said.format(run=quote(self.run or "RUN"), planned=self.planned or f"llmfair plan {self.task}")
-
-    def by_way(self, advice: str, reason: str) -> str:
-        """Advice with the command that follows it, where there is one."""
-        return f"{advice} · {self.ways[reason]}" if reason in self.ways else advice
+# The facts of a verdict in words: cases, and what to do.
 
 
-R = TypeVar("R", bound=Results)
+def cases_of(found: Conclusions) -> list[Case]:
+    """The conditions that something is concluded of."""
+    return [Case(found, name, found.findings[name]) for name in found.conditions if name in found.findings]
 
 
-def judged(results: R, **commands: Any) -> R:
-    """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
-    kind = registry.lookup("audit", results.task)
-    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside, **commands)))
+def problem_of(found: Conclusions, condition: str) -> tuple[str, str]:
+    """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
+    known, problem = PROBLEMS if found.prompted else OF_SCORES, found.problems.get(condition)
+    return known.get(str(problem), ("", _LOOSE if found.prompted else _SCORER))
 
 
-def conclusions_of(results: Results, aside: Collection[str], **commands: Any) -> Conclusions:
-    """What an audit concludes; conditions `aside` only repeat another."""
-    return Conclusions(
-        task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
-        model=results.model, words=results.words, level=results.level, band=results.band,
-        measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
-        findings=results.findings, figures=results.by_condition(),
-        complete=results.status != "incomplete", prompted=results.design.prompted,
-        preset=results.design.preset or "",
-        problems={name: answers.problem for name, answers in results.answers.items()}, **commands,
-    )  # fmt: skip
+def advice_of(found: Conclusions, text: str) -> str:
+    """Advice as it is given: with the commands, and without what names settings that nobody has a use for."""
+    advice = (
+        OPTIONAL.sub(lambda part: part[1] if part[2].replace("-", "_") in found.takes else "", text) or LOOK
+    )
+    return advice.format(run=quote(found.run or "RUN"), planned=found.planned or f"llmfair plan {found.task}")
+
+
+def by_way(found: Conclusions, advice: str, reason: str) -> str:
+    """Advice with the command that follows it, where there is one."""
+    return f"{advice} · {found.ways[reason]}" if reason in found.ways else advice
 
 
 @dataclass(frozen=True)
@@ -312,13 +246,13 @@ class VerdictWords:
 
     def verdict(self, found: Conclusions) -> RunVerdict:
         """The verdict on the gravest condition, the first of several."""
-        cases = found.cases
+        cases = cases_of(found)
         if not cases:
             command = f"llmfair {found.task}" if found.run else "llmfair score"
             return RunVerdict(
                 status=STATUSES[Conclusion.NOT_ASSESSABLE],
                 sentence=f"nothing is concluded of {listed(found.measures)}",
-                next=found.by_way(f"{command} without --measures concludes of its headline", "measured"),
+                next=by_way(found, f"{command} without --measures concludes of its headline", "measured"),
             )
         gravest = next(rank for rank in STATUSES if any(one.finding.conclusion == rank for one in cases))
         case, *others = [one for one in cases if one.finding.conclusion == gravest]
@@ -365,7 +299,7 @@ class VerdictWords:
     def not_assessable(self, case: Case) -> str:
         why, problem = in_words(case.finding.reason, case.finding.measure), ""
         if case.finding.reason in UNREADABLE:
-            problem, _ = case.found.problem(case.condition)
+            problem, _ = problem_of(case.found, case.condition)
         return f"{self.where(case)}nothing can be said of parity: {why}{f'; {problem}' * bool(problem)}"
 
     # Their parts
@@ -409,15 +343,15 @@ class VerdictWords:
         """The next step."""
         found = case.found
         if not found.complete:
-            return found.by_way(UNFINISHED, "unfinished")
+            return by_way(found, UNFINISHED, "unfinished")
         alone = case.finding.reason == OUTSIDE_ALONE
         if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not (case.inside or alone):
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)
             if reason in UNREADABLE:
-                return found.advice(found.problem(case.condition)[1] + ANSWERED)
-            return found.by_way(found.advice(ADVICE.get(reason, LOOK)), reason)
+                return advice_of(found, problem_of(found, case.condition)[1] + ANSWERED)
+            return by_way(found, advice_of(found, ADVICE.get(reason, LOOK)), reason)
         if found.run is None:
             return f"every query: {found.ways.get('per_query', 'llmfair score with --per-query')}"
         if gravest == Conclusion.WITHIN:
@@ -438,9 +372,3 @@ class VerdictWords:
         inside = case.figure is not None and case.figure.value is not None and low < case.figure.value < high
         side = "inside" if inside else "outside"
         return f"about {needed:,} queries would put the whole interval {side} the band, if the estimate stays{planned}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """`one, two and three`."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

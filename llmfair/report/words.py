@@ -1,0 +1,221 @@
+"""What people read of a kind of audits, as one value: every part serves any kind, unless the kind has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmfair import registry
+from llmfair.io.text import count
+from llmfair.report.exhibits import Declared, Exhibits
+from llmfair.report.figures import headline_plots, ratio_plots
+from llmfair.report.groups import Group, headlines
+from llmfair.report.plots.base import Plot
+from llmfair.report.section import Section, condition_verdicts
+from llmfair.report.tables import (
+    Table,
+    calibration_table,
+    cell,
+    columns_of,
+    conclusion_text,
+    conditions_table,
+    drawn_note,
+    few_queries,
+    filled,
+    headings,
+    on_disk,
+    plan_text,
+    planned_note,
+    with_interval,
+)
+from llmfair.report.verdict import STATUSES, VerdictWords
+from llmfair.results import Band, Conclusions, Figure, RunVerdict, Words
+
+if TYPE_CHECKING:
+    from llmfair.rundir import RunDir
+
+METHOD = ("Each condition is measured alike, and each query is one unit: intervals go over queries.",)
+LIMITS = (
+    "The attribute is binary here: items that are in neither the protected nor the reference group, or in both, "
+    "are left out of the ratios. Groups are what the data set records, not what people say of themselves.",
+    "A distance from parity is a fact about these lists, prompts and answers. It names no cause, and passes no "
+    "judgement.",
+)
+
+
+def wording(task: str) -> Wording:
+    """That of the kind of this name."""
+    words: Wording = registry.lookup("audit", task).words
+    return words
+
+
+def before_text(planned: Mapping[str, Any]) -> str:
+    """Calls, and answers that are on disk."""
+    return count(planned["calls"], "call") + on_disk(planned)
+
+
+def verdict_of(conclusions: Conclusions) -> RunVerdict:
+    """By the band around parity."""
+    words = wording(conclusions.task)
+    return VerdictWords(words.condition, words.titles).verdict(conclusions)
+
+
+def table_of(results: Any, answers: str = "") -> Table:
+    """A row a condition, a column a measure; `answers` is what could be parsed or not, unless that is the unit."""
+    words = wording(results.task)
+    return conditions_table(words.title, results, words.condition, words.titles, words.unit, answers)
+
+
+def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
+    """The table, and the headlines or the first ratio as figures and cards."""
+    words, declared, conditions = wording(results.task), exhibits.measures, results.design.conditions
+    table, figures = words.table(results), {measure for measure, _ in results.by_condition()}
+    plots = headline_plots if results.findings else ratio_plots
+    first = next((measure for measure in results.shown if measure in figures), None)
+    return Section(
+        table=table,
+        plots=list(plots(results, conditions, declared, words.titles)),
+        verdicts=list(condition_verdicts(results, table, declared, first, conditions, "{}")),
+        words=words.method,
+    )
+
+
+def plots_of(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
+    """The headlines against their band."""
+    return headlines(group, declared, number, wording(group.task).titles)
+
+
+def by_name(settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
+    """The first two settings."""
+    return [f"{name} {settings[name]}" for name in differ if name in settings][:2]
+
+
+def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """What the answer says of itself."""
+    return "ok" if row["finish"] == "stop" else str(row["finish"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """What is said of audits of a kind.
+
+    `condition` is what is compared, `unit` what has to be answered whole for there to be a figure, `titles` what
+    conditions are called that are not called by their names. `statuses` of verdicts, the gravest first; the last, which
+    `--fail-on` does not take, is hoped for. `method`: how audits are made and concluded, a paragraph each; `limits`:
+    what figures cannot say. `lopsided`: intervals may be bootstrap-t intervals, which are not symmetric.
+    `of_conditions`: settings that say which conditions there are, which of several runs make no model another row.
+    """
+
+    title: str
+    condition: str = "condition"
+    unit: str = "probes"
+    titles: Mapping[str, str] = field(default_factory=dict)
+    statuses: Sequence[str] = tuple(STATUSES.values())
+    method: Sequence[str] = METHOD
+    limits: Sequence[str] = LIMITS
+    lopsided: bool = False
+    of_conditions: Collection[str] = ()
+
+    before: Callable[[Mapping[str, Any]], str] = before_text
+    """Of what is planned, before the first question."""
+    plan_text: Callable[[Mapping[str, Any]], str] = plan_text
+    """A dry run; and a plan without table."""
+    plan_table: Callable[[Mapping[str, Any]], Table | None] = lambda planned: None
+    """A plan; None where nothing can be tabled, so that its text says all."""
+    calibration_table: Callable[[Mapping[str, Any]], Table] = lambda found: calibration_table(
+        found, "", {}, ()
+    )
+    """Simulated audits, where the kind has them."""
+
+    verdict: Callable[[Conclusions], RunVerdict] = verdict_of
+    """What a run comes to: one of the `statuses`, one sentence, one next step."""
+    table: Callable[[Any], Table] = table_of
+    """A run, from its results."""
+    section: Callable[[Any, Path, Exhibits], Section] = section_of
+    """What the page of a run has of its kind, from its results, folder and exhibits."""
+    group_plots: Callable[[Group, Declared, int], Iterable[Plot]] = plots_of
+    """Several audits side by side; the number keeps names of figures apart from other groups'."""
+    group_tables: Callable[[Group], Iterable[Table]] = lambda group: ()
+    """The same, beside tables of measures and conclusions."""
+    differences: Callable[[Mapping[str, Any], Sequence[str]], Sequence[str]] = by_name
+    """Of the settings of a run those in which runs of one model differ, in short."""
+
+    how_ended: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = how_ended
+    """An answer of the journal, by the run's settings: `ok`, or what was wrong with it."""
+    what_was_shown: Callable[[Mapping[str, Any]], str] = lambda about: ""
+    """What a question is about, in a word."""
+    trail: Callable[[RunDir, str | None], Iterable[str]] | None = None
+    """How a run went about its queries, or one of them, a line a step. Raises UsageError."""
+
+    concluded: Callable[[Any, Figure | None, float, Band, Words], str] = lambda finding, *_: conclusion_text(
+        finding
+    )
+    """A finding in the table of measured runs: with its figure, level and band, and the words of the groups."""
+    tells_undefined: bool = True
+    """Whether tables of measured runs say which figures have no value."""
+    scored_notes: Callable[[Sequence[Any]], Iterable[str]] = lambda rows: ()
+    """Below a table of measured runs; a row is a `ScoredRun`, a condition and its name there."""
+    compared_notes: Callable[[Sequence[Any]], Iterable[str]] = lambda runs: ()
+    """Below a comparison of these runs (`ComparisonRun`), the base first."""
+
+
+# Several audits under one study.
+
+
+def study_plan_table(
+    planned: Mapping[str, Any], columns: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda setting: {}
+) -> Table:
+    """Calls of each setting, how many are answered already, and `columns` of its plan."""
+    first, *_ = settings = planned["settings"]
+    rows = tuple(
+        (
+            setting["setting"],
+            f"{setting['calls']:,}",
+            f"{setting['answered']:,}",
+            *columns(setting).values(),
+            setting["folder"],
+        )
+        for setting in settings
+    )
+    header = ("setting", "calls", "answered already", *columns(first), "run folder")
+    size, calls = count(len(settings), "setting"), count(planned["calls"], "call")
+    title = (name_of(planned["task"]), size, ", ".join(first.get("conditions", ())), calls)
+    notes = (*planned_note(first), "Nothing was asked.")
+    return Table(" · ".join(filter(None, title)), header, rows, notes)
+
+
+def study_table(results: Any) -> Table:
+    """One row a setting and condition; also where no setting has results yet."""
+    name = name_of(results.task)
+    if not results.rows:
+        return Table(name, ("setting",), (), ("no setting has results yet",))
+    figures = {(row.measure, row.group, row.setting, row.condition): row for row in results.rows}
+    columns = columns_of(results.shown, results.rows)
+    named = headings(columns, results, with_interval(results.rows))
+    rows = tuple(
+        (*place, *(cell(figures.get((*column, *place))) for column in columns))
+        for place in dict.fromkeys((row.setting, row.condition) for row in results.rows)
+    )
+    title = (name, *results.about, count(results.queries, "query", "queries"))
+    notes = (*drawn_note(results.drawn), *few_queries(results.queries))
+    return filled(Table(" · ".join(title), ("setting", "condition", *named), rows, notes))
+
+
+def name_of(task: str) -> str:
+    """What a table calls a study."""
+    return task.removeprefix("study ").capitalize()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyWording:
+    """What is said of a study: how it is made (`method`), its dry run, its results, its figures."""
+
+    method: Sequence[str] = ("The same model is asked under several settings; each is an audit of its own.",)
+    plan_table: Callable[[Mapping[str, Any]], Table] = study_plan_table
+    table: Callable[[Any], Table] = study_table
+    plots: Callable[[Any, Declared], Iterable[Plot]] = lambda results, declared: ()
+
+
+STUDY = StudyWording()
