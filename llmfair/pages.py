@@ -17,9 +17,9 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     from llmfair.audits.runs.exhibits import declared, exhibits_of
     from llmfair.mitigation.words import MITIGATION_PAGE
     from llmfair.report.compare import SCORE
-    from llmfair.report.exhibits import Exhibits
     from llmfair.report.matrix import many_page
     from llmfair.report.page import run_page, study_general, unfinished
+    from llmfair.results import Exhibits
     from llmfair.tuning.words import ADAPTER_PAGE
 
     general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}

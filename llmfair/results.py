@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from msgspec.structs import replace
 from llmfair import registry
 from llmfair.nouns import Conclusion, Measurement
 from llmfair.rundir import COLUMNS, named_model
+
+if TYPE_CHECKING:
+    from llmfair.metrics.base import Measure
 
 Version = Annotated[
     Literal[2], Meta(description="The version of these documents; another number is another format.")
@@ -538,3 +541,34 @@ def compares_groups(measure: str) -> bool:
 def lines_of(rows: Iterable[Row]) -> Iterator[list[Any]]:
     """Rows as lines of a CSV file, in the order of COLUMNS."""
     return ([getattr(row, column) for column in COLUMNS] for row in rows)
+
+
+# What pages show beside figures, found by those who know measures, settings and journals (`audits/runs/exhibits.py`).
+
+
+Declared = Mapping[str, "Measure"]
+"""Measures by the names that results have; one that nothing here defines is absent."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """An answer as it came: the question's chat, what it showed, and how the answer ended."""
+
+    key: str
+    probe: str
+    shown: str
+    ended: str
+    finish: str
+    text: str
+    chat: Sequence[tuple[str, str]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exhibits:
+    """`command` asks the same again; `queries` and `titles` are by id."""
+
+    measures: Declared
+    command: str | None = None
+    titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    queries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    evidence: Sequence[Evidence] = ()

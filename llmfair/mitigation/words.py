@@ -26,14 +26,13 @@ from llmfair.mitigation.results import (
     RemedyRow,
 )
 from llmfair.nouns import Conclusion
-from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
 from llmfair.report.tables import FEW_QUERIES, Table, capitalised, cell, few_queries, filled, headed
-from llmfair.results import Figure, RunVerdict
+from llmfair.results import Exhibits, Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping
 

@@ -28,7 +28,6 @@ from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, Definition, plain_name
 from llmfair.metrics.names import in_words
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import (
     HEADLINES,
     against_the_band,
@@ -56,7 +55,7 @@ from llmfair.report.tables import (
     uncut_notes,
     with_interval,
 )
-from llmfair.results import RunVerdict
+from llmfair.results import Declared, Exhibits, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 

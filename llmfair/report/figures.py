@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llmfair.metrics.base import plain_name
-from llmfair.report.exhibits import Declared
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
 from llmfair.report.tables import capitalised
-from llmfair.results import Figure, Reach, Results, Words
+from llmfair.results import Declared, Figure, Reach, Results, Words
 
 HEADLINES, COST = "odds", "cost"
 """What figures of headlines against their band, and those of what fairness costs, are called before any number."""

@@ -13,10 +13,9 @@ from llmfair import registry
 from llmfair.io.files import query_figures
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
-from llmfair.report.exhibits import Declared
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of
 from llmfair.report.plots.base import Plot
-from llmfair.results import Results
+from llmfair.results import Declared, Results
 
 if TYPE_CHECKING:
     from llmfair.audits.kind import Kind

@@ -11,7 +11,6 @@ from llmfair.audits.kind import kind_of, kinds
 from llmfair.io.files import plain as as_json
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
 from llmfair.report.page import (
     General,
@@ -37,7 +36,7 @@ from llmfair.report.tables import (
     headings,
     with_interval,
 )
-from llmfair.results import Row
+from llmfair.results import Declared, Exhibits, Row
 from llmfair.rundir import AskedWith
 
 

@@ -21,7 +21,6 @@ from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, QueryFigure, plain, query_figures, read_json
 from llmfair.io.text import count
 from llmfair.metrics.base import Definition, plain_name
-from llmfair.report.exhibits import Declared, Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import Furthest, distance
 from llmfair.report.plots.base import Plot
@@ -38,7 +37,17 @@ from llmfair.report.tables import (
     lead_of,
 )
 from llmfair.report.words import LIMITS
-from llmfair.results import ProbeCounts, Reach, Requirement, Results, RunVerdict, StudyResults
+from llmfair.results import (
+    Declared,
+    Evidence,
+    Exhibits,
+    ProbeCounts,
+    Reach,
+    Requirement,
+    Results,
+    RunVerdict,
+    StudyResults,
+)
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 
 # How figures came about: in words, in formulas, in settings; and what they cannot say.

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import Conclusion
-from llmfair.report.exhibits import Declared
 from llmfair.report.groups import Furthest
 from llmfair.report.plots.base import Plot
 from llmfair.report.tables import Table, bound_text, cell
-from llmfair.results import Figure, Results
+from llmfair.results import Declared, Figure, Results
 
 SHOWN_VERDICTS = 3
 

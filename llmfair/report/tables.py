@@ -19,8 +19,7 @@ from llmfair import registry
 from llmfair.io.text import count, in_markdown, p_text, plural, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words
-from llmfair.report.exhibits import Declared
-from llmfair.results import AnswerCounts, Figure, HowDrawn, Results, Row, RunVerdict
+from llmfair.results import AnswerCounts, Declared, Figure, HowDrawn, Results, Row, RunVerdict
 from llmfair.stats.intervals import NEARLY_ALL_SAME
 
 # Figures with as many decimals as the words beside them need.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
 from llmfair.io.text import count
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import headline_plots, ratio_plots
 from llmfair.report.groups import Group, headlines
 from llmfair.report.plots.base import Plot
@@ -31,7 +30,7 @@ from llmfair.report.tables import (
     with_interval,
 )
 from llmfair.report.verdict import STATUSES, VerdictWords
-from llmfair.results import Band, Conclusions, Figure, RunVerdict, Words
+from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words
 
 if TYPE_CHECKING:
     from llmfair.rundir import RunDir

@@ -20,7 +20,6 @@ from llmfair.io.files import plain
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion, PairStratum
-from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
@@ -28,7 +27,7 @@ from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
 from llmfair.report.section import Section, VerdictCard, verdict
 from llmfair.report.tables import Table, capitalised, cell, few_queries, headed, markdown, tsv
 from llmfair.report.verdict import Case, VerdictWords, cases_of
-from llmfair.results import Conclusions
+from llmfair.results import Conclusions, Exhibits
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
 from llmfair.tuning.held_out import CONSISTENT, ICC, LIKELY, MOST_QUERIES

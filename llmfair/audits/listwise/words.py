@@ -45,7 +45,6 @@ from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.probes import REPEAT, initial_orders
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.groups import (
     DRAWN,
@@ -113,6 +112,8 @@ from llmfair.results import (
     OUTSIDE_ALONE,
     Band,
     Conclusions,
+    Declared,
+    Exhibits,
     Figure,
     ProbeCounts,
     Reach,

@@ -21,7 +21,6 @@ from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PairAnswer, PairOutcome, PairVerdict
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import headline_plots, on_log, ratio_of, value_of
 from llmfair.report.groups import (
     Furthest,
@@ -73,7 +72,7 @@ from llmfair.report.tables import (
 )
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording
-from llmfair.results import Band, Figure, Row, Words
+from llmfair.results import Band, Declared, Exhibits, Figure, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 Rows = Mapping[tuple[str, str], Row]

@@ -22,7 +22,6 @@ from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot, palette
@@ -41,7 +40,7 @@ from llmfair.report.verdict import (
     cases_of,
 )
 from llmfair.report.words import Wording, before_text, table_of
-from llmfair.results import Band, Conclusions, Figure, RunVerdict, Words, absent_row
+from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words, absent_row
 from llmfair.stats.betting import fewest_queries
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED

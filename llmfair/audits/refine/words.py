@@ -27,7 +27,6 @@ from llmfair.io.text import count, p_text, plural
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Conclusion
 from llmfair.rankers.fair_qr import read_keywords
-from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import (
@@ -47,7 +46,17 @@ from llmfair.report.section import Section
 from llmfair.report.tables import FEW_QUERIES, Table, cell, conclusion_text, percent
 from llmfair.report.verdict import ADVICE, UNFINISHED, advice_of
 from llmfair.report.words import Wording, before_text, table_of
-from llmfair.results import UNPARSEABLE, Band, Conclusions, Figure, RunVerdict, Words, absent_row
+from llmfair.results import (
+    UNPARSEABLE,
+    Band,
+    Conclusions,
+    Declared,
+    Exhibits,
+    Figure,
+    RunVerdict,
+    Words,
+    absent_row,
+)
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -21,7 +21,7 @@ from llmfair.errors import UsageError, warn
 from llmfair.io.text import count
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
-from llmfair.report.exhibits import Evidence, Exhibits
+from llmfair.results import Evidence, Exhibits
 from llmfair.rundir import Manifest, RunDir
 
 
