@@ -29,7 +29,6 @@ class Study(ABC):
     """
 
     name: str
-    title: str
     does: str
     examples: tuple[str, ...] = ()
     settings: type[StudySettings]

@@ -399,23 +399,24 @@ def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhib
 
 def study_general(study: Study) -> General:
     """What reports know of a study of several audits."""
+    words, name = study.words, f"{study.name.capitalize()} study"
 
     def page(source: Source, exhibits: Exhibits) -> Page:
         results: StudyResults = source.results
-        plots = list(study.words.plots(results, exhibits.measures)) if results.rows else []
+        plots = list(words.plots(results, exhibits.measures)) if results.rows else []
         title = (
             f"{results.model} on {results.dataset}, {results.attribute}" if results.rows else "no results yet"
         )
         return plain_page(
-            results, exhibits, Section(study.words.table(results), plots, words=study.words.method), study.title, title,
+            results, exhibits, Section(words.table(results), plots, words=words.method), name, title,
             {} if results.words is None or not results.rows else asdict(results.words), results.missing,
             warnings_of([results.model] * bool(results.rows)),
         )  # fmt: skip
 
     return General(
-        words=study.words.method,
+        words=words.method,
         page=page,
-        table=lambda source: study.words.table(source.results),
+        table=lambda source: words.table(source.results),
         missing=lambda source: source.results.missing,
         outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
     )

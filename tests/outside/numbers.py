@@ -108,11 +108,6 @@ class NumbersDesign(Design[float | None]):
         return {"numbers.csv": csv_text(COLUMNS, list(self.rows(results)))}
 
 
-def line_of(row: Mapping[str, str]) -> tuple[Any, ...]:
-    """What raises ValueError or KeyError here is told with file and line."""
-    return (*(row[name] for name in COLUMNS[:-1]), float(row["number"]))
-
-
 def observed(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
     found: dict[str, dict[str, dict[Side, list[float]]]] = {name: {} for name in ASKED}
     for query_id, name, _, side, number in rows:
@@ -121,14 +116,17 @@ def observed(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
 
 
 def observations(run: RunDir) -> Mapping[str, Sequence[Numbers]]:
-    return observed(read_csv(run.path / "numbers.csv", "a number", line_of))
+    def line(
+        row: Mapping[str, str],
+    ) -> tuple[Any, ...]:  # a ValueError or KeyError is told with file and line
+        return (*(row[name] for name in COLUMNS[:-1]), float(row["number"]))
+
+    return observed(read_csv(run.path / "numbers.csv", "a number", line))
 
 
 class NumbersKind(Kind):
     name = "numbers"
-    helps: ClassVar[Mapping[str, Help]] = {
-        "": Help("The mean number that a model gives to each group's items.")
-    }
+    helps: ClassVar = {"": Help("The mean number that a model gives to each group's items.")}
     settings = NumbersSettings
     measure = Measuring(reads=Numbers, observations=observations)
     words = Wording(title="Audit of numbers")

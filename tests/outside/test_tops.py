@@ -102,7 +102,7 @@ def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
     assert found["runs"][0].removeprefix("runs/")[:20] in llmfair("runs", "list")
     assert "its answers give" in llmfair("runs", "check", found["runs"][0])
     llmfair("report", "table", found["runs"][0], "-o", "both.html")
-    assert "Highest numbers" in Path("both.html").read_text()
+    assert "Tops · sample" in Path("both.html").read_text()
     assert "| 9 | warned |" in llmfair("report", "table", "--format", "md")
 
     code = (

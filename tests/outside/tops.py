@@ -23,7 +23,6 @@ class TopsSettings(StudySettings, NumbersSettings):
 
 class TopsStudy(Study):
     name = "tops"
-    title = "Highest numbers"
     does = "How much the highest number matters."
     examples = ("llmfair study tops --tops 5,10,100", "llmfair study tops -m openai:any -o tops")
     settings = TopsSettings

@@ -47,7 +47,6 @@ class WindowsSettings(StudySettings, ListwiseSettings):
 
 class WindowsStudy(Study):
     name = "windows"
-    title = "Windows study"
     does = (
         "Windows and steps side by side, as in the paper's Table 2.\n\n"
         "Unless told otherwise the neutral prompt alone is asked, in one pass. Each setting is the run that llmfair "
