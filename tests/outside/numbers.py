@@ -116,9 +116,8 @@ def observed(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
 
 
 def observations(run: RunDir) -> Mapping[str, Sequence[Numbers]]:
-    def line(
-        row: Mapping[str, str],
-    ) -> tuple[Any, ...]:  # a ValueError or KeyError is told with file and line
+    def line(row: Mapping[str, str]) -> tuple[Any, ...]:
+        # a ValueError or KeyError is told with file and line
         return (*(row[name] for name in COLUMNS[:-1]), float(row["number"]))
 
     return observed(read_csv(run.path / "numbers.csv", "a number", line))

@@ -9,6 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
@@ -29,7 +32,6 @@ from llmfair.audits.listwise.measure import (
     with_family,
 )
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
-from llmfair.audits.listwise.words import CandidatesLine
 from llmfair.audits.measuring import Measuring
 from llmfair.audits.run_files import (
     Announce,
@@ -54,7 +56,7 @@ from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
-from llmfair.io.trec import RunFile
+from llmfair.io.trec import RunFile, read_run
 from llmfair.metrics.base import (
     Column,
     Groups,
@@ -374,6 +376,105 @@ def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, 
 
 def _counted(query_ids: set[str]) -> DocumentCounts:
     return DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])
+
+
+# The rankings of a run folder, as figures and side-by-side lists need them.
+
+
+HINT = "the command that began the run writes it anew"
+
+
+@dataclass(frozen=True)
+class CandidatesLine:
+    """A line of candidates.jsonl: a list as the dataset gave it, with relevance and side of each document."""
+
+    query_id: str
+    doc_ids: Sequence[str]
+    relevance: Sequence[int]
+    side: Sequence[Side | None]
+
+
+@dataclass(frozen=True)
+class RankedList:
+    """What one chain ranked, best first, from which initial order, and in which repeat, from 0."""
+
+    doc_ids: tuple[str, ...]
+    order: int = 0
+    repeat: int = 0
+
+
+@dataclass(frozen=True)
+class RankedLists:
+    """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[condition][query_id]`.
+
+    Of several orders and repeats, every one is there, the first first.
+    """
+
+    sides: Mapping[str, Mapping[str, Side | None]]
+    relevance: Mapping[str, Mapping[str, int]]
+    ranked: Mapping[str, Mapping[str, Sequence[RankedList]]]
+
+    def ranks(self, condition: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ranks, from 1, of all items of either side over all queries and runs; shape (items,) each."""
+        ranks: dict[Side | None, list[int]] = {side: [] for side in (*Side, None)}
+        for query_id, lists in self.ranked[condition].items():
+            for ranked in lists:
+                for rank, doc_id in enumerate(ranked.doc_ids, start=1):
+                    ranks[self.sides[query_id].get(doc_id)].append(rank)
+        return np.array(ranks[Side.PROTECTED], np.int64), np.array(ranks[Side.UNPROTECTED], np.int64)
+
+    def protected_share(self, condition: str) -> NDArray[np.float64]:
+        """Share of protected among the first r items that have a side, mean over queries and runs; shape (r,).
+
+        As far as the shortest list reaches; rank 1 alone where an item without side comes first counts for none.
+        """
+        counts = [
+            np.cumsum(
+                [[self.sides[query_id].get(d) is side for side in Side] for d in ranked.doc_ids], axis=0
+            )
+            for query_id, lists in self.ranked[condition].items()
+            for ranked in lists
+        ]
+        if not counts:
+            return np.array([])
+        shortest = min(map(len, counts))
+        stacked = np.array([of_it[:shortest] for of_it in counts])
+        sided = stacked.sum(axis=2)
+        shares = (stacked[..., 0] / np.maximum(sided, 1)).sum(axis=0)
+        mean: NDArray[np.float64] = shares / np.maximum((sided > 0).sum(axis=0), 1)
+        return mean
+
+    def pool_share(self) -> float | None:
+        """Share of protected among all candidates that have a side, mean over queries."""
+        pools = [[side for side in sides.values() if side] for sides in self.sides.values()]
+        shares = [pool.count(Side.PROTECTED) / len(pool) for pool in pools if pool]
+        return sum(shares) / len(shares) if shares else None
+
+
+def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
+    """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""
+    path = folder / "candidates.jsonl"
+    if not path.is_file():
+        return None
+    sides: dict[str, dict[str, Side | None]] = {}
+    relevance: dict[str, dict[str, int]] = {}
+    for row in read_lines(path, CandidatesLine):
+        if not len(row.doc_ids) == len(row.side) == len(row.relevance):
+            raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
+        sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
+        relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
+    ranked: dict[str, dict[str, list[RankedList]]] = {condition: {} for condition in conditions}
+    for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
+        condition, *numbers = ONE_OF_SEVERAL.split(file.stem)
+        if condition not in ranked:
+            continue
+        for query_id, ranking in read_run(file, hint=HINT).rankings.items():
+            if query_id not in sides:
+                raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
+            chain = RankedList(ranking.doc_ids, *map(int, numbers[:2]))
+            ranked[condition].setdefault(query_id, []).append(chain)
+    in_order = {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()}
+    return RankedLists(sides, relevance, in_order)
 
 
 MEASURING = Measuring(

@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from math import fsum, log
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from msgspec import convert
 from msgspec.structs import asdict
-from numpy.typing import NDArray
 
 from llmfair.asking.journal import completion_of
 from llmfair.audits.label_error import odds_text
@@ -32,16 +29,14 @@ from llmfair.audits.listwise.results import (
     WindowsRow,
     of_stratum,
 )
+from llmfair.audits.listwise.score import RankedList, RankedLists, read_lists
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
-from llmfair.errors import UsageError
-from llmfair.io.files import read_lines
 from llmfair.io.text import count, p_text, plural
-from llmfair.io.trec import read_run
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words
-from llmfair.nouns import Attribute, Candidates, Document, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query
 from llmfair.probes import REPEAT, initial_orders
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
@@ -121,7 +116,7 @@ from llmfair.results import (
     RunVerdict,
     Words,
 )
-from llmfair.rundir import ONE_OF_SEVERAL, RunDir
+from llmfair.rundir import RunDir
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 TITLES = {INITIAL: "initial ranking"}
@@ -698,11 +693,10 @@ def _useful(case: Case) -> str:
     return f"{useful.measure} lies {interval} above that of {useful.against}"
 
 
-# The answers and the rankings of a run folder, as lists, figures and side-by-side lists need them.
+# The answers of a run folder.
 
 
 ORDERED_BY = ("window", "step", "passes", "depth", "windows")
-HINT = "the command that began the run writes it anew"
 
 
 def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
@@ -716,99 +710,6 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 def _question(spec: str, *options: Any) -> Question:
     """What a strategy asks with these settings of ordering: the same for each of a million answers."""
     return strategy_of(spec, dict(zip(ORDERED_BY, options, strict=True))).question
-
-
-@dataclass(frozen=True)
-class CandidatesLine:
-    """A line of candidates.jsonl: a list as the dataset gave it, with relevance and side of each document."""
-
-    query_id: str
-    doc_ids: Sequence[str]
-    relevance: Sequence[int]
-    side: Sequence[Side | None]
-
-
-@dataclass(frozen=True)
-class RankedList:
-    """What one chain ranked, best first, from which initial order, and in which repeat, from 0."""
-
-    doc_ids: tuple[str, ...]
-    order: int = 0
-    repeat: int = 0
-
-
-@dataclass(frozen=True)
-class RankedLists:
-    """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[condition][query_id]`.
-
-    Of several orders and repeats, every one is there, the first first.
-    """
-
-    sides: Mapping[str, Mapping[str, Side | None]]
-    relevance: Mapping[str, Mapping[str, int]]
-    ranked: Mapping[str, Mapping[str, Sequence[RankedList]]]
-
-    def ranks(self, condition: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ranks, from 1, of all items of either side over all queries and runs; shape (items,) each."""
-        ranks: dict[Side | None, list[int]] = {side: [] for side in (*Side, None)}
-        for query_id, lists in self.ranked[condition].items():
-            for ranked in lists:
-                for rank, doc_id in enumerate(ranked.doc_ids, start=1):
-                    ranks[self.sides[query_id].get(doc_id)].append(rank)
-        return np.array(ranks[Side.PROTECTED], np.int64), np.array(ranks[Side.UNPROTECTED], np.int64)
-
-    def protected_share(self, condition: str) -> NDArray[np.float64]:
-        """Share of protected among the first r items that have a side, mean over queries and runs; shape (r,).
-
-        As far as the shortest list reaches; rank 1 alone where an item without side comes first counts for none.
-        """
-        counts = [
-            np.cumsum(
-                [[self.sides[query_id].get(d) is side for side in Side] for d in ranked.doc_ids], axis=0
-            )
-            for query_id, lists in self.ranked[condition].items()
-            for ranked in lists
-        ]
-        if not counts:
-            return np.array([])
-        shortest = min(map(len, counts))
-        stacked = np.array([of_it[:shortest] for of_it in counts])
-        sided = stacked.sum(axis=2)
-        shares = (stacked[..., 0] / np.maximum(sided, 1)).sum(axis=0)
-        mean: NDArray[np.float64] = shares / np.maximum((sided > 0).sum(axis=0), 1)
-        return mean
-
-    def pool_share(self) -> float | None:
-        """Share of protected among all candidates that have a side, mean over queries."""
-        pools = [[side for side in sides.values() if side] for sides in self.sides.values()]
-        shares = [pool.count(Side.PROTECTED) / len(pool) for pool in pools if pool]
-        return sum(shares) / len(shares) if shares else None
-
-
-def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
-    """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""
-    path = folder / "candidates.jsonl"
-    if not path.is_file():
-        return None
-    sides: dict[str, dict[str, Side | None]] = {}
-    relevance: dict[str, dict[str, int]] = {}
-    for row in read_lines(path, CandidatesLine):
-        if not len(row.doc_ids) == len(row.side) == len(row.relevance):
-            raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
-        sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
-        relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
-    ranked: dict[str, dict[str, list[RankedList]]] = {condition: {} for condition in conditions}
-    for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
-        condition, *numbers = ONE_OF_SEVERAL.split(file.stem)
-        if condition not in ranked:
-            continue
-        for query_id, ranking in read_run(file, hint=HINT).rankings.items():
-            if query_id not in sides:
-                raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
-            chain = RankedList(ranking.doc_ids, *map(int, numbers[:2]))
-            ranked[condition].setdefault(query_id, []).append(chain)
-    in_order = {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()}
-    return RankedLists(sides, relevance, in_order)
 
 
 # The figures of listwise audits, of one and of several side by side.
