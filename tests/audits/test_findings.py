@@ -26,11 +26,7 @@ from llmfair.audits.listwise.measure import (
     with_disparities,
     with_family,
 )
-from llmfair.audits.listwise.results import (
-    ListwiseFinding,
-    Odds,
-    Usefulness,
-)
+from llmfair.audits.listwise.results import ListwiseFinding, Odds, Usefulness
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed

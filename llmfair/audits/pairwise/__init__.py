@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from llmfair.audits.kind import HELP, Help, Kind
-from llmfair.audits.pairwise.settings import (
-    CalibratePairwiseSettings,
-    PairwiseSettings,
-    PlanPairwiseSettings,
-)
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.registry import later, register
 
 

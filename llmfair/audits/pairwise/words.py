@@ -34,13 +34,7 @@ from llmfair.report.groups import (
 )
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
-from llmfair.report.section import (
-    SHOWN_VERDICTS,
-    Section,
-    VerdictCard,
-    condition_verdicts,
-    queries_of,
-)
+from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, queries_of
 from llmfair.report.tables import (
     Record,
     Table,

@@ -57,7 +57,7 @@ class WindowsStudy(Study):
         "llmfair study windows --preset paper -d my-folder -o table-2",
     )
     settings = WindowsSettings
-    words = later("llmfair.audits.listwise.words:WINDOWS")
+    words = later("llmfair.audits.listwise.windows.words:STUDY")
     results = later("llmfair.audits.listwise.results:WindowsResults")
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
