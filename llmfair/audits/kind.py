@@ -25,7 +25,6 @@ from llmfair.settings import AuditSettings, CalibrationSettings, PlanningSetting
 if TYPE_CHECKING:
     from llmfair.audits.design import Design
     from llmfair.audits.measuring import Measuring
-    from llmfair.audits.subject import Subject
     from llmfair.nouns import Chat
     from llmfair.report.words import Wording
     from llmfair.rundir import Manifest, RunDir
@@ -57,6 +56,7 @@ DOCUMENTS = {
 }  # fmt: skip
 """What `--json` prints besides, as the schema names it: there a kind has its own name, and these with it behind."""
 PREFIXES = ("plan_", "calibrate_", "study_")
+PARTS = ("settings", "design", "measure", "words")
 GENERAL = {
     "score": "llmfair.audits.scoring:ScoreResults",
     "finetune-lora": "llmfair.tuning.results:FinetuneResults",
@@ -66,7 +66,7 @@ GENERAL = {
 
 
 class Kind:
-    """One kind of audit: what its commands need.
+    """One kind of audit: what its commands need. What has no default is the kind's to say.
 
     `helps` holds what its command says (by ""), and those about it (by `plan`, `render`, `calibrate`). `question` is
     what one chat shows. `ranks`: rankers that ask no model can be audited, too. `calibrated` are the settings of
@@ -76,6 +76,9 @@ class Kind:
     name: str
     helps: ClassVar[Mapping[str, Help]]
     settings: type[AuditSettings]
+    design: Callable[..., Design[Any]]
+    """By its settings, and a `Subject` or None where nobody will be asked: loads what they name and fixes all that is
+    asked. Raises UsageError."""
     measure: Measuring
     """How runs are measured again and compared."""
     words: Wording
@@ -102,13 +105,6 @@ class Kind:
     def plan_settings(self) -> type[AuditSettings]:
         """The settings of `llmfair plan NAME`: those of the audit, and what is wanted of it."""
         return dataclass(frozen=True, kw_only=True)(type("Planned", (self.settings, PlanningSettings), {}))
-
-    def design(self, settings: Any, subject: Subject | None = None) -> Design[Any]:
-        """Loads what the settings name and fixes all that is asked. Raises UsageError.
-
-        Without a subject the design is only looked at: nobody will be asked.
-        """
-        raise NotImplementedError
 
     def rendered(self, settings: Any) -> Iterator[Chat]:
         """The chats that `llmfair prompts render NAME` shows, as far as they are known before any answer."""
@@ -185,6 +181,8 @@ def check_kind(name: str, offered: object, beside: Iterable[Kind] = ()) -> None:
     """Raises ValueError for what could not be used as a kind of this name beside the kinds there are."""
     if not isinstance(offered, Kind):
         raise ValueError("it is no value of a class of Kind")
+    if lacking := [part for part in ("name", "helps", *PARTS) if not hasattr(type(offered), part)]:
+        raise ValueError(f"it has no {' and no '.join(lacking)}")
     if offered.name != name:
         raise ValueError(f"the kind calls itself '{offered.name}'")
     if name in COMMANDS | DOCUMENTS or name.startswith(PREFIXES):

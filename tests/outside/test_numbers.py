@@ -18,13 +18,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from llmfair import registry
-from llmfair.audits.kind import COMMANDS, DOCUMENTS, PREFIXES, check_kind, kinds
+from llmfair.audits.kind import COMMANDS, DOCUMENTS, PREFIXES, Kind, check_kind, kinds
 from llmfair.cli.app import command
 from llmfair.documents import schema
 from llmfair.results import PlainResults
 from tests.batch_server import BatchServer
 from tests.outside.command import llmfair
-from tests.outside.numbers import NumbersKind
+from tests.outside.numbers import NumbersKind, NumbersSettings
 from tests.servers import Reply
 
 
@@ -120,6 +120,14 @@ def test_a_kind_has_a_name_of_its_own(name: str, says: str) -> None:
     Named.name = name
     with pytest.raises(ValueError, match=says):
         check_kind(name, Named())
+
+
+def test_a_kind_says_all_of_its_parts() -> None:
+    class Half(Kind):
+        name, helps, settings = "half", {}, NumbersSettings
+
+    with pytest.raises(ValueError, match="it has no design and no measure and no words"):
+        check_kind("half", Half())
 
 
 class PairwiseResults(PlainResults, frozen=True, kw_only=True):
