@@ -25,11 +25,10 @@ from llmfair.audits.kind import GENERAL, Kind, kind_of, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.datasets.frames import is_frame, kept
 from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
-from llmfair.io.files import number, plain, read_csv
+from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measure
-from llmfair.nouns import Conclusion
-from llmfair.results import Row, lines_of
-from llmfair.rundir import COLUMNS, REPORT, RunDir, find_run, with_factors
+from llmfair.results import FLOATS, Row, lines_of, query_figures
+from llmfair.rundir import REPORT, RunDir, find_run, with_factors
 from llmfair.settings import (
     AuditSettings,
     CommandSettings,
@@ -111,7 +110,6 @@ TABLES = {
     "mitigate": "mitigation.words:headed_table",
 }
 """The table of each general command; kinds of audits and studies have those of their own."""
-FLOATS = ("value", "low", "high", "p", "p_adjusted")
 
 
 @dataclass(frozen=True, repr=False)
@@ -167,12 +165,11 @@ class Result:
         """The figures of each query, as per_query.csv has them. Raises UsageError where none are kept."""
         if self.of_queries is not None:
             return list(self.of_queries)
-        path = None if self.path is None else self.path / "per_query.csv"
-        if path is None or not path.is_file():
+        if self.path is None or not (self.path / "per_query.csv").is_file():
             raise UsageError(
                 f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
             )
-        return read_csv(path, "a figure of a query", _row)
+        return query_figures(self.path)
 
     def __getitem__(self, key: tuple[str, ...]) -> Row:
         if not isinstance(key, tuple) or len(key) not in (2, 3):
@@ -180,7 +177,7 @@ class Result:
             raise UsageError(f"{key!r} names no figure.", hint)
         measure, condition, group = (*key, "")[:3]
         wanted = (as_shown(measure, getattr(self.found, "shown", ())), condition, group)
-        rows = [row for row in self.rows if (row.measure, row.condition, row.group) == wanted]
+        rows = [row for row in self.rows if (row.measure, row.key, row.group) == wanted]
         if len(rows) > 1:
             hint = "result.to_frame() tells them apart"
             raise UsageError(f"{len(rows)} runs have {wanted[0]} of {condition}.", hint)
@@ -200,9 +197,10 @@ class Result:
         """What there is instead of a figure that is not there."""
         rows, hint = self.rows, ""
         for name, key in zip(("measure", "condition", "group"), wanted, strict=True):
-            names = dict.fromkeys(getattr(row, name) for row in rows)
+            attribute = "key" if name == "condition" else name
+            names = dict.fromkeys(getattr(row, attribute) for row in rows)
             hint = f"{name}s: {', '.join(map(repr, names))}.{did_you_mean(key, names)}"
-            rows = [row for row in rows if getattr(row, name) == key]
+            rows = [row for row in rows if getattr(row, attribute) == key]
             if not rows:
                 break
         return hint
@@ -266,15 +264,6 @@ class Result:
         from llmfair.report.tables import html_of
 
         return html_of(self._table())
-
-
-def _row(line: dict[str, str]) -> Row:
-    """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
-    numbers = {name: number(line[name]) if line[name] else None for name in FLOATS}
-    of: dict[str, Any] = {name: line[name] for name in COLUMNS if name not in numbers}
-    conclusion = Conclusion(line["conclusion"]) if line["conclusion"] else None
-    n = int(line["n"]) if line["n"] else None
-    return Row(**(of | numbers | {"n": n, "conclusion": conclusion, "reason": line["reason"] or None}))
 
 
 # The commands

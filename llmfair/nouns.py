@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from llmfair.io.files import encode
 
@@ -351,6 +351,26 @@ class Measurement:
     conclusion: str | None = None
     reason: str | None = None
     stratum: str = "all"
+
+
+PAIRS = "pairs"
+"""The one condition of pairs."""
+
+
+class Key(str):
+    """What figures and findings are of: a condition, and one stratum of relevance where findings are by strata.
+
+    As a text, which documents, tables and gates have it by: `neutral`, or `relevant`, as pairs have one condition.
+    """
+
+    condition: str
+    stratum: str
+
+    def __new__(cls, condition: str, stratum: str = "all") -> Self:
+        parts = (*[condition] * (condition != PAIRS), *[stratum] * (stratum != "all"))
+        key = super().__new__(cls, ", ".join(parts) or condition)
+        key.condition, key.stratum = condition, stratum
+        return key
 
 
 # Documents that are too many to be looked at one by one, and what is asked of documents however many they are.

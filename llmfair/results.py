@@ -10,13 +10,15 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from llmfair import registry
-from llmfair.nouns import Conclusion, Measurement
+from llmfair.io.files import number, read_csv
+from llmfair.nouns import PAIRS, Conclusion, Key, Measurement
 from llmfair.rundir import COLUMNS, named_model
 
 if TYPE_CHECKING:
@@ -86,7 +88,21 @@ class Figure(JsonObject, frozen=True):
     reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
 
 
-class Row(Figure, frozen=True, kw_only=True):
+class Keyed:
+    """What has the columns by which figures are told apart."""
+
+    __slots__ = ()
+    condition: str
+    stratum: str
+    measure: str
+
+    @property
+    def key(self) -> Key:
+        """What the figure is of; a stratum that its measure names itself is no part of it."""
+        return Key(self.condition, ALL if self.stratum == stratum_of(self.measure) else self.stratum)
+
+
+class Row(Figure, Keyed, frozen=True, kw_only=True):
     """A line of metrics.csv: whose figure it is, and the figure; `query_id` "all" is of all queries together."""
 
     run: str
@@ -94,7 +110,7 @@ class Row(Figure, frozen=True, kw_only=True):
     attribute: str
     model: str
     condition: Annotated[
-        str, Meta(description="The condition: a prompt, a relevance stratum of pairs, or a file.")
+        str, Meta(description=f"What was compared: a prompt, a setting, a file, or `{PAIRS}`.")
     ]
     stratum: Annotated[str, Meta(description='Of which items: "all", or those of one relevance.')]
     contrast: Annotated[
@@ -103,6 +119,24 @@ class Row(Figure, frozen=True, kw_only=True):
     query_id: str
     measure: str
     group: Annotated[str, Meta(description='"" where the measure has no groups.')]
+
+
+FLOATS = ("value", "low", "high", "p", "p_adjusted")
+
+
+def query_figures(folder: Path, needed: bool = False) -> list[Row]:
+    """The lines of per_query.csv; a file that is not there has none. Raises UsageError, of one that is `needed` too."""
+    path = folder / "per_query.csv"
+    return read_csv(path, "a figure of a query", _row) if needed or path.is_file() else []
+
+
+def _row(line: dict[str, str]) -> Row:
+    """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
+    numbers = {name: number(line[name]) if line[name] else None for name in FLOATS}
+    of: dict[str, Any] = {name: line[name] for name in COLUMNS if name not in numbers}
+    conclusion = Conclusion(line["conclusion"]) if line["conclusion"] else None
+    n = int(line["n"]) if line["n"] else None
+    return Row(**(of | numbers | {"n": n, "conclusion": conclusion, "reason": line["reason"] or None}))
 
 
 class LabelError(JsonObject, frozen=True):
@@ -170,13 +204,14 @@ class OddsPower(JsonObject, frozen=True):
 class RunVerdict(JsonObject, frozen=True, kw_only=True):
     """What an audit comes to: one status in its kind's words, one sentence, one next step.
 
-    The figure is that of the condition that the sentence speaks of; `group` is the one at a disadvantage.
+    The figure is that of the condition and stratum that the sentence speaks of; `group` is the one at a disadvantage.
     """
 
     status: str
     sentence: str
     next: str
     condition: str | None = None
+    stratum: str = ALL
     measure: str | None = None
     group: str | None = None
     estimate: float | None = None
@@ -185,12 +220,13 @@ class RunVerdict(JsonObject, frozen=True, kw_only=True):
     n: Count | None = None
 
 
-class Requirement(JsonObject, frozen=True):
-    """One --require of one condition, and of one `run` of several; `reason`: why it does not hold."""
+class Requirement(JsonObject, Keyed, frozen=True):
+    """One --require of one condition and stratum, and of one `run` of several; `reason`: why it does not hold."""
 
     require: str
     measure: str
     condition: str
+    stratum: str
     group: str
     value: float | None
     holds: bool
@@ -287,7 +323,7 @@ def as_readable(
 class Conclusions:
     """The facts that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
 
-    `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
+    `figures` of all queries, by measure and key; `run` is the folder that can be looked at, None of a run file.
     `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
     do; `ways`: those that ask the same with what a reason calls for. `takes`: the settings that who was asked has a use
     for. `prompted`: whether a prompt was read; `preset`: the run's. `problems`: what is wrong with most answers of a
@@ -303,7 +339,7 @@ class Conclusions:
     level: float
     band: Band
     measures: Sequence[str]
-    conditions: Sequence[str]
+    keys: Sequence[Key]
     findings: Mapping[str, Finding]
     figures: Mapping[tuple[str, str], Figure]
     complete: bool = True
@@ -317,18 +353,24 @@ class Conclusions:
 
 
 class DesignFacts(JsonObject, frozen=True, kw_only=True):
-    """What was asked; `conditions` are prompts, relevance strata of pairs, or what else is compared."""
+    """What was asked; `conditions` are prompts or what else is compared, `strata` those that findings are by."""
 
     preset: str | None
     queries: Count
     drawn: HowDrawn | None = None
     conditions: Annotated[Sequence[str], Meta(min_length=1)]
+    strata: Sequence[str] = (ALL,)
     factors: Annotated[
         Mapping[str, Mapping[str, Any]] | None,
         Meta(description="What varies between conditions, by condition."),
     ] = None
     calls: Count
     seed: Count
+
+    @property
+    def keys(self) -> list[Key]:
+        """What findings, counts and rows of tables are by."""
+        return [Key(condition, stratum) for condition in self.conditions for stratum in self.strata]
 
     @property
     def prompted(self) -> bool:
@@ -344,7 +386,7 @@ def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str
 class Results(JsonDocument, frozen=True, kw_only=True):
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
 
-    Raises ValueError where a field lacks a condition that it has to have.
+    Findings and counts are by `design.keys`. Raises ValueError where a field lacks one that it has to have.
     """
 
     status: Literal["complete", "incomplete", "failed"]
@@ -381,11 +423,11 @@ class Results(JsonDocument, frozen=True, kw_only=True):
     ] = {}
 
     def __post_init__(self) -> None:
-        conditions = self.design.conditions
-        lacking = [
-            (each, name) for name, of in self.of_conditions().items() for each in conditions if each not in of
+        keys = self.design.keys
+        lacking: list[tuple[str, str]] = [
+            (key, name) for name, of in self.of_conditions().items() for key in keys if key not in of
         ]
-        lacking += [(each, "design.conditions") for each in self.findings if each not in conditions]
+        lacking += [(name, "design") for name in self.findings if name not in keys]
         if lacking:
             raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
 
@@ -422,9 +464,9 @@ class Results(JsonDocument, frozen=True, kw_only=True):
         """The rows of all queries together."""
         return (row for row in self.rows if row.query_id == "all")
 
-    def by_condition(self) -> dict[tuple[str, str], Row]:
-        """Rows of all queries by measure and condition, without those of single groups."""
-        return {(row.measure, row.condition): row for row in self.of_all() if not row.group}
+    def by_key(self) -> dict[tuple[str, str], Row]:
+        """Rows of all queries by measure and key, without those of single groups."""
+        return {(row.measure, row.key): row for row in self.of_all() if not row.group}
 
 
 class PlainResults(Results, frozen=True, kw_only=True):
@@ -493,30 +535,34 @@ class PlainStudyResults(StudyResults, frozen=True, kw_only=True):
     rows: Sequence[SettingRow]
 
 
-def absent_row(measure: str, condition: str) -> Row:
+def absent_row(measure: str, key: Key) -> Row:
     """The row of what was not measured."""
     named: dict[str, Any] = dict.fromkeys(
         ("run", "dataset", "attribute", "model", "contrast", "query_id", "group"), ""
     )
     missing = (None, None, None, None, None, None, None, "not_measured")
-    return Row(*missing, **named, condition=condition, stratum=ALL, measure=measure)
+    return Row(
+        *missing, **named, condition=key.condition, stratum=stratum_of(measure, key.stratum), measure=measure
+    )
 
 
 def rows_of(
     measured: Iterable[Measurement], named: Mapping[str, Any], words: Words | None = None
 ) -> tuple[Row, ...]:
-    """Measurements as rows, sorted by query, measure, condition and group.
+    """Measurements as rows, sorted by query, measure, condition, stratum and group.
 
     `named` says of which run, dataset, attribute and model they are; `words` are the two groups that measures of
     parity compare, where there are two.
     """
     contrast = f"{words.protected}:{words.unprotected}" if words and words.protected else ""
-    ordered = sorted(measured, key=lambda row: (row.query_id, row.measure, row.condition, row.group))
+    ordered = sorted(
+        measured, key=lambda row: (row.query_id, row.measure, row.condition, row.stratum, row.group)
+    )
     return tuple(
         Row(
             **named,
             **{name: getattr(row, name) for name in MEASURED if name != "stratum"},
-            stratum=row.stratum if row.stratum != "all" else stratum_of(row.measure),
+            stratum=stratum_of(row.measure, row.stratum),
             contrast=contrast if compares_groups(row.measure) else "",
             conclusion=None if row.conclusion is None else Conclusion(row.conclusion),
         )
@@ -525,10 +571,10 @@ def rows_of(
 
 
 @cache
-def stratum_of(measure: str) -> str:
-    """Of which items a measure is, by its name as written."""
+def stratum_of(measure: str, otherwise: str = ALL) -> str:
+    """Of which items a measure is, by its name as written, or else these."""
     stratum = re.search(r"[(,]stratum=(\w+)", measure)
-    return "all" if stratum is None else stratum[1]
+    return otherwise if stratum is None else stratum[1]
 
 
 @cache

@@ -78,7 +78,7 @@ OTHERS = {
 }
 GROUPS = {**WHOLE, **PLANS, **OTHERS}
 SKIPPED = ("manifest.json", "journal.jsonl", "texts.jsonl", ".lock")
-WITHIN_CONDITION = ("stratum", "contrast")
+WITHIN_CONDITION = ("contrast",)
 """Parts of a row's key that have one value in each condition and measure: recordings without them compare, too."""
 ABOUT_TIME = re.compile(
     r"\b(started|finished|seconds|wall|created|date|time|version|elapsed|rate)", re.IGNORECASE
@@ -149,7 +149,11 @@ def _numbers(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
     elif isinstance(value, list):
         for at, inner in enumerate(value):
             of = (
-                [str(inner[key]) for key in ("measure", "condition", "group", "query_id") if key in inner]
+                [
+                    str(inner[key])
+                    for key in ("measure", "condition", "stratum", "group", "query_id")
+                    if key in inner
+                ]
                 if (isinstance(inner, Mapping))
                 else []
             )

@@ -228,7 +228,7 @@ def test_a_report_that_cannot_be_written_loses_no_run(monkeypatch: pytest.Monkey
 def test_a_figure_is_found_by_measure_variant_and_group() -> None:
     result = llmfair.audit_pairwise(**PAIRS)
     row = result["AdjustedOdds", "relevant"]
-    assert (row.query_id, row.condition, row.n) == ("all", "relevant", 8)
+    assert (row.query_id, row.condition, row.stratum, row.n) == ("all", "pairs", "relevant", 8)
     shares = [result["WinShare", "relevant", side].value or 0.0 for side in llmfair.Side]
     assert 0 < sum(shares) < 1
     wrong = {

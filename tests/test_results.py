@@ -13,6 +13,7 @@ from llmfair.audits.design import read_texts
 from llmfair.audits.kind import found_of
 from llmfair.errors import UsageError
 from llmfair.io.files import json_text, plain
+from llmfair.nouns import Key
 from llmfair.results import Reach, Results, absent_row
 from tests.cli.command import ran, refuses
 
@@ -67,7 +68,7 @@ def test_a_damaged_run_is_one_sentence_with_file_and_field(
 
 def test_a_field_as_by_default_is_left_out() -> None:
     assert plain(Reach()) == {} and plain(Reach(high=1.0)) == {"high": 1.0}
-    assert list(plain(absent_row("M", "v")).values()).count(None) == 7
+    assert list(plain(absent_row("M", Key("v"))).values()).count(None) == 7
 
 
 def test_texts_are_those_that_were_asked_about(folders: Path, tmp_path: Path) -> None:

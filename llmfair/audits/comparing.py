@@ -21,12 +21,21 @@ from llmfair.audits.gates import as_shown, refused
 from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.errors import RequirementFailed, UsageError
-from llmfair.io.files import SCHEMA, plain, query_figures
+from llmfair.io.files import SCHEMA, plain
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import in_words, parse_measure, parse_measures
-from llmfair.nouns import Conclusion
-from llmfair.results import PARITY_OPEN, Figure, Reach, Results, RunVerdict, absent_row
+from llmfair.nouns import Conclusion, Key
+from llmfair.results import (
+    PARITY_OPEN,
+    Figure,
+    Reach,
+    Results,
+    RunVerdict,
+    absent_row,
+    query_figures,
+    stratum_of,
+)
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings import band_of, default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
@@ -59,17 +68,17 @@ class ComparedRun:
         return self.settings.get(name, getattr(self.results.design, name, None))
 
     @property
-    def conditions(self) -> list[str]:
-        """The conditions, without those that only repeat another."""
-        return [condition for condition in self.results.design.conditions if condition not in self.aside]
+    def keys(self) -> list[Key]:
+        """What figures are of, without conditions that only repeat another."""
+        return [key for key in self.results.design.keys if key not in self.aside]
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
-        """The queries' own values by measure and condition. Raises UsageError naming a line that cannot be read."""
+        """The queries' own values by measure and key. Raises UsageError naming a line that cannot be read."""
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in query_figures(self.run.path, needed=True):
             if row.value is not None and not row.group:
-                found.setdefault((row.measure, row.condition), {})[row.query_id] = row.value
+                found.setdefault((row.measure, row.key), {})[row.query_id] = row.value
         return found
 
     @cached_property
@@ -87,10 +96,10 @@ class ComparedRun:
         """The measures that something is concluded of."""
         return {finding.measure for finding in self.results.findings.values()}
 
-    def figure(self, measure: str, condition: str) -> Figure:
+    def figure(self, measure: str, key: Key) -> Figure:
         """The figure of all queries, as the run's own table has it; one without a value where it has none."""
-        found: Figure | None = self.results.by_condition().get((measure, condition))
-        return found or absent_row(measure, condition)
+        figure: Figure | None = self.results.by_key().get((measure, key))
+        return figure or absent_row(measure, key)
 
 
 def headlines_of(measures: Sequence[Measure]) -> set[Measure]:
@@ -109,10 +118,11 @@ def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], o
         raise UsageError(f"{missing[0]} has no values that can be paired by query in these runs.", hint)
 
 
-def row_of(other: ComparedRun, condition: str, measure: Measure, headlines: Collection[Measure]) -> ChangeRow:
+def row_of(other: ComparedRun, key: Key, measure: Measure, headlines: Collection[Measure]) -> ChangeRow:
     """The row of a measure, without any figure."""
-    scale, better = measure.definition.scale, measure.definition.better
-    return ChangeRow(other.name, condition, str(measure), scale, better, measure in headlines, None, None)
+    name, scale, better = str(measure), measure.definition.scale, measure.definition.better
+    stratum, headline = stratum_of(name, key.stratum), measure in headlines
+    return ChangeRow(other.name, key.condition, stratum, name, scale, better, headline, None, None)
 
 
 def with_figures(row: ChangeRow, before: Figure | Estimate, after: Figure | Estimate) -> ChangeRow:
@@ -139,7 +149,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
     """
     if not measure.definition.assessed_by:
         return row
-    findings = [run.results.findings.get(row.condition) for run in (base, other)]
+    findings = [run.results.findings.get(row.key) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in findings)
     useless = row.useless or (findings[1] and findings[1].useless)
     row = replace(row, base_conclusion=before, other_conclusion=after, useless=useless)
@@ -169,13 +179,13 @@ def changes_by_query(
     chosen: Sequence[Measure] | None,
 ) -> Iterator[ChangeRow]:
     """From the queries' own values, paired: those with a direction, or chosen. Raises UsageError without any."""
-    conditions = [condition for condition in base.conditions if condition in other.conditions]
-    if not conditions:
+    keys = [key for key in base.keys if key in other.keys]
+    if not keys:
         raise UsageError(
             f"{base.name} and {other.name} have no {kind_of(base.results.task).words.condition} in common.",
             f"llmfair runs show {base.run.path} names its own",
         )
-    both = {name for name, condition in base.values.keys() & other.values.keys() if condition in conditions}
+    both = {name for name, key in base.values.keys() & other.values.keys() if key in keys}
     both |= {measure for run in (base, other) for measure in run.concluded} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
     known = parse_measures(listed) if listed else ()
@@ -188,16 +198,16 @@ def changes_by_query(
     shown = [name for name in base.results.shown if name in other.results.shown]
     for measure in measures:
         name = as_shown(str(measure), shown)
-        for condition in conditions:
-            key, on_log_scale = (str(measure), condition), measure.definition.scale == "log"
-            before, after = base.values.get(key, {}), other.values.get(key, {})
+        for key in keys:
+            of, on_log_scale = (str(measure), key), measure.definition.scale == "log"
+            before, after = base.values.get(of, {}), other.values.get(of, {})
             queries = [
                 query
                 for query in sorted(before.keys() & after.keys())
                 if not on_log_scale or min(before[query], after[query]) > 0
             ]
-            figures = {run.name: run.figure(name, condition) for run in (base, other)}
-            row = replace(row_of(other, condition, measure, headlines), measure=name)
+            figures = {run.name: run.figure(name, key) for run in (base, other)}
+            row = replace(row_of(other, key, measure, headlines), measure=name)
             row = with_figures(row, *figures.values())
             if queries:
                 one, two = ([of_it[query] for query in queries] for of_it in (before, after))
@@ -444,20 +454,21 @@ def _verdict(
     others: dict[str, list[str]] = {}
     for way, _, change in judged:
         if change is not row:
-            others.setdefault(way, []).append(change.condition)
+            others.setdefault(way, []).append(change.key)
     also = [
         f"; {way}{' also' * (way == status)} ({listed(names)} "
         f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
         for way, names in others.items()
     ]
     label = parse_measure(row.measure).definition.label
-    sentence = f"{run.name} beside {base.name}, {label} ({row.condition} {condition}): {figures}"
+    sentence = f"{run.name} beside {base.name}, {label} ({row.key} {condition}): {figures}"
     return RunVerdict(
         status=status,
         sentence=sentence + "".join(also),
         next="more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
         + f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}",
         condition=row.condition,
+        stratum=row.stratum,
         measure=row.measure,
         estimate=row.change,
         low=row.low,

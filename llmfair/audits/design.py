@@ -404,8 +404,8 @@ class Design(ABC, Generic[T]):
         results = structs.replace(results, rows=of_all)
         kind = registry.lookup("audit", self.task)
         gated = GatedFigures(
-            results.design.conditions, results.shown, results.rows, results.findings, results.reach,
-            f" {kind.words.condition}", where, aside_of(kind.measure, results.design.conditions), kind.words.titles,
+            results.design.keys, results.shown, results.rows, results.findings, results.reach,
+            f" {kind.words.condition}", where, aside_of(kind.measure, results.design.keys), kind.words.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
@@ -507,8 +507,8 @@ def conclusions_of(results: Results, aside: Collection[str], **commands: Any) ->
     return Conclusions(
         task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
         model=results.model, words=results.words, level=results.level, band=results.band,
-        measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
-        findings=results.findings, figures=results.by_condition(),
+        measures=results.measures, keys=[key for key in results.design.keys if key not in aside],
+        findings=results.findings, figures=results.by_key(),
         complete=results.status != "incomplete", prompted=results.design.prompted,
         preset=results.design.preset or "",
         problems={name: answers.problem for name, answers in results.answers.items()}, **commands,

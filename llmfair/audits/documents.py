@@ -14,6 +14,7 @@ from llmfair.results import (
     Counts,
     JsonDocument,
     JsonObject,
+    Keyed,
     Level,
     Reach,
     RunVerdict,
@@ -37,8 +38,8 @@ class ComparisonRun(JsonObject, frozen=True, kw_only=True):
     own: Annotated[Mapping[str, Any], Meta(description="What its kind of audit says besides.")] = {}
 
 
-class ChangeRow(JsonObject, omit_defaults=False, frozen=True):
-    """One measure under one condition, in the base and in another run.
+class ChangeRow(JsonObject, Keyed, omit_defaults=False, frozen=True):
+    """One measure under one condition, of one stratum, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
     figure that speaks of the sides both runs' conclusions stand beside, with the intervals of either run. Where one
@@ -48,6 +49,7 @@ class ChangeRow(JsonObject, omit_defaults=False, frozen=True):
 
     run: str
     condition: str
+    stratum: str
     measure: str
     scale: Literal["linear", "log"]
     better: str | None

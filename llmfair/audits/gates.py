@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import in_words, parse_figure, parse_measure
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, Key
 from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _SPELLING = re.compile(
 class Gate:
     """A measure by its canonical name, the condition (None: every one), and the bounds, both inclusive.
 
-    `keys` of the rows that it speaks of; a stratum may stand in the condition's place.
+    `columns` of the rows that it speaks of. In the condition's place may stand the stratum of pairs.
     """
 
     measure: str
@@ -45,7 +45,7 @@ class Gate:
     low: float | None
     high: float | None
     text: str
-    keys: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def contains(self, low: float, high: float) -> bool:
         """Whether all from `low` to `high` is within the bounds."""
@@ -71,8 +71,8 @@ def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     low, high = _bounds(text, match)
     condition = match["condition"]
-    measure, keys = parse_figure(match["measure"], reads)
-    return Gate(str(measure), None if condition is None else condition.strip(), low, high, text, keys)
+    measure, columns = parse_figure(match["measure"], reads)
+    return Gate(str(measure), None if condition is None else condition.strip(), low, high, text, columns)
 
 
 def _bounds(text: str, match: re.Match[str]) -> tuple[float | None, float | None]:
@@ -115,7 +115,7 @@ class GatedFigures:
     or do not speak of them.
     """
 
-    conditions: Sequence[str]
+    keys: Sequence[Key]
     shown: Sequence[str]
     rows: Sequence[Row]
     findings: Mapping[str, Finding]
@@ -145,7 +145,16 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
         for row in _rows(gate, results):
             reason = idle or _broken(gate, row, results, interval)
             entries.append(
-                Requirement(gate.text, row.measure, row.condition, row.group, row.value, not reason, reason)
+                Requirement(
+                    gate.text,
+                    row.measure,
+                    row.condition,
+                    row.stratum,
+                    row.group,
+                    row.value,
+                    not reason,
+                    reason,
+                )
             )
     return entries
 
@@ -188,20 +197,21 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 
 def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
-    """The figures that a gate is asked of, in the order of the conditions; never none."""
-    asked = [condition for condition in results.conditions if condition not in results.aside]
-    conditions = asked if gate.condition is None else [gate.condition]
+    """The figures that a gate is asked of, in the order of their keys; never none."""
+    asked = [key for key in results.keys if key not in results.aside]
+    if gate.condition is not None:
+        asked = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
     measure = as_shown(gate.measure, results.shown)
     found = [
         row
         for row in results.rows
         if row.query_id == "all"
         and row.measure == measure
-        and row.condition in conditions
-        and all(getattr(row, key) == value for key, value in gate.keys.items())
+        and row.key in asked
+        and all(getattr(row, name) == value for name, value in gate.columns.items())
     ]
-    return sorted(found, key=lambda row: conditions.index(row.condition)) or [
-        replace(absent_row(measure, condition), **gate.keys) for condition in conditions
+    return sorted(found, key=lambda row: asked.index(row.key)) or [
+        *dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in asked)
     ]
 
 
@@ -216,13 +226,13 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    shown = results.titles.get(row.condition, f"{row.condition}{results.asked}")
+    shown = results.titles.get(row.key, f"{row.key}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:
         return f"{what} is undefined{because}"
-    finding = results.findings.get(row.condition)
+    finding = results.findings.get(row.key)
     headline = finding is not None and finding.measure == row.measure
     assessed = headline or parse_measure(gate.measure).definition.assessed_by
     if assessed and finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:

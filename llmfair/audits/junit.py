@@ -74,7 +74,7 @@ def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
             problem(test, "failure", verdict.status, verdict.sentence)
         ET.SubElement(test, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
     for gate in suite.requirements:
-        test = case(f"{gate.require} ({gate.condition}{f', {gate.group}' if gate.group else ''})")
+        test = case(f"{gate.require} ({gate.key}{f', {gate.group}' if gate.group else ''})")
         if not gate.holds:
             problem(test, "failure", "require", str(gate.reason))
     if error := suite.error:

@@ -38,7 +38,7 @@ from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
 from llmfair.metrics.base import Column, Observation, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Measurement
+from llmfair.nouns import Key, Measurement
 from llmfair.results import (
     Band,
     Conclusions,
@@ -148,12 +148,12 @@ class ScoreResults(JsonDocument, frozen=True, kw_only=True):
 class RemeasuredRun:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
-    `conditions` are the conditions that a gate which names none speaks of, `limits` what no order of its lists passes.
+    `keys` are those that a gate which names no condition speaks of, `limits` what no order of its lists passes.
     """
 
     facts: ScoredRun
     rows: Sequence[Measurement]
-    conditions: Sequence[str]
+    keys: Sequence[Key]
     reach: Mapping[str, Reach] = field(default_factory=dict)
     windows: str = "on these lists"
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -176,7 +176,7 @@ def measured_again(
         for name, observed in observations.items()
     }
     facts = facts_of(run, results, shown, conditions, columns)
-    return RemeasuredRun(facts, summarise(columns, inference), list(observations))
+    return RemeasuredRun(facts, summarise(columns, inference), [*map(Key, observations)])
 
 
 def facts_of(
@@ -360,14 +360,14 @@ def _scored(
     rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures = GatedFigures(
-        measured.conditions,
+        measured.keys,
         facts.measures,
         of_all,
         facts.findings,
         measured.reach,
         f" {kind.words.condition}" if run.is_dir() else "",
         measured.windows,
-        aside_of(kind.measure, measured.conditions),
+        aside_of(kind.measure, measured.keys),
         kind.words.titles,
     )
     gates = [parse_gate(text, kind.measure.reads) for text in settings.require]
@@ -448,10 +448,8 @@ def verdict_of(
             **{name: getattr(facts, name) for name in names},
             level=settings.level,
             band=band_of(settings.band),
-            conditions=[
-                condition for condition in measured.conditions if condition not in kind.measure.aside
-            ],
-            figures={(row.measure, row.condition): row for row in rows if not row.group},
+            keys=[key for key in measured.keys if key not in kind.measure.aside],
+            figures={(row.measure, row.key): row for row in rows if not row.group},
             complete=facts.incomplete is None,
             **of_run,
         )

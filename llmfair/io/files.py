@@ -29,7 +29,7 @@ from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
 from threading import Lock
-from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
 import orjson
 from filelock import FileLock, Timeout
@@ -589,29 +589,6 @@ def unique(path: Path, line: int, names: Iterable[str], hint: str) -> list[str]:
     if twice := next((name for place, name in enumerate(columns) if name in columns[:place]), None):
         raise wrong(path, line, twice, "names two columns", hint)
     return columns
-
-
-class QueryFigure(NamedTuple):
-    """A measure's value of one query; `value` None is undefined."""
-
-    run: str
-    query_id: str
-    measure: str
-    condition: str
-    group: str
-    value: float | None
-    reason: str
-
-
-def query_figures(folder: Path, needed: bool = False) -> list[QueryFigure]:
-    """The lines of per_query.csv; a file that is not there has none. Raises UsageError, of one that is `needed` too."""
-
-    def figure(row: dict[str, str]) -> QueryFigure:
-        texts = {name: row[name] for name in QueryFigure._fields if name != "value"}
-        return QueryFigure(**texts, value=number(row["value"]) if row["value"] else None)
-
-    path = folder / "per_query.csv"
-    return read_csv(path, "a figure of a query", figure) if needed or path.is_file() else []
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So

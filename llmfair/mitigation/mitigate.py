@@ -61,7 +61,7 @@ from llmfair.mitigation.results import (
     RemedyRow,
 )
 from llmfair.mitigation.words import verdict_of
-from llmfair.nouns import Measurement, Ranking
+from llmfair.nouns import Key, Measurement, Ranking
 from llmfair.results import ErrorDocument, Figure, Row, lines_of
 from llmfair.results import rows_of as as_rows
 from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
@@ -328,7 +328,7 @@ def measured(
 
 def answers_of(run: ComparedRun, condition: str) -> Answers:
     """The preference odds of a listwise run's answers, and what each query contributes to them."""
-    return run.figure(ANSWERS, condition), run.values.get((ANSWERS, condition), {})
+    return run.figure(ANSWERS, Key(condition)), run.values.get((ANSWERS, condition), {})
 
 
 def changes_of(
@@ -340,7 +340,9 @@ def changes_of(
     for measure in map(parse_measure, (*other.columns, ANSWERS)):
         of, declared = str(measure), measure.definition
         figure = figures[name][of]
-        row = ChangeRow(name, name, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None)
+        row = ChangeRow(
+            name, name, ALL, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None
+        )
         row = with_figures(row, figures[NONE][of], figure)
         if of == ANSWERS:
             changes[of] = _answers_changed(row, base, other, inference)

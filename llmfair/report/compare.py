@@ -55,12 +55,12 @@ from llmfair.report.tables import (
     uncut_notes,
     with_interval,
 )
-from llmfair.results import Declared, Exhibits, RunVerdict
+from llmfair.results import Declared, Exhibits, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
 COLUMNS = (
-    "run", "condition", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
+    "run", "condition", "stratum", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
     "base_conclusion", "other_conclusion", "reason",
 )  # fmt: skip
 
@@ -72,7 +72,7 @@ def compare_table(compared: Comparison) -> Table:
     uneven = any(row.n != compared.queries for row in compared.rows)
     columns: list[tuple[str, Callable[[ChangeRow], str]]] = [
         ("measure", _label),
-        (condition, lambda row: row.condition),
+        (condition, lambda row: row.key),
         *([("run", lambda row: row.run)] if several else []),
         (f"base {base.name}", lambda row: _figure(row.base)),
         ("other" if several else others[0].name, lambda row: _figure(row.other)),
@@ -137,15 +137,13 @@ def _differing(compared: Comparison) -> Iterator[str]:
 def _sentences(compared: Comparison) -> Iterator[str]:
     """What became of every headline, and of the answers that follow the order."""
     alpha, several = 1 - compared.level, len(compared.runs) > 2
-    headlines = {
-        (row.run, row.condition): row for row in compared.rows if row.better == "parity" and row.headline
-    }
+    headlines = {(row.run, row.key): row for row in compared.rows if row.better == "parity" and row.headline}
     same = {run.name for run in compared.runs if run.same_answers}
     floors: list[float] = []
     unlike: dict[tuple[str, str], dict[str, None]] = {}
     for row in compared.rows:
         says = _declared(row)
-        of = f"{_label(row)}, {row.condition}" + f", {row.run}" * several
+        of = f"{_label(row)}, {row.key}" + f", {row.run}" * several
         if row.reason in (OTHER_REACH, OTHER_DESIGN):
             unlike.setdefault((row.run, row.reason), {})[_label(row)] = None
         elif row.run in same:
@@ -158,7 +156,7 @@ def _sentences(compared: Comparison) -> Iterator[str]:
             else:
                 yield f"{of}: {_became(row, compared)}"
         elif says and says.shows == "order dependence" and row.low is not None and row.low > 0:
-            odds = headlines.get((row.run, row.condition))
+            odds = headlines.get((row.run, row.key))
             yield f"{of}: more answers now depend on the order" + _bought(odds, compared)
     for (run, reason), labels in unlike.items():
         of_run = f" ({run})" * several
@@ -217,7 +215,9 @@ def _notes(compared: Comparison) -> Iterator[str]:
 
 def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
-    cells = {(row.run, row.condition, row.measure, row.group): row for row in results.rows}
+    cells: dict[tuple[str, ...], Row] = {
+        (row.run, row.key, row.measure, row.group): row for row in results.rows
+    }
     columns = columns_of(results.measures, results.rows, results.verdict)
     named = named_conditions(results)
     ranked = [run.conditions[condition].queries for run, condition, _ in named]
@@ -373,7 +373,7 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
         lacking(results),
         warnings_of([row.model for row in results.rows], results.requirements),
-        queries_table(source.run.path, "run", lambda row: names.get((row.run, row.condition)), results,
+        queries_table(source.run.path, "run", lambda row: names.get((row.run, row.key)), results,
                       results.measures, exhibits),
     )  # fmt: skip
     return replace(page, outcome=score_outcome(results))
@@ -388,7 +388,7 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     points: list[Point] = []
     headlines = []
     for run, condition, name in named:
-        figures = {row.measure: row for row in rows if (row.run, row.condition) == (run.run, condition)}
+        figures = {row.measure: row for row in rows if (row.run, row.key) == (run.run, condition)}
         utility, ratio = value_of(figures.get(across)), on_log(value_of(figures.get(up)))
         if utility and ratio:
             points.append((name, utility, ratio, looks[name], name))

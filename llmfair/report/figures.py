@@ -60,7 +60,7 @@ def headline_plots(
     results: Results, conditions: Sequence[str], declared: Declared, titles: Mapping[str, str]
 ) -> Iterator[Plot]:
     """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names."""
-    cells = results.by_condition()
+    cells = results.by_key()
     values = [
         (finding.measure, titles.get(condition, condition), cells.get((finding.measure, condition)))
         for condition in conditions
@@ -102,6 +102,6 @@ def ratio_plots(
 ) -> Iterator[Plot]:
     """The first ratio of the table against parity, where nothing is concluded of it."""
     if measure := ratio_of(results.shown, declared):
-        cells = results.by_condition()
+        cells = results.by_key()
         rows = [(measure, titles.get(of, of), cells.get((measure, of))) for of in conditions]
         yield from against_the_band(rows, declared, None, None, "ratio")

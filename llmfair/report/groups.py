@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
-from llmfair.io.files import query_figures
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of
 from llmfair.report.plots.base import Plot
-from llmfair.results import Declared, Results
+from llmfair.results import Declared, Results, query_figures
 
 if TYPE_CHECKING:
     from llmfair.audits.kind import Kind
@@ -104,7 +103,7 @@ class Group:
         columns: dict[str, dict[str, None]] = {}
         for audited in self.audits():
             conditions = columns.setdefault(audited.results.attribute, {})
-            conditions |= dict.fromkeys(audited.results.design.conditions)
+            conditions |= dict.fromkeys(audited.results.design.keys)
         return [
             (attribute, condition)
             for attribute, conditions in columns.items()
@@ -184,7 +183,7 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
     favoured = favoured_of(words.pop()) if len(words) == 1 else ("reference", "protected")
     for name, runs in group.drawn.items():
         for audited in runs.values():
-            results, cells = audited.results, audited.results.by_condition()
+            results, cells = audited.results, audited.results.by_key()
             for condition, finding in results.findings.items():
                 if condition not in group.aside:
                     of = f"{name}\n{results.attribute}: {titles.get(condition, condition)}"
@@ -245,8 +244,8 @@ def furthest_from_parity(
     """
     values: dict[str, dict[str, float]] = {}
     for row in query_figures(folder):
-        if row.measure == by and row.condition in conditions and not row.group and row.value is not None:
-            values.setdefault(row.query_id, {})[row.condition] = row.value
+        if row.measure == by and row.key in conditions and not row.group and row.value is not None:
+            values.setdefault(row.query_id, {})[row.key] = row.value
     first = sorted(values, key=lambda query_id: (-distance(values[query_id].values()), query_id))[:FURTHEST]
     queries = [query for query_id in first if (query := show(query_id, values[query_id])) is not None]
     if not queries:

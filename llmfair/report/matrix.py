@@ -192,7 +192,7 @@ def _tables(group: Group) -> Iterator[Table]:
     titles: dict[tuple[str, str], str] = {}
     for audited in group.audits():
         results = audited.results
-        of_all = [row for row in results.of_all() if row.condition not in group.aside]
+        of_all = [row for row in results.of_all() if row.key not in group.aside]
         shown = columns_of(results.shown, of_all)
         # by plain names: runs differ in how they control for order
         for (measure, side), heading in zip(
@@ -200,7 +200,7 @@ def _tables(group: Group) -> Iterator[Table]:
         ):
             titles.setdefault((plain_name(measure), side), heading)
         cells[audited.folder] = {
-            (plain_name(row.measure), row.condition, row.group): row
+            (plain_name(row.measure), row.key, row.group): row
             for row in of_all
             if (row.measure, row.group) in shown
         }

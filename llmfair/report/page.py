@@ -18,7 +18,7 @@ from llmfair import registry
 from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, QueryFigure, plain, query_figures, read_json
+from llmfair.io.files import AGAIN, plain, read_json
 from llmfair.io.text import count
 from llmfair.metrics.base import Definition, plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -45,8 +45,10 @@ from llmfair.results import (
     Reach,
     Requirement,
     Results,
+    Row,
     RunVerdict,
     StudyResults,
+    query_figures,
 )
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 
@@ -197,7 +199,7 @@ MOST = 2000
 def queries_table(
     folder: Path,
     condition: str,
-    named: Callable[[QueryFigure], str | None],
+    named: Callable[[Row], str | None],
     results: LabelledResults,
     measures: Sequence[str],
     exhibits: Exhibits,
@@ -327,9 +329,6 @@ def missing_of(
     return [*lacking, "the command that began the run completes it"] if lacking else []
 
 
-Row = Mapping[str, Any]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """All that a report shows; `outcome` are verdicts by run ("" of a single one)."""
@@ -340,7 +339,7 @@ class Page:
     tables: Sequence[Table]
     plots: Sequence[Plot]
     method: Method
-    rows: Sequence[Row]
+    rows: Sequence[Mapping[str, Any]]
     words: Mapping[str, str] = field(default_factory=dict)
     missing: Sequence[str] = ()
     warnings: Sequence[str] = ()
@@ -383,14 +382,14 @@ def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhib
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
     words = kind_of(results.task).words
     section = words.section(results, folder, exhibits)
-    names = {condition: words.titles.get(condition, condition) for condition in results.design.conditions}
+    names = {condition: words.titles.get(condition, condition) for condition in results.design.keys}
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     page = plain_page(
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}" + f", {results.attribute}" * bool(results.words.protected),
         asdict(results.words), missing_of(manifest.status, results.chains, results.failures, words.titles),
         warnings_of([results.model], results.requirements, results.warnings),
-        queries_table(folder, words.condition, lambda row: names.get(row.condition), results, results.shown, exhibits),
+        queries_table(folder, words.condition, lambda row: names.get(row.key), results, results.shown, exhibits),
         manifest,
     )  # fmt: skip
     tables = [with_reach(section.table, results.reach), *section.more]

@@ -59,7 +59,7 @@ def condition_verdicts(
     """
     if measure is None:
         return
-    cells = results.by_condition()
+    cells = results.by_key()
     for condition in conditions[:SHOWN_VERDICTS]:
         if (row := cells.get((measure, condition))) is None:
             continue

@@ -144,7 +144,7 @@ def with_texts(table: Table, change: Callable[[str], str]) -> Table:
 
 Column = tuple[str, str]
 """A measure, and the group that the figure is of: "" for a measure with one figure for all."""
-TIDY = ("run", "condition", "measure", "group", "value", "low", "high", "n", "reason")
+TIDY = ("run", "condition", "stratum", "measure", "group", "value", "low", "high", "n", "reason")
 
 
 def tidy_tsv(rows: Iterable[Row]) -> str:
@@ -241,11 +241,11 @@ def conditions_table(
 
     `unit` is what has its answers; `answers` what could be parsed or not, the same unless it is said.
     """
-    figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
+    figures = {(row.measure, row.group, row.key): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values(), results.verdict)
-    said = {
+    said: dict[str, str] = {
         condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
-        for condition in results.design.conditions
+        for condition in results.design.keys
     }
     rows = [
         (
@@ -253,7 +253,7 @@ def conditions_table(
             *(cell(figures.get((*column, condition)), results.band) for column in columns),
             said[condition],
         )
-        for condition in results.design.conditions
+        for condition in results.design.keys
     ]
     parts = [
         title,
@@ -336,7 +336,7 @@ def few_queries(queries: int) -> list[str]:
 
 def same_values(results: Results) -> list[str]:
     """Which measures of the table have wide limits, since nearly all queries have one value."""
-    rows = (row for row in results.of_all() if row.condition in results.design.conditions)
+    rows = (row for row in results.of_all() if row.key in results.design.keys)
     which = {row.measure for row in rows if row.reason == NEARLY_ALL_SAME} & {*results.shown}
     measures = ", ".join(measure for measure in results.shown if measure in which)
     return [f"{measures}: nearly all queries have the same value, so limits are by betting, and wide"] * bool(

@@ -14,7 +14,7 @@ from shlex import quote
 from llmfair.io.text import count, listed
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, Key
 from llmfair.report.tables import FEW_QUERIES, interval_text
 from llmfair.results import (
     EQUAL_SCORES,
@@ -25,6 +25,7 @@ from llmfair.results import (
     Finding,
     RunVerdict,
     absent_row,
+    stratum_of,
 )
 from llmfair.stats.intervals import queries_to_settle
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
@@ -100,8 +101,8 @@ OF_SCORES: Mapping[str, tuple[str, str]] = {
 
 
 def cases_of(found: Conclusions) -> list[Case]:
-    """The conditions that something is concluded of."""
-    return [Case(found, name, found.findings[name]) for name in found.conditions if name in found.findings]
+    """What something is concluded of."""
+    return [Case(found, key, found.findings[key]) for key in found.keys if key in found.findings]
 
 
 def problem_of(found: Conclusions, condition: str) -> tuple[str, str]:
@@ -125,16 +126,16 @@ def by_way(found: Conclusions, advice: str, reason: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """One condition with what is concluded of it."""
+    """One key with what is concluded of it."""
 
     found: Conclusions
-    condition: str
+    key: Key
     finding: Finding
 
     @property
     def figure(self) -> Figure | None:
         """The headline's figure."""
-        return self.found.figures.get((self.finding.spoken_of, self.condition))
+        return self.found.figures.get((self.finding.spoken_of, self.key))
 
     @property
     def definition(self) -> Definition:
@@ -262,12 +263,13 @@ class VerdictWords:
             Conclusion.INCONCLUSIVE: self.inconclusive,
             Conclusion.NOT_ASSESSABLE: self.not_assessable,
         }[gravest]
-        figure = case.figure or absent_row(case.finding.spoken_of, case.condition)
+        figure = case.figure or absent_row(case.finding.spoken_of, case.key)
         return RunVerdict(
             status=STATUSES[gravest],
             sentence=say(case) + self.others(gravest, case, others) + self.caution(case),
             next=self.next(gravest, case),
-            condition=case.condition,
+            condition=case.key.condition,
+            stratum=stratum_of(case.finding.spoken_of, case.key.stratum),
             measure=case.finding.spoken_of,
             group=case.groups[0] if case.groups and gravest == Conclusion.OUTSIDE else None,
             estimate=figure.value,
@@ -299,14 +301,14 @@ class VerdictWords:
     def not_assessable(self, case: Case) -> str:
         why, problem = in_words(case.finding.reason, case.finding.measure), ""
         if case.finding.reason in UNREADABLE:
-            problem, _ = problem_of(case.found, case.condition)
+            problem, _ = problem_of(case.found, case.key)
         return f"{self.where(case)}nothing can be said of parity: {why}{f'; {problem}' * bool(problem)}"
 
     # Their parts
 
     def where(self, case: Case) -> str:
         """The condition as the beginning of a sentence, with the space behind it."""
-        return self.of.format(self.titles.get(case.condition, case.condition)) + " "
+        return self.of.format(self.titles.get(case.key, case.key)) + " "
 
     def differs(self, case: Case) -> str:
         """That a figure whose interval is not all outside the band is away from parity nevertheless."""
@@ -322,7 +324,7 @@ class VerdictWords:
             against = one.groups[0] if gravest == Conclusion.OUTSIDE and one.groups else ""
             own = case.groups[0] if against and case.groups else ""
             by_group.setdefault("" if against == own else f"against {against} items ", []).append(
-                self.titles.get(one.condition, one.condition)
+                self.titles.get(one.key, one.key)
             )
         places = [
             against + (self.of if len(names) == 1 else self.of_several).format(listed(names))
@@ -350,7 +352,7 @@ class VerdictWords:
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)
             if reason in UNREADABLE:
-                return advice_of(found, problem_of(found, case.condition)[1] + ANSWERED)
+                return advice_of(found, problem_of(found, case.key)[1] + ANSWERED)
             return by_way(found, advice_of(found, ADVICE.get(reason, LOOK)), reason)
         if found.run is None:
             return f"every query: {found.ways.get('per_query', 'llmfair score with --per-query')}"

@@ -69,8 +69,8 @@ def table_of(results: Any, answers: str = "") -> Table:
 
 def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
     """The table, and the headlines or the first ratio as figures and cards."""
-    words, declared, conditions = wording(results.task), exhibits.measures, results.design.conditions
-    table, figures = words.table(results), {measure for measure, _ in results.by_condition()}
+    words, declared, conditions = wording(results.task), exhibits.measures, results.design.keys
+    table, figures = words.table(results), {measure for measure, _ in results.by_key()}
     plots = headline_plots if results.findings else ratio_plots
     first = next((measure for measure in results.shown if measure in figures), None)
     return Section(
@@ -190,12 +190,12 @@ def study_table(results: Any) -> Table:
     name = name_of(results.task)
     if not results.rows:
         return Table(name, ("setting",), (), ("no setting has results yet",))
-    figures = {(row.measure, row.group, row.setting, row.condition): row for row in results.rows}
+    figures = {(row.measure, row.group, row.setting, row.key): row for row in results.rows}
     columns = columns_of(results.shown, results.rows)
     named = headings(columns, results, with_interval(results.rows))
     rows = tuple(
         (*place, *(cell(figures.get((*column, *place))) for column in columns))
-        for place in dict.fromkeys((row.setting, row.condition) for row in results.rows)
+        for place in dict.fromkeys((row.setting, row.key) for row in results.rows)
     )
     title = (name, *results.about, count(results.queries, "query", "queries"))
     notes = (*drawn_note(results.drawn), *few_queries(results.queries))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict, astuple, replace
+from msgspec import structs
+from msgspec.structs import asdict, astuple
 
 from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, cell_counts, judged_of, measure_verdicts
@@ -21,7 +22,16 @@ from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
-from llmfair.nouns import JUDGED_STRATA, Attribute, Measurement, PairAnswer, PairStratum, PairVerdict, Side
+from llmfair.nouns import (
+    JUDGED_STRATA,
+    PAIRS,
+    Attribute,
+    Measurement,
+    PairAnswer,
+    PairStratum,
+    PairVerdict,
+    Side,
+)
 from llmfair.results import rows_of
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
@@ -135,15 +145,15 @@ class Figures:
     findings: Mapping[str, PairFinding]
     cells: Mapping[str, CellCounts]
 
-    def value(self, measure: str, condition: str, group: str = "") -> float | None:
-        return self.row(measure, condition, group).value
+    def value(self, measure: str, stratum: str, group: str = "") -> float | None:
+        return self.row(measure, stratum, group).value
 
-    def row(self, measure: str, condition: str, group: str = "") -> Measurement:
+    def row(self, measure: str, stratum: str, group: str = "") -> Measurement:
         """The figure of all queries; one without value where there is none."""
         for row in self.rows:
-            if (row.query_id, row.measure, row.condition, row.group) == (ALL, measure, condition, group):
+            if (row.query_id, row.measure, row.stratum, row.group) == (ALL, measure, stratum, group):
                 return row
-        return Measurement(ALL, measure, None, condition, group, n=0, reason="no_pairs")
+        return Measurement(ALL, measure, None, PAIRS, group, n=0, reason="no_pairs", stratum=stratum)
 
     @property
     def objective(self) -> float | None:
@@ -166,7 +176,7 @@ def measure(
 
     def add(name: str, stratum: str, estimate: Estimate | None, group: str = "") -> None:
         if estimate is not None:
-            rows.append(row_of(name, stratum, estimate, group))
+            rows.append(replace(row_of(name, PAIRS, estimate, group), stratum=stratum))
 
     for stratum, verdicts in by_stratum.items():
         for name, formula in ((SMOOTHED, SMOOTHED_WIN_RATIO), (CONSISTENCY, CONSISTENT)):
@@ -247,7 +257,7 @@ SAFEGUARDS: Mapping[str, tuple[str, str]] = {
 
 def with_text(gates: Mapping[str, Safeguard]) -> dict[str, Safeguard]:
     """Safeguards as results have them, each with a `text` that says it whole."""
-    return {name: replace(gate, text=_text(name, gate)) for name, gate in gates.items()}
+    return {name: structs.replace(gate, text=_text(name, gate)) for name, gate in gates.items()}
 
 
 def missed(gates: Mapping[str, Safeguard]) -> str:

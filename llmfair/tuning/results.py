@@ -281,10 +281,10 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     figure_4: Mapping[str, Mapping[str, AnswersOnPairs]]
     training: TrainingFacts
 
-    def figure(self, model: str, measure: str, condition: str, group: str = "") -> Figure:
+    def figure(self, model: str, measure: str, stratum: str, group: str = "") -> Figure:
         """A figure of the test queries; one without value where there is none."""
-        named = (model, measure, condition, group)
-        rows = (row for row in self.rows if (row.model, row.measure, row.condition, row.group) == named)
+        named = (model, measure, stratum, group)
+        rows = (row for row in self.rows if (row.model, row.measure, row.stratum, row.group) == named)
         return next(rows, NOTHING)
 
 

@@ -19,7 +19,7 @@ from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.files import plain
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
-from llmfair.nouns import Conclusion, PairStratum
+from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"
-TSV = ("run", "model", "condition", "measure", "group", "value", "low", "high", "n", "reason")
+TSV = ("run", "model", "condition", "stratum", "measure", "group", "value", "low", "high", "n", "reason")
 
 
 def headed_table(results: FinetuneResults) -> Table:
@@ -376,15 +376,16 @@ def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
     where all odds lie in the band. `audited` is the command that audits the adapter."""
     conclusions = Conclusions(
         task="pairwise", run=results.run, dataset=results.dataset, attribute=results.attribute, model=results.model,
-        words=results.words, level=results.level, band=results.band, measures=[HEADLINE], conditions=PAIR_STRATA,
+        words=results.words, level=results.level, band=results.band, measures=[HEADLINE],
+        keys=[Key(PAIRS, stratum) for stratum in PAIR_STRATA],
         findings=results.findings[ADAPTER],
         figures={(HEADLINE, stratum): results.figure(ADAPTER, HEADLINE, stratum) for stratum in PAIR_STRATA},
     )  # fmt: skip
     of_odds = VerdictWords("").verdict(conclusions)
-    gravest = next((case for case in cases_of(conclusions) if case.condition == of_odds.condition), None)
+    gravest = next((case for case in cases_of(conclusions) if case.key.stratum == of_odds.stratum), None)
     status, why, following = _status(results, gravest, audited)
     queries = count(results.design.split["test"], "query that was", "queries that were")
-    odds = [f"{case.interval} of {case.condition} pairs" for case in cases_of(conclusions)] or ["undefined"]
+    odds = [f"{case.interval} of {case.key} pairs" for case in cases_of(conclusions)] or ["undefined"]
     sentence = (
         f"{why}; preference odds on {queries} not trained on: {listed(odds)} ({results.level * 100:g} % CI)"
     )
@@ -402,7 +403,7 @@ def _status(results: FinetuneResults, gravest: Case | None, audited: str) -> tup
         return REJECTED, f"gates are not kept on the test queries: {lost}", OTHERWISE
     if gravest is None:
         return INCONCLUSIVE, "nothing was measured", audited
-    of, band = f"{gravest.condition} pairs", gravest.band
+    of, band = f"{gravest.key} pairs", gravest.band
     match gravest.finding.conclusion:
         case Conclusion.OUTSIDE:
             return REJECTED, f"all gates are kept, but the odds of {of} still lie outside {band}", OTHERWISE

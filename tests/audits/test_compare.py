@@ -48,7 +48,7 @@ def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
 
 
 def rows(compared: Comparison) -> dict[tuple[str, str], Any]:
-    return {(row.measure, row.condition): row for row in compared.rows}
+    return {(row.measure, row.key): row for row in compared.rows}
 
 
 # By hand
@@ -250,7 +250,7 @@ def test_a_injected_pairwise_difference_is_found_and_no_other() -> None:
     for row in rows(compare([other, again])).values():
         assert row.p_adjusted is None or row.p_adjusted > 0.05
     # and the figures are those of the runs' own tables
-    own = {(row["measure"], row["condition"]): row["value"] for row in table(base.path / "metrics.csv")}
+    own = {(row["measure"], row["stratum"]): row["value"] for row in table(base.path / "metrics.csv")}
     assert float(own["AdjustedOdds", "relevant"]) == found["AdjustedOdds", "relevant"].base
 
 
@@ -258,7 +258,7 @@ def test_more_pairs_are_compared_on_those_in_common() -> None:
     few = made((*PAIRWISE, "--conditions", "relevant"), BIASED, "few")
     many = made(("pairwise", "--pairs", "15", "--noise-share", "0.2"), BIASED, "many")
     compared = compare([few, many])
-    assert {row.condition for row in compared.rows} == {"relevant"}
+    assert {row.key for row in compared.rows} == {"relevant"}
     run = compared.runs[1]
     # pairs, however often they were asked
     assert (run.own["pairs_in_common"], run.own["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
@@ -293,7 +293,7 @@ def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
         )
         assert f"follow the position ({other_name(compared)})" in compared.verdict.sentence
         own = llmfair("score", str(other.path), "--measures", "WinRatio", "--json").json["rows"]
-        of_run = next(r["reason"] for r in own if r["measure"] == "WinRatio" and r["condition"] == "relevant")
+        of_run = next(r["reason"] for r in own if r["measure"] == "WinRatio" and r["stratum"] == "relevant")
         assert rows(compared)["WinRatio", "relevant"].reason == of_run == "no_consistent_pair"
 
 
@@ -339,7 +339,7 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
         (own,) = [
             one["value"]
             for one in run.read_results()["rows"]
-            if (one["measure"], one["condition"]) == ("AdjustedOdds(agg=pooled)", "relevant")
+            if (one["measure"], one["stratum"]) == ("AdjustedOdds(agg=pooled)", "relevant")
         ]
         assert getattr(row, key) == pytest.approx(own, rel=1e-12)
     assert row.headline and row.change == pytest.approx(row.other / row.base)

@@ -220,7 +220,7 @@ def test_a_run_that_goes_by_places_and_prefers_a_group_ends_outside() -> None:
     for stratum in ("relevant", "irrelevant"):
         finding = run["findings"][stratum]
         assert (finding["conclusion"], finding["bound"]["side"]) == ("outside", "at most")
-        row = next(r for r in run["rows"] if (r["measure"], r["condition"]) == ("AdjustedOdds", stratum))
+        row = next(r for r in run["rows"] if (r["measure"], r["stratum"]) == ("AdjustedOdds", stratum))
         assert row["low"] is None and row["high"] == finding["bound"]["odds"] < 0.3
     first = outward(run["findings"]["relevant"]["bound"]["odds"], True)
     page = page_of([read_source(RunDir(Path("run")))], 0)
@@ -240,7 +240,7 @@ def test_items_without_judgements_are_not_called_alike_in_relevance() -> None:
     ]
     Path("plain.csv").write_text("\n".join(["query_id,query,doc_id,title,gender", *rows]))
     run = llmfair("pairwise", "-d", "plain.csv", "-m", "fake:biased,pairwise=-2", "-o", "run", "--json").json
-    assert run["design"]["conditions"] == ["unjudged"]
+    assert run["design"]["strata"] == ["unjudged"]
     assert (
         "; no relevance was given, so differences in merit look like preference" in run["verdict"]["sentence"]
     )
@@ -257,7 +257,7 @@ def test_a_disparity_carries_the_share_of_wrong_grades_that_would_explain_it() -
     run = llmfair(*command, "--json").json
     assert run["design"]["judged"] == {"protected": [240, 36], "unprotected": [240, 84]}
     for stratum in ("relevant", "irrelevant"):
-        row = next(r for r in run["rows"] if (r["measure"], r["condition"]) == ("AdjustedOdds", stratum))
+        row = next(r for r in run["rows"] if (r["measure"], r["stratum"]) == ("AdjustedOdds", stratum))
         assert run["findings"][stratum]["label_error"] == to_builtins(
             label_error(run["design"]["judged"], None, stratum, row["high"])
         )

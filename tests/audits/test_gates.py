@@ -14,21 +14,22 @@ from llmfair.audits.gates import Gate, GatedFigures, check_gates, parse_gate, re
 from llmfair.audits.listwise.measure import unassessable
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.metrics.base import Judged
+from llmfair.nouns import PAIRS, Key
 from llmfair.results import Reach, Row, absent_row
 
 
 def row(value: float | None, condition: str = "female", measure: str = "ExpRatio", **more: Any) -> Row:
     interval = {"low": None, "high": None} if value is None else {"low": value - 0.05, "high": value + 0.05}
     given = {"query_id": "all", "value": value, "reason": None}
-    return structs.replace(absent_row(measure, condition), **{**given, **interval, **more})
+    return structs.replace(absent_row(measure, Key(condition)), **{**given, **interval, **more})
 
 
 def results(
-    *rows: Row, conditions: tuple[str, ...] = ("neutral", "female", "repeat"), asked: str = " prompt"
+    *rows: Row, keys: tuple[Key, ...] = (Key("neutral"), Key("female"), Key("repeat")), asked: str = " prompt"
 ) -> GatedFigures:
     reach = {"ExpRatio": Reach(low=0.889, high=1.125)}
     aside, titles = ("repeat",), {"repeat": "repeat", "initial": "initial ranking"}
-    return GatedFigures(conditions, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
+    return GatedFigures(keys, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
 
 
 def reasons(gate: str, *rows: Row, interval: bool = False, **more: Any) -> list[str | None]:
@@ -66,9 +67,9 @@ def test_the_grammar(
 
 
 def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
-    of_pairs: dict[str, Any] = {"conditions": ("relevant", "irrelevant"), "asked": " pairs"}
+    of_pairs: dict[str, Any] = {"keys": (Key(PAIRS, "relevant"), Key(PAIRS, "irrelevant")), "asked": " pairs"}
     rows = [
-        row(value, stratum, "AdjustedOdds", stratum=stratum, contrast="female:male")
+        row(value, PAIRS, "AdjustedOdds", stratum=stratum, contrast="female:male")
         for value, stratum in ((1.1, "irrelevant"), (0.6, "relevant"))
     ]
     below = "AdjustedOdds (relevant pairs) 0.600 is below 0.8"
@@ -149,7 +150,7 @@ def test_every_prompt_must_hold_unless_one_is_named() -> None:
 NOT_RANDOM: dict[str, Any] = {"findings": {"female": unassessable("PreferenceOdds", "order_not_random")}}
 FEW: dict[str, Any] = {"low": None, "high": None, "reason": "too_few_queries"}
 WHOLE = {"interval": True}
-ON_LISTS = {"conditions": ["neutral"], "where": "on these lists"}
+ON_LISTS = {"keys": [Key("neutral")], "where": "on these lists"}
 
 
 @pytest.mark.parametrize(
@@ -184,8 +185,8 @@ def test_why_a_figure_does_not_hold(
 
 
 def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
-    odds = row(0.5, "relevant", "AdjustedOdds")
-    of_pairs: dict[str, Any] = {"conditions": ("relevant",), "asked": " pairs"}
+    odds = row(0.5, PAIRS, "AdjustedOdds", stratum="relevant")
+    of_pairs: dict[str, Any] = {"keys": (Key(PAIRS, "relevant"),), "asked": " pairs"}
     assert reasons("AdjustedOdds>=0.8", odds, **of_pairs) == [
         "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
     ]
@@ -225,9 +226,9 @@ def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None)
 
 def test_a_condition_is_left_aside_for_its_kind_not_for_its_name() -> None:
     rows = row(1.0, "treated"), row(0.9, "repeat")
-    conditions = ["treated", "repeat"]
-    assert reasons("ExpRatio>=0.95", *rows, conditions=conditions) == [None]
-    assert reasons("ExpRatio>=0.95", *rows, conditions=conditions, aside=(), titles={})[1] == (
+    keys = [Key("treated"), Key("repeat")]
+    assert reasons("ExpRatio>=0.95", *rows, keys=keys) == [None]
+    assert reasons("ExpRatio>=0.95", *rows, keys=keys, aside=(), titles={})[1] == (
         "ExpRatio (repeat prompt) 0.900 is below 0.95"
     )
 

@@ -13,7 +13,7 @@ from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined
 from llmfair.audits.gates import GatedFigures, check_gates, parse_gate
 from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.nouns import Measurement
+from llmfair.nouns import Key, Measurement
 from llmfair.results import absent_row
 from tests.cli.command import llmfair, only_run, ran, table
 from tests.joined import write_joined
@@ -56,8 +56,8 @@ def test_eight_perfect_queries_do_not_show_a_mean_of_almost_1() -> None:
     assert (row.value, row.high, row.reason) == (1, 1, "nearly_all_same")
     assert row.low == pytest.approx(0.594, abs=1e-3)
     of_all = {"query_id": "all", "value": row.value, "low": row.low, "high": row.high, "reason": row.reason}
-    figure = structs.replace(absent_row("P@5", "neutral"), **of_all)
-    figures = GatedFigures(["neutral"], [], [figure], {}, asked=" prompt")
+    figure = structs.replace(absent_row("P@5", Key("neutral")), **of_all)
+    figures = GatedFigures([Key("neutral")], [], [figure], {}, asked=" prompt")
     (entry,) = check_gates([parse_gate("P@5>=0.999")], figures, interval=True)
     assert entry.reason == "P@5 (neutral prompt) [0.594, 1.000] reaches below 0.999"
 

@@ -371,7 +371,7 @@ def test_fail_on_takes_a_kind_s_own_words() -> None:
 def test_the_gate_agrees_with_the_verdict(status: str) -> None:
     verdict = RunVerdict(status=status, sentence="so it is", next="go on")
     require_met([], refused(verdict, [other for other in STATUSES.values() if other != status]))
-    unmet = Requirement("P@20>=2", "P@20", "neutral", "", 1.0, False, "P@20 is below 2")
+    unmet = Requirement("P@20>=2", "P@20", "neutral", "all", "", 1.0, False, "P@20 is below 2")
     with pytest.raises(RequirementFailed, match=f"the verdict is {status}: so it is; P@20 is below 2"):
         require_met([unmet], refused(verdict, (status,)))
 

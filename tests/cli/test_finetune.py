@@ -118,7 +118,7 @@ def test_the_same_command_again_prints_the_same_and_loads_no_model(
     assert table.startswith(f"VERDICT  {verdict['status']}: ") and "\nNEXT     " in table
     assert "logit offset" in table and "only 2 queries" in table and "preference odds" in table
     tsv = finetune(root, "-o", adapter, "--format", "tsv").out.splitlines()
-    assert tsv[0].split("\t")[:4] == ["run", "model", "condition", "measure"]
+    assert tsv[0].split("\t")[:4] == ["run", "model", "condition", "stratum"]
     assert "| --- |" in finetune(root, "-o", adapter, "--format", "md").out
 
 
@@ -170,7 +170,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
                 "Consistency",
                 "RelevantFirst",
             ):
-                found = figures.value(row["measure"], row["condition"], row["group"])
+                found = figures.value(row["measure"], row["stratum"], row["group"])
                 assert found == pytest.approx(row["value"], abs=1e-3), row
 
 
@@ -356,7 +356,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
         "--train-share": "0.8",
     }
     found = well(finetune(root, "--json", settings=settings))
-    rows = {(r["model"], r["measure"], r["condition"], r["group"]): r["value"] for r in found.json["rows"]}
+    rows = {(r["model"], r["measure"], r["stratum"], r["group"]): r["value"] for r in found.json["rows"]}
     for kind in ("relevant", "irrelevant"):
         before, after = (rows[model, "AdjustedOdds", kind, ""] for model in ("base", "adapter"))
         assert before < 0.5 and 0.8 <= after <= 1.25, (kind, before, after)

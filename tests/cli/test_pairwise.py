@@ -28,7 +28,7 @@ def asked(model: str, *more: str, queries: int = QUERIES) -> Outcome:
 
 def row(document: Any, measure: str, stratum: str = "relevant", group: str = "") -> Any:
     (found,) = [
-        r for r in document["rows"] if (r["measure"], r["condition"], r["group"]) == (measure, stratum, group)
+        r for r in document["rows"] if (r["measure"], r["stratum"], r["group"]) == (measure, stratum, group)
     ]
     return found
 
@@ -248,9 +248,9 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
         ).json  # fmt: skip
     assert len(seen) == 240 and all(seen)
     lines = table(only_run() / "verdicts.csv")
-    margins = {line["first_margin"] for line in lines if line["condition"] == "relevant"}
+    margins = {line["first_margin"] for line in lines if line["stratum"] == "relevant"}
     assert [float(margin) for margin in margins] == pytest.approx([math.log(0.5 / 0.1)])
-    assert {line["first_margin"] for line in lines if line["condition"] == "irrelevant"} == {""}
+    assert {line["first_margin"] for line in lines if line["stratum"] == "irrelevant"} == {""}
     assert found["answers"]["relevant"]["mass"] == pytest.approx(0.6)
     assert found["answers"]["irrelevant"]["mass"] == pytest.approx(0.4)
     again = llmfair(

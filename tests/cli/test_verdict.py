@@ -164,7 +164,7 @@ def test_a_study_has_a_suite_of_junit_for_each_setting() -> None:
 
 def test_junit_is_legal_whatever_things_are_called(tmp_path: Path) -> None:
     verdict = RunVerdict(status="dis\x01parity", sentence="of \x02 items\udc80", next="\x03")
-    gate = Requirement("P@20>=2", "P@20", "neutral\x04", "fe\x05male", 1.0, False, "\x06 is below 2")
+    gate = Requirement("P@20>=2", "P@20", "neutral\x04", "all", "fe\x05male", 1.0, False, "\x06 is below 2")
     broken = Suite("a\x00 model", "list\x07wise", verdict, [gate], llmfair.UsageError("\x08", "hint"))
     write_junit(tmp_path / "junit.xml", [broken], ["dis\x01parity"])
     (suite,) = suites(str(tmp_path / "junit.xml"))

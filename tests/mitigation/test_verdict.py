@@ -33,12 +33,12 @@ def remedy(
 ) -> RemedyRow:  # fmt: skip
     change, low, high = odds / base, odds / base * 0.9, odds / base * 1.1
     of_odds = ChangeRow(
-        name, name, ODDS, "log", "parity", True, base, odds, change, low, high, 20, p, p,
+        name, name, "all", ODDS, "log", "parity", True, base, odds, change, low, high, 20, p, p,
         base_low=base * 0.9, base_high=base * 1.1, other_low=odds * 0.9, other_high=odds * 1.1,
     )  # fmt: skip
     loss = sum(utility) / 2
     of_utility = ChangeRow(
-        name, name, UTILITY, "linear", "higher", True, 0.8, 0.8 + loss, loss, *utility, 20, p, p
+        name, name, "all", UTILITY, "linear", "higher", True, 0.8, 0.8 + loss, loss, *utility, 20, p, p
     )
     return RemedyRow(
         name=name, remedy=name, title=name, does="", available=True, calls=0, rankings=[f"rankings/{name}.run"],

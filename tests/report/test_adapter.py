@@ -23,7 +23,7 @@ def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     assert (told.code, told.out) == (0, "small/report.html\n"), told.err
     page = read(Path("small/report.html"))
     text = "".join(page.text)
-    rows = {(r["model"], r["measure"], r["condition"], r["group"]): r for r in found["rows"]}
+    rows = {(r["model"], r["measure"], r["stratum"], r["group"]): r for r in found["rows"]}
     for model in ("base", "adapter", "logit offset"):
         for kind in ("relevant", "irrelevant"):
             assert f"{rows[model, 'AdjustedOdds', kind, '']['value']:.3f}" in text

@@ -17,11 +17,11 @@ import pytest
 from llmfair.audits.commands import command_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.io.files import query_figures
 from llmfair.pages import page_of
 from llmfair.report.groups import Furthest
 from llmfair.report.html import FOLDER, SCRIPT, page_html, rows_json
 from llmfair.report.page import read_source
+from llmfair.results import query_figures
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair, ran
 from tests.report.reading import read

@@ -39,13 +39,13 @@ def test_any_kind_has_a_section(folder: Path, task: str, monkeypatch: pytest.Mon
     source = read_source(RunDir(run(folder, task)))
     results, exhibits = source.results, exhibits_of(source.run, 0)
     section = words.section(results, source.run.path, exhibits)
-    conditions = list(results.design.conditions)
+    conditions = list(results.design.keys)
     assert [row[0] for row in section.table.rows] == conditions
     assert section.table.header[0] == "condition" and section.table.header[-1] == "conclusion"
     assert section.table.title.startswith(
         f"Silent audit · {results.dataset} · {results.attribute} (protected: "
     )
-    cells = results.by_condition()
+    cells = results.by_key()
     first = next(measure for measure in results.shown if (measure, conditions[0]) in cells)
     assert all(cell(cells[first, row[0]]) in row for row in section.table.rows)
     assert [verdict.of for verdict in section.verdicts] == conditions[:3]
@@ -97,9 +97,9 @@ def test_conclusions_are_on_every_page_of_a_kind_whose_conditions_have_titles(
         return [one.sentence for one in page_of([source], 0).verdicts], rows
 
     plain, found = told(), source.results
-    titles = {condition: f"asked {condition}" for condition in found.design.conditions}
+    titles = {condition: f"asked {condition}" for condition in found.design.keys}
     silenced(task, monkeypatch, titles=titles)
     (table,) = page_of([source], 0).tables
-    assert table.rows[0][0] == f"asked {found.design.conditions[0]}"
+    assert table.rows[0][0] == f"asked {found.design.keys[0]}"
     assert told() == plain and all(plain)
     assert {*table.said.values()} - {""} <= {*plain[1]}

@@ -17,6 +17,7 @@ from llmfair.audits.kind import kinds
 from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import measure as defined
 from llmfair.metrics.names import in_words, parse_measure
+from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
 from llmfair.report.page import with_reach
 from llmfair.report.tables import Table, cell, columns_of, differs_text, filled, uncut_notes
@@ -44,12 +45,12 @@ def test_only_columns_without_anything_go() -> None:
     assert filled(table) == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
     none = Table("t", ("a", "b"), (), ())
     assert filled(none) == none
-    rows = [structs.replace(absent_row("M", ""), group=group) for group in ("@UNKNOWN", "b", "a", "b")]
+    rows = [structs.replace(absent_row("M", Key("")), group=group) for group in ("@UNKNOWN", "b", "a", "b")]
     assert columns_of(["N", "M"], rows) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
 
 
 def test_a_figure_that_is_missing_says_why_in_words() -> None:
-    missing = absent_row("M", "neutral")
+    missing = absent_row("M", Key("neutral"))
     assert (
         cell(structs.replace(missing, reason="no_consistent_pair"))
         == "undefined (no pair that does not flip)"

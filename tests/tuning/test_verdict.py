@@ -52,8 +52,8 @@ def told(
     made: FinetuneResults = results(True)
     rows = []
     for row in made.rows:
-        if (row.model, row.measure) == (ADAPTER, HEADLINE) and row.condition in of:
-            value, low, high = of[row.condition]
+        if (row.model, row.measure) == (ADAPTER, HEADLINE) and row.stratum in of:
+            value, low, high = of[row.stratum]
             row = replace(row, value=value, low=low, high=high, p_adjusted=p)
         rows.append(row)
     findings = {

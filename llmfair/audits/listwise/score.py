@@ -70,7 +70,7 @@ from llmfair.metrics.base import (
 )
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Document, Key, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.results import Family, Words, as_readable
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
@@ -230,8 +230,8 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
     measured = _measured(rankings, settings)
-    conditions = [condition for condition in measured.conditions if not ONE_OF_SEVERAL.search(condition)]
-    measured, audited = replace(measured, conditions=conditions), rankings.found
+    keys = [key for key in measured.keys if not ONE_OF_SEVERAL.search(key)]
+    measured, audited = replace(measured, keys=keys), rankings.found
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
     return replace(measured, reach=audited.reach, windows=windows_of(audited.design))
@@ -290,7 +290,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         family=Family(family, None),
         incomplete=target.incomplete,
     )
-    return RemeasuredRun(facts, rows, list(conditions), limits=limits)
+    return RemeasuredRun(facts, rows, [*map(Key, conditions)], limits=limits)
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def _at_equal(finding: ListwiseFinding) -> str:
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
     """Preference odds of all, of relevant and of irrelevant items: a row each under every prompt."""
-    rows, figures = list[tuple[str, ...]](), results.by_condition()
+    rows, figures = list[tuple[str, ...]](), results.by_key()
     for condition, finding in results.findings.items():
         if condition == REPEAT or not finding.strata or finding.odds is None:
             continue
@@ -314,7 +314,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
 
 def _strata_notes(results: ListwiseResults) -> Iterator[str]:
     """The odds of relevant and irrelevant items, by prompt, and how many items recur."""
-    figures = results.by_condition()
+    figures = results.by_key()
     texts, recurring = dict[str, list[str]](), 0
     for condition, finding in results.findings.items():
         recurring = max(recurring, finding.odds.recurring if finding.odds else 0)
@@ -582,7 +582,7 @@ class ListwiseWords(VerdictWords):
 
     def of_relevant(self, case: Case) -> str:
         """The odds of relevant items, which count most and are fewest."""
-        figure = case.found.figures.get((of_stratum(case.finding.measure, "relevant"), case.condition))
+        figure = case.found.figures.get((of_stratum(case.finding.measure, "relevant"), case.key))
         return "" if figure is None else f"of relevant items alone {interval_text(figure, case.found.band)}"
 
     def caution(self, case: Case) -> str:
@@ -708,7 +708,7 @@ def _question(spec: str, *options: Any) -> Question:
 
 def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure, or preference where nothing is ranked; the headline and its band, ranks, exposure curve."""
-    cells, words = results.by_condition(), asdict(results.words)
+    cells, words = results.by_key(), asdict(results.words)
     conditions = [name for name in results.design.conditions if results.chains[name].ranked]
     names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
     looks = palette([*names.values()])
@@ -769,7 +769,7 @@ def _utilities(group: Group, declared: Declared, name: str) -> Iterator[Plot]:
     for model, runs in group.drawn.items():
         places: list[int] = []
         for attribute, audited in runs.items():
-            figures = audited.results.by_condition().items()
+            figures = audited.results.by_key().items()
             cells = {
                 (plain_name(measure), condition): row
                 for (measure, condition), row in figures
@@ -931,7 +931,7 @@ def _verdicts(results: ListwiseResults, table: Table, measures: Declared) -> Ite
     ratio, utility = ratio_of(results.shown, measures), utility_of(results.shown, measures)
     cards = list(condition_verdicts(results, table, measures, ratio, conditions, "{} prompt"))
     yield from cards
-    row = results.by_condition().get((utility, conditions[0])) if utility else None
+    row = results.by_key().get((utility, conditions[0])) if utility else None
     if len(cards) < SHOWN_VERDICTS and utility and row:
         notes = dict([*results.of_measures.items(), *_precision_notes(results)])
         yield verdict(f"{conditions[0]} prompt", utility, row, notes.get(utility, ""))

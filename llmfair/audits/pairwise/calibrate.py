@@ -42,7 +42,7 @@ from llmfair.settings import band_of, injected_of
 from llmfair.stats.intervals import Estimate
 
 COLUMNS = (
-    "condition", "injected", "injected_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
+    "stratum", "injected", "injected_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
     "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
     "inconclusive", "not_assessable",
 )  # fmt: skip
@@ -51,7 +51,7 @@ COLUMNS = (
 class InjectedPairs(InjectedPreference, frozen=True, kw_only=True):
     """What simulated audits found of one relevance stratum and injected preference."""
 
-    condition: PairStratum
+    stratum: PairStratum
     marginal_odds: float
     consistent_share: Share | None
 
@@ -108,7 +108,7 @@ def calibrate_pairwise(
         **about(design, settings),
         "design": {
             "queries": len(design.queries),
-            "conditions": {
+            "strata": {
                 stratum: {"queries": len(of_it), "pairs": sum(map(len, of_it.values())) // settings.repeats}
                 for stratum, of_it in pairs.items()
             },
@@ -148,7 +148,7 @@ def _row(
     flips = [p for finding in findings if (p := finding.p) is not None]
     consistent = [s for finding in findings if (s := finding.consistent_share) is not None]
     own = {
-        "condition": stratum,
+        "stratum": stratum,
         "marginal_odds": truth,
         "consistent_share": float(np.mean(consistent)) if consistent else None,
     }

@@ -31,7 +31,7 @@ from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import Chat, Failure, PairStratum, PairVerdict, Probe
+from llmfair.nouns import PAIRS, Chat, Failure, PairStratum, PairVerdict, Probe
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
@@ -194,7 +194,8 @@ class PairwiseDesign(Design[PairVerdict]):
         return PairwiseFacts(
             preset=settings.preset_name(),
             queries=len(self.queries),
-            conditions=list(self.strata),
+            conditions=[PAIRS],
+            strata=list(self.strata),
             pairs=settings.pairs,
             form=settings.form,
             answers=settings.answers,

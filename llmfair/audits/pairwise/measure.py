@@ -74,9 +74,11 @@ from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
 from llmfair.nouns import (
+    PAIRS,
     Cell,
     Conclusion,
     Failure,
+    Key,
     Measurement,
     PairAnswer,
     PairStratum,
@@ -257,7 +259,7 @@ def seen(
 
 
 COLUMNS = (
-    "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
+    "query_id", "stratum", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
     "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
 )  # fmt: skip
 
@@ -285,7 +287,7 @@ def read_verdicts(path: Path) -> list[PairVerdict]:
     def verdict(row: dict[str, str]) -> PairVerdict:
         read = PairVerdict(
             query_id=intern(row["query_id"]),
-            stratum=strata[row["condition"]],
+            stratum=strata[row["stratum"]],
             number=integer(row["pair"]),
             draw=integer(row["draw"]),
             protected=intern(row["protected_doc_id"]),
@@ -395,7 +397,8 @@ def measure_verdicts(
             findings[stratum] = finding.barred(EQUAL_SCORES)
     findings = as_readable(findings, answers, asked.max_invalid)
     rows, family = _with_family(
-        [replace(row, stratum=row.condition) for row in summarise(columns, asked.inference)], findings
+        [replace(row, condition=PAIRS, stratum=row.condition) for row in summarise(columns, asked.inference)],
+        findings,
     )
     return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
 
@@ -450,11 +453,11 @@ def outcome_of(
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
     """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
     results = results_of(run)
-    check_settings(run, results, ("seed", "conditions", "repeats"))
+    check_settings(run, results, ("seed", "repeats"))
     check_attribute(run, results, settings)
     path = run.path / "verdicts.csv"
     announce(path)
-    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in results.design.conditions}
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in results.design.strata}
     for verdict in read_verdicts(path):
         by_stratum.setdefault(verdict.stratum, []).append(verdict)
     for stratum, verdicts in by_stratum.items():
@@ -472,7 +475,7 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         for stratum, verdicts in by_stratum.items()
     }
     facts = facts_of(run, results, shown, conditions, measured.columns, measured.findings, measured.family)
-    return RemeasuredRun(facts, measured.rows, list(by_stratum))
+    return RemeasuredRun(facts, measured.rows, [Key(PAIRS, stratum) for stratum in by_stratum])
 
 
 def with_weights(names: str, weights: str) -> str:
@@ -573,7 +576,7 @@ def _with_family(
     """The rows with p, conclusion, and p adjusted (Holm) over the relevance strata; and how many were tested."""
     rows, family = list(rows), list[int]()
     for place, row in enumerate(rows):
-        finding = findings.get(row.condition)
+        finding = findings.get(row.stratum)
         if finding is None or row.query_id != ALL or row.measure != finding.measure:
             continue
         family.append(place)
@@ -670,12 +673,12 @@ def pair_changes(
     weighted = (f"{name}(agg={base.setting('weights')})" for name in MEASURES)
     measures = chosen or parse_measures(",".join(weighted))
     headlines, level = headlines_of(measures), base.results.level
-    strata = [stratum for stratum in base.conditions if stratum in {k for k, *_ in common}]
+    keys = [key for key in base.keys if key in {stratum for stratum, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
-    judged = [
+    judged: list[dict[str, Sequence[JudgedPairs]]] = [
         {
-            stratum: judged_of((answered(run)[key] for key in common if key[0] == stratum), repeats)
-            for stratum in strata
+            key: judged_of((answered(run)[asked] for asked in common if asked[0] == key), repeats)
+            for key in keys
         }
         for run in (base, other)
     ]
@@ -686,9 +689,9 @@ def pair_changes(
         barred[stratum] = None if counted is None else useless(counted)
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
-        for stratum in strata:
-            row = structs.replace(row_of(other, stratum, measure, headlines), useless=barred[stratum])
-            values = before[measure, stratum], after[measure, stratum]
+        for key in keys:
+            row = structs.replace(row_of(other, key, measure, headlines), useless=barred[key])
+            values = before[measure, key], after[measure, key]
             yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
 
 

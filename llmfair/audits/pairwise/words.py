@@ -105,8 +105,8 @@ def pairwise_table(results: PairwiseResults) -> Table:
         calls,
         *([f"preset {design.preset}"] if design.preset else []),
     ]
-    said = {stratum: _conclusion(stratum, results, rows) for stratum in design.conditions}
-    table = tuple((*_row(stratum, results, rows), said[stratum]) for stratum in design.conditions)
+    said = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
+    table = tuple((*_row(stratum, results, rows), said[stratum]) for stratum in design.strata)
     return filled(
         Table(" · ".join(title), header, table, tuple(_notes(results, rows)), said, sees=results.sees)
     )
@@ -115,7 +115,7 @@ def pairwise_table(results: PairwiseResults) -> Table:
 def _rows(results: PairwiseResults) -> Rows:
     pooled = POOLED if results.design.weights == "pooled" else ""
     return {
-        (row.measure.removesuffix(pooled), row.condition): row
+        (row.measure.removesuffix(pooled), row.stratum): row
         for row in results.of_all()
         if not row.group and (row.measure.endswith(pooled) or row.measure == "NoiseRate")
     }
@@ -173,7 +173,7 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band
 
 def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
     """What has to be known to read the table, the weightiest first."""
-    design, strata = results.design, results.design.conditions
+    design, strata = results.design, results.design.keys
     odds = {stratum: rows.get(("AdjustedOdds", stratum)) for stratum in results.findings}
     tests = [
         f"{stratum} {p_text(row.p_adjusted)} ({results.findings[stratum].test})"
@@ -281,7 +281,7 @@ def _mass_note(stratum: str, results: PairwiseResults) -> str | None:
 
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
     """Queries without pairs of a stratum, and those with fewer than asked."""
-    for stratum in design.conditions:
+    for stratum in design.strata:
         grades = (design.grades or {}).get(stratum)
         if without := len(design.without_pairs[stratum]):
             more = "; --grades any asks pairs of unequal grade, too" * bool(grades and grades.matched)
@@ -338,7 +338,7 @@ class PairWords(VerdictWords):
             of = f"{case.queries}; a bound alone, since {in_words(case.finding.reason, case.finding.measure)}"
         else:
             return super().disparity(case)
-        alike = "" if case.condition == UNJUDGED else "equally relevant "
+        alike = "" if case.key.stratum == UNJUDGED else "equally relevant "
         return (
             f"{self.where(case)}{behind} items win {times} for every 100 wins of {alike}{ahead} ones ({of}); "
             f"{case.measured}, outside {case.band}"
@@ -346,7 +346,7 @@ class PairWords(VerdictWords):
 
     def parity(self, case: Case) -> str:
         figures = case.found.figures
-        kappas = (figures.get((name, case.condition)) for name in ("Kappa", f"Kappa{POOLED}"))
+        kappas = (figures.get((name, case.key)) for name in ("Kappa", f"Kappa{POOLED}"))
         kappa = next(filter(None, kappas), None)
         said = super().parity(case)
         if kappa is None or kappa.value is None:
@@ -354,7 +354,7 @@ class PairWords(VerdictWords):
         return f"{said}; both orders agree with kappa {interval_text(kappa, (0.0,))}"
 
     def caution(self, case: Case) -> str:
-        return UNJUDGED_TEXT * (case.condition == UNJUDGED) + super().caution(case)
+        return UNJUDGED_TEXT * (case.key.stratum == UNJUDGED) + super().caution(case)
 
     def settle(self, case: Case) -> str:
         found = case.found
@@ -449,7 +449,7 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
     design = convert(planned["design"], PairwiseFacts)
-    unjudged = [NOT_JUDGED] if UNJUDGED in design.conditions else []
+    unjudged = [NOT_JUDGED] if UNJUDGED in design.strata else []
     return plan_lines(planned, [*unjudged, *drawn_note(design.drawn), *pairs_notes(design), *finds])
 
 
@@ -502,10 +502,10 @@ NO_TEST = "too few queries or items for a test"
 
 def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
     """One row a stratum and injected preference: what was recovered, how intervals and tests did, the conclusion."""
-    queries, strata = results["design"]["queries"], results["design"]["conditions"]
+    queries, strata = results["design"]["queries"], results["design"]["strata"]
     pairs = ", ".join(f"{counts['pairs']:,} {stratum}" for stratum, counts in strata.items())
     columns = {
-        "pairs": lambda row: str(row["condition"]),
+        "pairs": lambda row: str(row["stratum"]),
         "injected odds": injected,
         "over queries": lambda row: f"{row['marginal_odds']:.3f}",
         "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
@@ -524,8 +524,8 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         "over queries: the preference odds of all pairs together, which intervals are held against; "
         "recovered: their median; ± Monte Carlo error",
     ]
-    for stratum in design["conditions"]:
-        rows = [row for row in results["injected"] if row["condition"] == stratum]
+    for stratum in design["strata"]:
+        rows = [row for row in results["injected"] if row["stratum"] == stratum]
         alarms = false_alarms(
             rows,
             results["level"],
@@ -536,7 +536,7 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         notes += undefined_notes(rows, results["runs"], f"{stratum}, ")
     notes += [f"{stratum}: no such pairs, left out" for stratum in design["without_pairs"]]
     notes += [OF_PAIRS] * (asked["weights"] == "pooled")
-    return [*notes, *few_queries(min(counts["queries"] for counts in design["conditions"].values()))]
+    return [*notes, *few_queries(min(counts["queries"] for counts in design["strata"].values()))]
 
 
 def _smallest_odds(smallest: Record) -> str:
@@ -556,7 +556,7 @@ def _smallest_odds(smallest: Record) -> str:
 
 def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
     """Answers on pairs, every ratio against parity, position bias."""
-    cells, strata = results.by_condition(), results.design.conditions
+    cells, strata = results.by_key(), results.design.keys
     answered = [(stratum, asdict(shares)) for stratum in strata if (shares := results.shares.get(stratum))]
     if answered:
         yield stacked_answers(answered, asdict(results.words))
@@ -612,7 +612,7 @@ WON = (PairOutcome.PROTECTED, PairOutcome.UNPROTECTED)
 
 def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity on some relevance stratum."""
-    strata, titles, queries = results.design.conditions, exhibits.titles, exhibits.queries
+    strata, titles, queries = results.design.strata, exhibits.titles, exhibits.queries
     by_query: dict[str, list[PairVerdict]] = {}
     path = folder / "verdicts.csv"
     for verdict in read_verdicts(path) if path.is_file() else ():
@@ -670,7 +670,7 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
 
 def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[VerdictCard]:
     """The odds of every relevance stratum, then how many pairs flip."""
-    strata, places = results.design.conditions, dict[str, str]()
+    strata, places = results.design.keys, dict[str, str]()
     for stratum, shares in results.shares.items():
         finding = results.findings.get(stratum)
         if shares and finding is not None and finding.reason == "position_driven":
@@ -683,7 +683,7 @@ def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Ite
     yield from cards
     flips = [
         row
-        for (measure, stratum), row in results.by_condition().items()
+        for (measure, stratum), row in results.by_key().items()
         if stratum == strata[0] and _shows(measure, declared, "order dependence") and row.value is not None
     ]
     said = flips_text(strata[0], results, _rows(results))  # nothing where no answer could be read

@@ -65,7 +65,7 @@ from llmfair.metrics.expected import Retrieved, ShownList
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
-from llmfair.nouns import Conclusion, Failure, Measurement, Query
+from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query
 from llmfair.rankers.reader import Judged, Read, Shown
 from llmfair.results import Family, Figure, ProbeCounts, Words, as_readable
 from llmfair.rundir import Contents, RunDir, csv_lines
@@ -428,7 +428,7 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> Remeas
         family=Family(0, None),
     )
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
-    return RemeasuredRun(facts, rows, [condition])
+    return RemeasuredRun(facts, rows, [Key(condition)])
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
@@ -769,7 +769,7 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
     facts = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
     tested = sum(finding.p is not None for finding in findings.values())
     return RemeasuredRun(
-        facts_of(run, results, names, facts, columns, findings, tested), rows, list(observations)
+        facts_of(run, results, names, facts, columns, findings, tested), rows, [*map(Key, observations)]
     )
 
 

@@ -16,7 +16,6 @@ from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS, of_points
 from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
-from llmfair.io.files import query_figures
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words
@@ -40,7 +39,17 @@ from llmfair.report.verdict import (
     cases_of,
 )
 from llmfair.report.words import Wording, before_text, table_of
-from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words, absent_row
+from llmfair.results import (
+    Band,
+    Conclusions,
+    Declared,
+    Exhibits,
+    Figure,
+    RunVerdict,
+    Words,
+    absent_row,
+    query_figures,
+)
 from llmfair.stats.betting import fewest_queries
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
@@ -163,7 +172,7 @@ def number_text(value: float | None, form: str = ".4f") -> str:
 
 def collection_table(results: RagResults) -> Table:
     """Which queries the figures speak of; beside the share of useful items what lists drawn at random have of them."""
-    of, figures = results.collection, results.by_condition()
+    of, figures = results.collection, results.by_key()
     dropped = (f"{of.dropped.get(useful, 0):,}" for useful in ("0", "1"))
     means = ((of.items, ".1f"), (of.useful, ".1f"), (of.useful_share, ".3f"))
     uniform = [name for name, varied in (results.design.factors or {}).items() if varied["alpha"] == 0]
@@ -289,7 +298,7 @@ ADDED = {
 def rag_verdict(found: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
     cases = [
-        SettingCase(found, case.condition, case.finding)
+        SettingCase(found, case.key, case.finding)
         for case in cases_of(found)
         if isinstance(case.finding, RagFinding)
     ]
@@ -340,7 +349,7 @@ class SettingCase(Case):
     def spread(self) -> str:
         """How unequally items are shown beside the one list by score, by the measure that the table has."""
         measure = next((name for name in self.found.measures if _name(name) == DISPARITY), DISPARITY)
-        baseline = f"{self.condition.rpartition('-')[0]}-{DETERMINISTIC}"
+        baseline = f"{self.key.rpartition('-')[0]}-{DETERMINISTIC}"
         of_baseline = value_of(self.found.figures.get((measure, baseline)))
         beside = f", where the one list by score has {of_baseline.value:g}" if of_baseline else ""
         return f"expected exposure disparity {measure} {self.disparity:.3f}{beside}"
@@ -370,7 +379,7 @@ class SettingCase(Case):
         if not found.complete:
             return by_way(found, UNFINISHED, "unfinished")
         if finding.conclusion == Conclusion.WITHIN:
-            gate = quote(f"{finding.measure}:{self.condition}>={-margin:g}")
+            gate = quote(f"{finding.measure}:{self.key}>={-margin:g}")
             again = found.ways.get("again", "llmfair rag")
             return f"hold a build to it: {again} --require {gate} --require-interval"
         closer = "larger --alpha cost less utility"
@@ -388,13 +397,13 @@ class SettingCase(Case):
         return queries_for(margin, worst_loss, level)
 
     def verdict(self, status: str, what: str) -> RunVerdict:
-        figure = self.figure or absent_row(self.finding.measure, self.condition)
+        figure = self.figure or absent_row(self.finding.measure, self.key)
         unfinished = "" if self.found.complete else "; not all questions are answered yet"
         return RunVerdict(
             status=status,
-            sentence=f"{what.format(self.condition)}: {self.spread}{self.change}{unfinished}",
+            sentence=f"{what.format(self.key)}: {self.spread}{self.change}{unfinished}",
             next=self.next,
-            condition=self.condition,
+            condition=self.key.condition,
             measure=self.finding.measure,
             estimate=figure.value,
             low=figure.low,

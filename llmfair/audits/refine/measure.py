@@ -48,7 +48,7 @@ from llmfair.io.trec import groups_lines, qrels_lines, read_run, run_lines, scor
 from llmfair.metrics.base import Column, Groups, Judged, Measure, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN
-from llmfair.nouns import Candidates, Conclusion, Failure, Measurement, Ranking, of_each_kind
+from llmfair.nouns import Candidates, Conclusion, Failure, Key, Measurement, Ranking, of_each_kind
 from llmfair.rankers.base import remarks
 from llmfair.rankers.fair_qr import ROUNDING, Refined, Stop, refined_text
 from llmfair.results import Count, Family, ProbeCounts, Reach, as_readable
@@ -670,7 +670,7 @@ def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     rows, findings, family = concluded(columns, summarise(columns, inference), goals, asked, inference)
     conditions = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
     facts = facts_of(run, results, shown, conditions, columns, findings, family)
-    return RemeasuredRun(facts, rows, list(observations))
+    return RemeasuredRun(facts, rows, [*map(Key, observations)])
 
 
 def refine_changes(

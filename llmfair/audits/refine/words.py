@@ -22,10 +22,9 @@ from llmfair.audits.refine.measure import (
 )
 from llmfair.audits.refine.results import RefineFinding, RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.io.files import query_figures
 from llmfair.io.text import count, p_text, plural
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, Key
 from llmfair.rankers.fair_qr import read_keywords
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Group
@@ -56,6 +55,7 @@ from llmfair.results import (
     RunVerdict,
     Words,
     absent_row,
+    query_figures,
 )
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         for name, row in changes.items()
         if row is not None and row.value is not None
     ]
-    figure = changes[finding.measure] or absent_row(finding.measure, FAIR_QR)
+    figure = changes[finding.measure] or absent_row(finding.measure, Key(FAIR_QR))
     n = figure.n
     queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" * bool(told)
     few = "; few queries, so read the intervals with care" * (n is not None and n < FEW_QUERIES)
@@ -176,7 +176,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
     advice = advice_of(found, "the words of every round: llmfair runs show {run} --trail")
     if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
-    elif NAME_ALONE not in found.model and NAME not in found.conditions:
+    elif NAME_ALONE not in found.model and NAME not in found.keys:
         advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
     said = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SAID[status]
     said = said.format(without=finding.control or "the original query", margin=finding.margin)
@@ -426,7 +426,7 @@ def refine_table(results: RefineResults) -> Table:
 
 def _best(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The cells of the best methods in every measure that has a better direction, as in the paper."""
-    figures = results.by_condition()
+    figures = results.by_key()
     for column, measure in enumerate(measures):
         better = parse_measure(measure).definition.better if measure in results.measures else None
         rows = [figures.get((measure, condition)) for condition in results.design.conditions]
@@ -551,7 +551,7 @@ def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") ->
 
 def _place(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
     """A method's means of relevance and of fairness."""
-    rows, design = results.by_condition(), results.design
+    rows, design = results.by_key(), results.design
     return value_of(rows.get((design.utility, condition))), value_of(rows.get((design.aimed, condition)))
 
 
