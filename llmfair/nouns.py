@@ -367,7 +367,7 @@ class Key(str):
     stratum: str
 
     def __new__(cls, condition: str, stratum: str = "all") -> Self:
-        parts = (*[condition] * (condition != PAIRS), *[stratum] * (stratum != "all"))
+        parts = [part for part in (condition, stratum) if part not in (PAIRS, "all")]
         key = super().__new__(cls, ", ".join(parts) or condition)
         key.condition, key.stratum = condition, stratum
         return key

@@ -88,7 +88,7 @@ class Figure(JsonObject, frozen=True):
     reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
 
 
-class Keyed:
+class KeyColumns:
     """What has the columns by which figures are told apart."""
 
     __slots__ = ()
@@ -102,7 +102,7 @@ class Keyed:
         return Key(self.condition, ALL if self.stratum == stratum_of(self.measure) else self.stratum)
 
 
-class Row(Figure, Keyed, frozen=True, kw_only=True):
+class Row(Figure, KeyColumns, frozen=True, kw_only=True):
     """A line of metrics.csv: whose figure it is, and the figure; `query_id` "all" is of all queries together."""
 
     run: str
@@ -220,7 +220,7 @@ class RunVerdict(JsonObject, frozen=True, kw_only=True):
     n: Count | None = None
 
 
-class Requirement(JsonObject, Keyed, frozen=True):
+class Requirement(JsonObject, KeyColumns, frozen=True):
     """One --require of one condition and stratum, and of one `run` of several; `reason`: why it does not hold."""
 
     require: str

@@ -14,7 +14,7 @@ from llmfair.results import (
     Counts,
     JsonDocument,
     JsonObject,
-    Keyed,
+    KeyColumns,
     Level,
     Reach,
     RunVerdict,
@@ -38,7 +38,7 @@ class ComparisonRun(JsonObject, frozen=True, kw_only=True):
     own: Annotated[Mapping[str, Any], Meta(description="What its kind of audit says besides.")] = {}
 
 
-class ChangeRow(JsonObject, Keyed, omit_defaults=False, frozen=True):
+class ChangeRow(JsonObject, KeyColumns, omit_defaults=False, frozen=True):
     """One measure under one condition, of one stratum, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a

@@ -144,18 +144,8 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
         idle = always_held(gate, results.reach, results.where)
         for row in _rows(gate, results):
             reason = idle or _broken(gate, row, results, interval)
-            entries.append(
-                Requirement(
-                    gate.text,
-                    row.measure,
-                    row.condition,
-                    row.stratum,
-                    row.group,
-                    row.value,
-                    not reason,
-                    reason,
-                )
-            )
+            columns = row.measure, row.condition, row.stratum, row.group
+            entries.append(Requirement(gate.text, *columns, row.value, not reason, reason))
     return entries
 
 

@@ -27,10 +27,7 @@ _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
 )
-KEYS: Mapping[str, Collection[str]] = {
-    "stratum": ("relevant", "irrelevant", "mixed", "unjudged"),
-    "contrast": (),
-}
+KEYS: Mapping[str, Collection[str]] = {"stratum": ("relevant", "irrelevant", "unjudged"), "contrast": ()}
 """Keys of a figure's row that are written among its measure's parameters, and what they can be, if not anything."""
 _PARAM = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{BARE})\s*(?:,|$)")
 
