@@ -13,7 +13,7 @@ from llmfair.audits.design import read_texts
 from llmfair.audits.kind import found_of
 from llmfair.errors import UsageError
 from llmfair.io.files import json_text, plain
-from llmfair.nouns import PAIRS, Key
+from llmfair.nouns import Key
 from llmfair.results import Reach, Results, absent_row
 from tests.cli.command import ran, refuses
 
@@ -67,7 +67,7 @@ def test_a_damaged_run_is_one_sentence_with_file_and_field(
 
 
 def test_a_key_reads_as_what_tells_it_from_others() -> None:
-    assert (Key("neutral"), Key(PAIRS, "relevant"), Key("own", "relevant")) == (
+    assert (Key("neutral"), Key("pairs", "relevant"), Key("own", "relevant")) == (
         "neutral",
         "relevant",
         "own, relevant",
@@ -75,7 +75,7 @@ def test_a_key_reads_as_what_tells_it_from_others() -> None:
     for measure, key, stratum in (
         ("PreferenceOdds", Key("neutral"), "all"),
         ("PreferenceOdds(stratum=relevant)", Key("neutral"), "relevant"),
-        ("AdjustedOdds", Key(PAIRS, "relevant"), "relevant"),
+        ("AdjustedOdds", Key("pairs", "relevant"), "relevant"),
     ):
         row = absent_row(measure, key)
         assert (row.condition, row.stratum, row.key) == (key.condition, stratum, key)
