@@ -16,7 +16,7 @@ from llmfair.settings import AuditSettings, StudySettings
 if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.report.words import StudyWording
-    from llmfair.results import RunVerdict
+    from llmfair.results import RunVerdict, StudyResults
 
 S = TypeVar("S", bound=AuditSettings)
 
@@ -32,7 +32,7 @@ class Study(ABC):
     does: str
     examples: tuple[str, ...] = ()
     settings: type[StudySettings]
-    results: type[Any] = later("llmfair.results:PlainStudyResults")
+    results: type[StudyResults] = later("llmfair.results:PlainStudyResults")
     """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
     words: StudyWording = later("llmfair.report.words:STUDY")
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 DRAWN = 8
 """Models that a figure shows; a ninth could not be told apart."""
-OF_THE_LISTS = {"task", "identity", "attribute", "lists_sha256", "queries", "prompt_sha256", "mixed"}
+OF_THE_LISTS = {
+    "task", "identity", "attribute", "lists_sha256", "queries", "prompt_sha256", "mixed", "conditions", "repeat",
+    "baselines",
+}  # fmt: skip
 """Settings that do not make a model another row: they belong to the columns, or are the model's own name."""
 LISTS = "lists_sha256"
 DRAWN_BY = ("mixed", "run", "limit", "queries", "candidates", "buckets", "relevant", "min_relevant")
@@ -152,9 +155,8 @@ def _rows_of(
 
     A model with several settings is told apart by what differs, or by the run's name.
     """
-    shared = {*OF_THE_LISTS, *kind.words.of_conditions}
     settings = {
-        audited.folder: {key: value for key, value in audited.settings.items() if key not in shared}
+        audited.folder: {key: value for key, value in audited.settings.items() if key not in OF_THE_LISTS}
         for audited in audits
     }
     rows: dict[str, dict[str, AuditedRun]] = {}

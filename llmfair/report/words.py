@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,6 @@ class Wording:
     conditions are called that are not called by their names. `statuses` of verdicts, the gravest first; the last, which
     `--fail-on` does not take, is hoped for. `method`: how audits are made and concluded, a paragraph each; `limits`:
     what figures cannot say. `lopsided`: intervals may be bootstrap-t intervals, which are not symmetric.
-    `of_conditions`: settings that say which conditions there are, which of several runs make no model another row.
     """
 
     title: str
@@ -115,7 +114,6 @@ class Wording:
     method: Sequence[str] = METHOD
     limits: Sequence[str] = LIMITS
     lopsided: bool = False
-    of_conditions: Collection[str] = ()
 
     before: Callable[[Mapping[str, Any]], str] = before_text
     """Of what is planned, before the first question."""

@@ -1190,7 +1190,6 @@ WORDS = Wording(
     titles=TITLES,
     method=METHOD,
     lopsided=True,
-    of_conditions=("conditions", "repeat"),
     before=before_text,
     plan_table=plan_table,
     plan_text=plan_text,

@@ -696,7 +696,6 @@ WORDS = Wording(
     title="Pairwise audit",
     condition="pairs",
     method=METHOD,
-    of_conditions=("conditions",),
     before=before_text,
     plan_table=plan_pairs_table,
     plan_text=plan_pairs_text,

@@ -723,7 +723,6 @@ WORDS = Wording(
     unit="topics",
     statuses=STATUSES,
     method=METHOD,
-    of_conditions=("baselines",),
     before=lambda planned: f"at most {before_text(planned)}",
     verdict=refine_verdict,
     table=refine_table,
