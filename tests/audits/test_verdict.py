@@ -19,7 +19,7 @@ from llmfair.audits.listwise.words import ListwiseWords
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.pairwise.words import PairWords
 from llmfair.errors import RequirementFailed, UsageError
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, Key
 from llmfair.report.section import verdict
 from llmfair.report.tables import bound_text, cell, interval_text, lead_lines, numbers
 from llmfair.report.verdict import ADVICE, STATUSES, VerdictWords
@@ -48,7 +48,7 @@ def conclusions(
     known: dict[str, Any] = {
         "task": "listwise", "run": "mine", "dataset": "d", "attribute": "gender", "model": "openai:x",
         "words": Words("female", "male"), "level": 0.95, "band": BAND, "measures": [ODDS],
-        "conditions": list(of),
+        "keys": [*map(Key, of)],
         "findings": {name: finding(one, None if one else reason) for name, one in of.items()},
         "figures": {(ODDS, name): figure(*one, n=n) for name, one in of.items() if one},
     }  # fmt: skip
