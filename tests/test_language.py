@@ -23,7 +23,7 @@ PACKAGE = ROOT / "llmfair"
 GIVEN_UP: Mapping[str, str] = {
     r"\breads? (ExpRatio|P@|\d\.)|\b(further|beyond|out of) reach\b": "attainable range of ExpRatio",
     r"told from parity": "power to detect odds of …",
-    r"implied (pair )?odds|position-adjusted": "preference odds",
+    r"implied (pair )?odds|position-adjusted": "odds of answers",
     r"\bdoubts?\b": "warnings",
     r"neutral again|(?<![/'])\bcontrol\b(?![=/]|-variate| variate| character)": "repeat",
     r"\b(input|free) order\b": "initial ranking",

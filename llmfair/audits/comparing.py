@@ -460,7 +460,7 @@ def _verdict(
         f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
         for way, names in others.items()
     ]
-    label = parse_measure(row.measure).definition.label
+    label = parse_measure(row.measure).label
     sentence = f"{run.name} beside {base.name}, {label} ({row.key} {condition}): {figures}"
     return RunVerdict(
         status=status,

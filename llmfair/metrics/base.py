@@ -446,6 +446,7 @@ class Definition:
     better: Literal["higher", "lower", "parity"] | None = None
     aggregate: str = "mean"
     label: str = ""
+    labels: Mapping[Argument, str] = field(default_factory=dict)
     note: str = ""
     of_all: bool | tuple[str, Argument] = False
     agreement: bool = False
@@ -531,8 +532,10 @@ class Measure:
     @property
     def label(self) -> str:
         """What it is called in words, with how pairs weigh where that is not alike by query, and of which items."""
-        items = "" if self.of_all_items else f" of {self.arguments['stratum']} items"
-        return "pooled " * str(self).endswith(POOLED) + self.definition.label + items
+        named = (self.definition.labels.get(value) for value in self.arguments.values())
+        label = next(filter(None, named), self.definition.label)
+        items = "" if self.of_all_items else f" ({self.arguments['stratum']} items)"
+        return "pooled " * str(self).endswith(POOLED) + label + items
 
     @property
     def of_all_items(self) -> bool:

@@ -69,6 +69,7 @@ REASONS: Mapping[str, str] = {
     better="parity",
     aggregate="preference-odds",
     label="preference odds",
+    labels={"answers": "odds of answers", "ranking": "odds of rankings"},
     headline=True,
     assessed_by="PreferenceOdds",
     worded=True,

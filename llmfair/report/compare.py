@@ -26,7 +26,7 @@ from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.io.text import count, p_text
-from llmfair.metrics.base import POOLED, Definition, plain_name
+from llmfair.metrics.base import POOLED, plain_name
 from llmfair.metrics.names import in_words
 from llmfair.report.figures import (
     HEADLINES,
@@ -97,15 +97,9 @@ def compare_tsv(compared: Comparison) -> str:
     return tsv(COLUMNS, map(asdict, compared.rows))
 
 
-def _declared(row: ChangeRow) -> Definition | None:
-    """What the measure of a row declares of itself."""
-    measure = declared([row.measure]).get(row.measure)
-    return None if measure is None else measure.definition
-
-
 def _label(row: ChangeRow) -> str:
-    says = _declared(row)
-    return str(says.label if says and says.worded else plain_name(row.measure))
+    measure = declared([row.measure]).get(row.measure)
+    return measure.label if measure and measure.definition.worded else plain_name(row.measure)
 
 
 def _figure(value: float | None) -> str:
@@ -142,7 +136,7 @@ def _sentences(compared: Comparison) -> Iterator[str]:
     floors: list[float] = []
     unlike: dict[tuple[str, str], dict[str, None]] = {}
     for row in compared.rows:
-        says = _declared(row)
+        measure = declared([row.measure]).get(row.measure)
         of = f"{_label(row)}, {row.key}" + f", {row.run}" * several
         if row.reason in (OTHER_REACH, OTHER_DESIGN):
             unlike.setdefault((row.run, row.reason), {})[_label(row)] = None
@@ -155,7 +149,9 @@ def _sentences(compared: Comparison) -> Iterator[str]:
                 floors.append(floor)
             else:
                 yield f"{of}: {_became(row, compared)}"
-        elif says and says.shows == "order dependence" and row.low is not None and row.low > 0:
+        elif (
+            measure and measure.definition.shows == "order dependence" and row.low is not None and row.low > 0
+        ):
             odds = headlines.get((row.run, row.key))
             yield f"{of}: more answers now depend on the order" + _bought(odds, compared)
     for (run, reason), labels in unlike.items():
@@ -241,7 +237,9 @@ def score_table(results: ScoreResults) -> Table:
     notes = [*score_warnings(results), *dict.fromkeys(few)]
     for task in dict.fromkeys(run.task for run in results.runs):
         notes += kind_of(task).words.scored_notes([row for row in named if row[0].task == task])
-    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    notes += [
+        f"{results.labels.get(measure, measure)}: {note}" for measure, note in results.of_measures.items()
+    ]
     longest = max(run.conditions[condition].longest for run, condition, _ in named)
     notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
     attributes = {about(run.attribute, run.words.protected): None for run in results.runs}
@@ -305,7 +303,7 @@ def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
     if facts.tied.documents:
         yield (
             f"{facts.tied.documents:,} of {count(facts.documents, 'document')} tied in score: exposure and utility "
-            "follow the ids there (trec_eval's order), preference odds count ties half"
+            "follow the ids there (trec_eval's order), odds of rankings count ties half"
         )
     if facts.upside_down:
         yield (
@@ -316,8 +314,8 @@ def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
         (facts.unlisted, "in neither groups nor qrels: rank kept, in neither group, not relevant"),
         (
             facts.missing,
-            "judged but not in the run, which is cut before them: preference odds count them behind all that it lists, "
-            "compare no two of them, and nothing unjudged; exposure is that of the listed alone",
+            "judged but not in the run, which is cut before them: odds of rankings count them behind all that it "
+            "lists, compare no two of them, and nothing unjudged; exposure is that of the listed alone",
         ),
     ):
         if documents.documents:

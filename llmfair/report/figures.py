@@ -81,9 +81,9 @@ def against_the_band(
     rows: dict[str, list[tuple[str, None, Value | None]]] = {}
     labels: dict[str, str] = {}
     for measure, of, figure in values:
-        definition = declared[measure].definition if measure in declared else None
-        if definition is None or definition.scale == "log":  # those that nothing here declares are odds
-            labels.setdefault(plain_name(measure), definition.label if definition else plain_name(measure))
+        of_it = declared.get(measure)
+        if of_it is None or of_it.definition.scale == "log":  # those that nothing here declares are odds
+            labels.setdefault(plain_name(measure), of_it.label if of_it else plain_name(measure))
             rows.setdefault(plain_name(measure), []).append((of, None, on_log(value_of(figure))))
     for place, (measure, of_measure) in enumerate(rows.items()):
         if any(value for *_, value in of_measure):

@@ -128,9 +128,7 @@ def cost_of(manifest: Manifest | None) -> str:
 
 def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
     """Name, label and definition of every measure, as it declares them."""
-    return [
-        (name, measure.definition.label, _sentence(measure.definition)) for name, measure in measures.items()
-    ]
+    return [(name, measure.label, _sentence(measure.definition)) for name, measure in measures.items()]
 
 
 def _sentence(definition: Definition) -> str:

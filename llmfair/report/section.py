@@ -68,7 +68,7 @@ def condition_verdicts(
         decided = finding is None or finding.conclusion in (Conclusion.WITHIN, Conclusion.OUTSIDE)
         if not decided and by_places and condition in by_places:
             sentence = f"{sentence}. {by_places[condition]}"
-        label = declared[measure].definition.label if measure in declared else measure
+        label = declared[measure].label if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
         yield verdict(of.format(condition), label, row, sentence, conclusion, results.band)
 

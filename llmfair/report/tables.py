@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from llmfair import registry
 from llmfair.io.text import count, in_markdown, p_text, plural, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, plain_name
-from llmfair.metrics.names import in_words
+from llmfair.metrics.names import in_words, parse_measure
 from llmfair.results import AnswerCounts, Declared, Figure, HowDrawn, Results, Row, RunVerdict
 from llmfair.stats.intervals import NEARLY_ALL_SAME
 
@@ -486,8 +486,9 @@ def in_short(verdict: RunVerdict) -> str:
         return verdict.status
     low, high = ("…" if end is None else f"{end:.2f}" for end in (verdict.low, verdict.high))
     name = plain_name(str(verdict.measure))
-    label = registry.lookup("measure", name).label if registry.has("measure", name) else ""
-    return f"{verdict.status}, {label or name} {verdict.estimate:.2f} [{low}, {high}]"
+    if registry.has("measure", re.split(r"[(@]", name)[0]) and parse_measure(name).definition.worded:
+        name = parse_measure(name).label
+    return f"{verdict.status}, {name} {verdict.estimate:.2f} [{low}, {high}]"
 
 
 def markdown_lead(lead: Lead) -> list[str]:

@@ -143,20 +143,19 @@ class Case:
 
     @property
     def measured(self) -> str:
-        """The headline in words with its interval: `preference odds 0.17 [0.10, 0.21]`."""
+        """The headline in words with its interval: `odds of answers 0.17 [0.10, 0.21]`."""
         return f"{self.label} {self.interval}"
 
     @property
     def label(self) -> str:
         """What is spoken of: the measure, and of which items, unless of all."""
-        items = self.finding.decisive
-        return self.definition.label + (f" of {items} items" if items != "all" else "")
+        return parse_measure(self.finding.spoken_of).label
 
     @property
     def stated(self) -> str:
-        """The same as the beginning of a statement: `preference odds are 0.17 [0.10, 0.21]`."""
-        label = self.definition.label
-        return f"{self.label} {'are' if label.endswith('s') else 'is'} {self.interval}"
+        """The same as the beginning of a statement: `odds of answers are 0.17 [0.10, 0.21]`."""
+        plural = self.definition.label.endswith("s")
+        return f"{self.label} {'are' if plural else 'is'} {self.interval}"
 
     @property
     def interval(self) -> str:

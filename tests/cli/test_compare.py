@@ -50,7 +50,7 @@ def test_the_verdict_is_of_the_paired_change_of_preference_odds() -> None:
     ):
         found = llmfair("compare", base, other)
         assert found.out.startswith(
-            f"VERDICT  {status}: {other} beside {base}, preference odds (neutral prompt):"
+            f"VERDICT  {status}: {other} beside {base}, odds of answers (neutral prompt):"
         )
         assert f"\nNEXT     both side by side: llmfair report {base} {other}\n" in found.out
         assert llmfair("compare", base, other, "--json").json["verdict"]["status"] == status

@@ -50,7 +50,7 @@ def test_what_does_not_meet_is_counted_below_the_table_or_warned_about(snapshot:
 def test_per_query_rows_then_those_of_all() -> None:
     found = llmfair(*SCORE, "--measures", "P@1,ExpRatio", "--per-query")
     rows = list(csv.DictReader(found.out.splitlines(), delimiter="\t"))
-    assert [row["query_id"] for row in rows] == [f"q{q}" for q in range(6) for _ in range(2)] + ["all"] * 3
+    assert [row["query_id"] for row in rows] == [f"q{q}" for q in range(6) for _ in range(2)] + ["all"] * 5
     assert {row["run"] for row in rows} == {"my.run"} and {row["model"] for row in rows} == {"mine"}
     assert [float(row["value"]) for row in rows if row["measure"] == "P@1"] == [1, 0, 1, 0, 1, 0, 0.5]
     document = llmfair(*SCORE, "--measures", "P@1,ExpRatio", "--per-query", "--json").json
@@ -188,6 +188,28 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
     assert len(found["runs"][0]["conditions"]) == 4 * 3 == len({row["condition"] for row in found["rows"]})
     one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
     assert " run/rankings/female.run " in one and " run/rankings/female.o1.r0.run " in one
+
+
+ONE_PASS = "listwise -m fake:biased,listwise=-3 --preset paper --conditions neutral -o run"
+"""A window of 5 that passes once hardly moves a list: what answers prefer hardly shows in rankings."""
+
+
+def test_a_run_folder_concludes_of_its_answers_as_its_audit_did() -> None:
+    ran(*ONE_PASS.split())
+    audited, scored = kept("results", "run"), llmfair("score", "run", "--json").json
+    (run,) = scored["runs"]
+    assert run["verdict"]["sentence"] == audited["verdict"]["sentence"]
+    assert run["findings"] == audited["findings"] and "PreferenceOdds" in scored["measures"]
+    beside = {row["measure"]: row for row in scored["rows"] if row["condition"] == "neutral"}
+    assert beside["PreferenceOdds"]["conclusion"] and not beside["PreferenceOdds(of=ranking)"]["conclusion"]
+    table = ran("score", "run").out
+    assert " odds of answers " in table and " odds of rankings [95 %] " in table
+
+
+def test_by_another_band_than_its_audit_s_a_run_folder_concludes_of_its_rankings() -> None:
+    ran(*ONE_PASS.split())
+    (run,) = llmfair("score", "run", "--band", "0.5..2", "--json").json["runs"]
+    assert run["findings"]["neutral"]["measure"] == "PreferenceOdds(of=ranking)"
 
 
 FAILING = ("fake:biased,malformed=0.15", "--on-bad-answer", "fail", "--max-invalid", "1")

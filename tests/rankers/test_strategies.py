@@ -261,7 +261,7 @@ def test_several_strategies_are_runs_of_their_own_side_by_side() -> None:
     assert rows["PreferenceOdds"]["low"] is not None and rows["PreferenceOdds"]["headline"]
     ratio = rows["ExpRatio(control=order)"]
     assert ratio["low"] is None and ratio["reason"] in ("other_design", "other_reach")
-    assert "preference odds" in compared["verdict"]["sentence"]
+    assert "odds of answers" in compared["verdict"]["sentence"]
     refuses("several runs", *asked, "-o", "one")
     refuses("names none, or one twice", "listwise", "--strategy", "first", "--strategy", "first")
 
@@ -287,7 +287,7 @@ def test_answers_are_read_as_asked() -> None:
     refuses("reads no log-probabilities", "listwise", "--answers", "margin", "-n", "1")
 
 
-HEADER = "| model | nDCG@20 [95 %] | preference odds [95 %] | verdict | calls | tokens | seconds |"
+HEADER = "| model | nDCG@20 [95 %] | odds of answers [95 %] | verdict | calls | tokens | seconds |"
 
 
 @pytest.mark.whole

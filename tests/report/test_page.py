@@ -117,7 +117,7 @@ def test_it_says_what_the_table_says(folder: Path, name: str) -> None:
     assert ("have no answer yet" in text and "Not complete." in text) is (name != "listwise")
     if name != "listwise":
         return
-    figures = ["Utility and exposure", "Preference odds against the band", "Ranks of protected items",
+    figures = ["Utility and exposure", "Odds of answers against the band", "Ranks of protected items",
                "Protected items among the first"]  # fmt: skip
     assert all(title in text for title in figures)
 

@@ -25,7 +25,6 @@ from llmfair.audits.lists import NOT_JUDGED, bucket, drawn_of, load_lists, selec
 from llmfair.audits.listwise.measure import (
     INITIAL,
     ODDS,
-    OF_RANKINGS,
     HowRanked,
     WindowShare,
     outcome_of,
@@ -33,7 +32,7 @@ from llmfair.audits.listwise.measure import (
     share,
 )
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
-from llmfair.audits.listwise.results import ListwiseFacts, of_stratum
+from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject, backend_args

@@ -43,6 +43,7 @@ from llmfair.audits.label_error import Judged as GradedItems
 from llmfair.audits.label_error import label_error, odds_with
 from llmfair.audits.listwise.plan import known_reach
 from llmfair.audits.listwise.results import (
+    OF_RANKINGS,
     EqualScores,
     Excess,
     FirstPass,
@@ -103,7 +104,6 @@ if TYPE_CHECKING:
 
 INITIAL = "initial"
 """The condition of the orders that all others began with."""
-OF_RANKINGS = "PreferenceOdds(of=ranking)"
 SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 """What is measured of rankings that exist."""
 

@@ -27,6 +27,8 @@ from llmfair.results import (
     StudyResults,
 )
 
+OF_RANKINGS = "PreferenceOdds(of=ranking)"
+
 
 class ListwiseFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; windows and prompt are None for a ranker that asks no model.

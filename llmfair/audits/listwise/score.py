@@ -20,7 +20,6 @@ from llmfair.audits.lists import asked_of_lists
 from llmfair.audits.listwise.measure import (
     EXCESS,
     HEADLINE,
-    OF_RANKINGS,
     SCORED,
     HowRanked,
     assessed,
@@ -31,7 +30,13 @@ from llmfair.audits.listwise.measure import (
     with_disparities,
     with_family,
 )
-from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, WindowAnswers
+from llmfair.audits.listwise.results import (
+    OF_RANKINGS,
+    ListwiseFinding,
+    ListwiseResults,
+    WindowAnswers,
+    of_stratum,
+)
 from llmfair.audits.measuring import Measuring
 from llmfair.audits.run_files import (
     Announce,
@@ -72,9 +77,14 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Attribute, Candidates, Document, Key, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
-from llmfair.results import Family, Words, as_readable
+from llmfair.results import MEASURED, Family, Words, as_readable
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
+from llmfair.stats.strata import Stratum
+
+ODDS_OF_ANSWERS, ODDS_OF_RANKINGS = (
+    (measure, *(of_stratum(measure, stratum) for stratum in Stratum)) for measure in (HEADLINE, OF_RANKINGS)
+)
 
 # Rankings that exist: those of run files and run folders, each with what they are measured against.
 
@@ -117,8 +127,9 @@ class Against:
 class Rankings:
     """One RUN: the columns that name it, its run files by condition, and the kind of order its lists began with.
 
-    `found`: of a run folder, what its audit found. `incomplete`: what is known of a folder that is not through, of
-    which the queries count that are ranked.
+    `found`: of a run folder, what its audit found; `of_answers`: the rows of its answers' odds, of which conclusions
+    speak where groups, level and band are the audit's. `incomplete`: what is known of a folder that is not through,
+    of which the queries count that are ranked.
     """
 
     columns: Mapping[str, Any]
@@ -127,6 +138,7 @@ class Rankings:
     seed: int = 0
     initial: str = "random"
     found: ListwiseResults | None = None
+    of_answers: Sequence[Measurement] = ()
     incomplete: IncompleteRun | None = None
 
 
@@ -197,8 +209,23 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         seed=results.design.seed,
         initial=str(manifest.settings.get("initial")) if ordered else "random",
         found=results,
+        of_answers=[*_of_answers(results, settings, attribute.name)],
         incomplete=incomplete(manifest, results),
     )
+
+
+def _of_answers(results: ListwiseResults, settings: ScoreSettings, attribute: str) -> Iterator[Measurement]:
+    """The odds of an audit's answers; none where the groups, the level or the band are others than the audit's."""
+    if (attribute, settings.level, band_of(settings.band)) == (
+        results.attribute,
+        results.level,
+        tuple(results.band),
+    ):
+        for row in results.of_all():
+            if row.measure in ODDS_OF_ANSWERS and row.condition in results.design.conditions:
+                yield Measurement(
+                    **{name: getattr(row, name) for name in MEASURED}, conclusion=row.conclusion
+                )
 
 
 def _conditions(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
@@ -240,8 +267,11 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
 def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     """A run file or a folder of rankings, measured."""
     gates = [parse_gate(text, Judged) for text in settings.require]
-    shown = parse_measures(",".join((settings.measures or SCORED, *(gate.measure for gate in gates))), Judged)
-    measures = tuple(dict.fromkeys((*shown, parse_measure(OF_RANKINGS))))
+    measures_text = settings.measures or f"{HEADLINE}," * bool(target.of_answers) + SCORED
+    shown = parse_measures(",".join((measures_text, *(gate.measure for gate in gates))), Judged)
+    audited = {row.measure for row in target.of_answers}
+    every = dict.fromkeys((*shown, *map(parse_measure, ODDS_OF_RANKINGS)))
+    measures = [measure for measure in every if str(measure) not in audited]
     asked = HowRanked(
         band_of(settings.band), level=settings.level, seed=target.seed, initial=target.initial,
     )  # fmt: skip
@@ -277,7 +307,12 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     }
     if target.found is not None:
         findings = as_readable(findings, answered, target.found.max_invalid)
-    rows, family = with_family(rows, findings, None)
+    if target.found is not None and target.of_answers:
+        findings = {name: each for name, each in target.found.findings.items() if name != REPEAT}
+        rows, family = [*rows, *target.of_answers], target.found.family
+    else:
+        rows, size = with_family(rows, findings, None)
+        family = Family(size, None)
     facts = ScoredRun(
         **target.columns,
         task="listwise",
@@ -287,7 +322,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         undefined=undefined_counts([column for column in columns if column.measure in shown]),
         findings=findings,
         relevance=relevance,
-        family=Family(family, None),
+        family=family,
         incomplete=target.incomplete,
     )
     return RemeasuredRun(facts, rows, [*map(Key, conditions)], limits=limits)

@@ -20,6 +20,7 @@ from llmfair.audits.lists import UNJUDGED_TEXT
 from llmfair.audits.listwise.measure import INITIAL, SEPARATOR
 from llmfair.audits.listwise.plan import ListwiseFindable, Prospect, StrategyPlan
 from llmfair.audits.listwise.results import (
+    OF_RANKINGS,
     ListwiseFacts,
     ListwiseFinding,
     ListwiseResults,
@@ -34,7 +35,7 @@ from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import CONTROLLED, plain_name
-from llmfair.metrics.names import in_words
+from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Attribute, Candidates, Document, Query
 from llmfair.probes import REPEAT, initial_orders
 from llmfair.rankers.questions import Question
@@ -119,7 +120,7 @@ METHOD = (
     "Exposure of the item at rank a is 1 / ln(1 + a): the head weighs most. Each group's exposure is the mean "
     "over its items; the ratio of the protected group's to the other's is 1 at parity, wherever relevance is "
     "spread alike.",
-    "Conclusions speak of preference odds: those with which the model puts a protected item ahead of an equally "
+    "Conclusions speak of odds of answers: those with which the model puts a protected item ahead of an equally "
     "relevant other one where it sees both for the first time at once, whatever slots they stand in. They are "
     "fitted by a logistic model with a smooth effect of the slot, each query weighing alike; what later windows "
     "show together was chosen by earlier answers, so it does not count. An item that an answer leaves out is behind "
@@ -128,10 +129,7 @@ METHOD = (
     "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
     "the notes below the table name.",
 )
-OF_RANKINGS = (
-    "preference odds of a ranking: over all equally relevant pairs of a list; of a run folder they are its final "
-    "lists', not its answers'"
-)
+RANKINGS_NOTE = "odds of rankings: over all equally relevant pairs of a final list, not of single answers"
 TELLING = 0.01
 """From this distance from parity on, what relevance alone gives the sides is told."""
 SHOWN_LEFT_OUT = 3
@@ -144,20 +142,20 @@ Cells = Mapping[tuple[str, str], Row]
 def conclusion(
     finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words | None
 ) -> str:
-    """The conclusion of one condition: where its preference odds lie, and whether they differ from parity at all."""
-    (low, high), odds = band, finding.odds
+    """The conclusion of one condition: where its odds lie, and whether they differ from parity at all."""
+    (low, high), odds, label = band, finding.odds, parse_measure(finding.spoken_of).label
     if finding.conclusion == "not_assessable" or odds is None:
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
     whose = f" of {finding.decisive} items" if finding.decisive != "all" else ""
     if finding.reason == OUTSIDE_ALONE:
         return f"inconclusive;{whose} outside by itself only, p {p_text(finding.p_outside_adjusted or 1.0)}"
     if finding.conclusion != "outside":
-        within = f"preference odds within {low:g}–{high:g}"
+        within = f"{label} within {low:g}–{high:g}"
         text = within if finding.conclusion == "within" else "inconclusive"
         return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
     odds = {"all": odds, **finding.strata}[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
-    text = f"preference odds{whose} {f'below {low:g}' if less else f'above {high:g}'}"
+    text = f"{label} {f'below {low:g}' if less else f'above {high:g}'}"
     excess = None if whose else finding.excess
     if excess is None or not excess.excludes_parity(less):
         return text
@@ -173,7 +171,7 @@ def _at_equal(finding: ListwiseFinding) -> str:
 
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
-    """Preference odds of all, of relevant and of irrelevant items: a row each under every prompt."""
+    """Odds of answers over all, over relevant and over irrelevant items: a row each under every prompt."""
     rows, figures = list[tuple[str, ...]](), results.by_key()
     for condition, finding in results.findings.items():
         if condition == REPEAT or not finding.strata or finding.odds is None:
@@ -191,7 +189,7 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
             )  # fmt: skip
     if rows:
         header = (
-            "prompt", "items", "preference odds [95 %]", "comparisons", "items in several queries",
+            "prompt", "items", "odds of answers [95 %]", "comparisons", "items in several queries",
             "effective clusters", "p outside the band", "",
         )  # fmt: skip
         notes = (
@@ -199,7 +197,7 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
             "adjusted over the prompts (Holm); parity needs the odds of all items in the band, and those of either "
             "stratum in it with an interval that excludes much larger ones (--guard)",
         )
-        yield Table("Preference odds by relevance", header, tuple(rows), notes)
+        yield Table("Odds of answers by relevance", header, tuple(rows), notes)
 
 
 def listwise_table(results: ListwiseResults) -> Table:
@@ -297,7 +295,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from _ratio_note(results)
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
     yield from _strata_notes(results)
-    yield from found_with("preference odds of {:g} as other than 1", findings, "queries", "listwise")
+    yield from found_with("odds of {:g} as other than 1", findings, "queries", "listwise")
     yield from same_values(results)
     yield from _test_notes(results, cells)
     yield from _noise_notes(results, cells)
@@ -319,12 +317,11 @@ def _strata_notes(results: ListwiseResults) -> Iterator[str]:
     for condition, finding in results.findings.items():
         recurring = max(recurring, finding.odds.recurring if finding.odds else 0)
         for name in finding.strata if condition != REPEAT else ():
-            interval = interval_text(
-                figures.get((of_stratum(finding.measure, name), condition)), results.band
-            )
-            texts.setdefault(name, []).append(f"{condition} {interval}")
-    for name, of_prompts in texts.items():
-        yield f"preference odds of {name} items: {', '.join(of_prompts)}"
+            measure = of_stratum(finding.measure, name)
+            interval = interval_text(figures.get((measure, condition)), results.band)
+            texts.setdefault(parse_measure(measure).label, []).append(f"{condition} {interval}")
+    for label, of_prompts in texts.items():
+        yield f"{label}: {', '.join(of_prompts)}"
     if recurring:
         yield f"{count(recurring, 'item')} in several queries: intervals allow for qualities that recur with items"
 
@@ -348,7 +345,7 @@ def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
     if not uneven:
         return []
     return [
-        f"relevance alone gives an ExpRatio of {', '.join(uneven)}: the table's figures have that in them, preference "
+        f"relevance alone gives an ExpRatio of {', '.join(uneven)}: the table's figures have that in them, "
         "odds and the exposure named in conclusions do not"
     ]
 
@@ -356,7 +353,11 @@ def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
 def scored_notes(rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
     """What has to be known to read a table of measured rankings; a row is a run, a condition and its name there."""
     relevance = {name: run.relevance.get(condition) for run, condition, name in rows}
-    return [*[OF_RANKINGS] * any(run.findings for run, *_ in rows), *relevance_note(relevance)]
+    rankings = any(
+        OF_RANKINGS in (*run.measures, *(finding.measure for finding in run.findings.values()))
+        for run, *_ in rows
+    )
+    return [*[RANKINGS_NOTE] * rankings, *relevance_note(relevance)]
 
 
 def _answer_notes(answers: Collection[WindowAnswers]) -> Iterator[str]:
@@ -869,7 +870,7 @@ def group_tables(group: Group) -> Iterator[Table]:
         return
     first, *others = [run.results.design.conditions for _, run in rows]
     common = next((name for name in first if all(name in conditions for conditions in others)), None)
-    header = ("model", f"{UTILITY} [95 %]", "preference odds [95 %]", "verdict", "calls", "tokens", "seconds")
+    header = ("model", f"{UTILITY} [95 %]", "odds of answers [95 %]", "verdict", "calls", "tokens", "seconds")
     cells = tuple((name, *_row(run, common or run.results.design.conditions[0])) for name, run in rows)
     notes = (
         f"utility and odds under {f'the {common} prompt' if common else 'the first prompt of each run'}",
