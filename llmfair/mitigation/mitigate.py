@@ -535,10 +535,10 @@ def outcome_of(
         values = {name: getattr(row, name) for name in Figure.__struct_fields__}
         figures.setdefault(row.condition, {})[row.measure] = Figure(**values)
     changes = {of.condition: changes_of(before, of, figures, inference) for of in every[1:]}
-    for measure in (ODDS, UTILITY):  # p adjusted over the remedies, each measure by itself
-        adjusted = holm([of[measure].p for of in changes.values()])
-        for of, p in zip(changes.values(), adjusted, strict=True):
-            of[measure] = structs.replace(of[measure], p_adjusted=p)
+    tests = [(of, measure) for of in changes.values() for measure in (ODDS, UTILITY)]
+    adjusted = holm([of[measure].p for of, measure in tests])
+    for (of, measure), p in zip(tests, adjusted, strict=True):
+        of[measure] = structs.replace(of[measure], p_adjusted=p)
     tested = in_band(every, figures, run.band, run.level)
     far = {name: distance(of[ODDS].value) for name, of in figures.items()}
     points = {name: (at, of[UTILITY].value) for name, of in figures.items() if (at := far[name]) is not None}
@@ -590,7 +590,7 @@ def outcome_of(
         measures=[str(measure) for measure in measures],
         labels={str(measure): measure.label for measure in measures if measure.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
-        family=len(changes),
+        family=sum(p is not None for p in adjusted),
         remedies=remedies,
         rows=of_all,
     )

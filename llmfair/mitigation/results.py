@@ -93,7 +93,7 @@ class MitigationResults(JsonDocument, frozen=True, kw_only=True):
     measures: Sequence[str]
     labels: Mapping[str, str]
     measure_notes: Mapping[str, str]
-    family: Annotated[int, Meta(ge=0, description="Remedies over which p is adjusted (Holm), by measure.")]
+    family: Annotated[int, Meta(ge=0, description="Tests over which p of changes is adjusted (Holm).")]
     remedies: Annotated[
         Sequence[RemedyRow], Meta(min_length=1, description="The unmitigated rankings first.")
     ]

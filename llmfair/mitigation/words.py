@@ -56,7 +56,7 @@ BROUGHT = {
 
 
 def closer(row: RemedyRow, results: MitigationResults) -> bool:
-    """Whether a remedy's rankings are nearer to parity beyond chance, as adjusted over the remedies."""
+    """Whether a remedy's rankings are nearer to parity beyond chance, by its adjusted p."""
     change = row.changes[ODDS]
     if change.change is None or change.p_adjusted is None or change.p_adjusted >= 1 - results.level:
         return False
@@ -114,7 +114,7 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
         return NOT_ASSESSABLE, unmitigated, why, beside
     nearest = _nearest(tested)
     change = f"{nearest.title}, {_odds_change(nearest)}"
-    if len(tested) * 2.0 ** (1 - results.queries) >= 1 - results.level:  # the least p, adjusted
+    if results.family * 2.0 ** (1 - results.queries) >= 1 - results.level:  # the least p, adjusted
         why = (
             f"{queries} are too few to tell {len(tested)} remedies from chance; nearest to parity is {change}"
         )
@@ -271,8 +271,8 @@ def mitigation_table(results: MitigationResults) -> Table:
         *few_queries(results.queries),
         "odds of rankings: of equally relevant items of both groups in the final rankings; odds of answers: those of "
         f"the answers behind them; figures with {results.level * 100:g} % intervals",
-        "changes are paired by query; p by sign flip, of odds by t where items recur; Holm over the remedies, by "
-        "measure",
+        "changes are paired by query; p by sign flip, of odds by t where items recur; Holm over "
+        f"{results.family} changes of odds and nDCG@20",
         *_inside_notes(results),
         "front: no other is nearer to parity at no less nDCG@20 (by the estimates)",
         *(f"{row.title}: {remark}" for row in results.tried for remark in row.remarks),
@@ -347,7 +347,7 @@ WORDS = (
     "to halve them: rankings of half as many orders, so it rather understates that of all.",
     "The front has the remedies than which no other is nearer to parity (|ln odds| of rankings) at no less nDCG@20, by "
     "the estimates. p of a change is that of a sign flip by query, of odds by t where items recur, adjusted (Holm) "
-    "over the remedies, odds and nDCG each for themselves.",
+    "over all changes of odds and nDCG.",
     "Mitigated are rankings that are nearer to parity beyond chance and whose odds are shown to lie in the band: "
     "one-sided t against both of its edges, the larger p, adjusted (Holm) over the remedies. Where that is open, the "
     "verdict says how many lists would settle it in about 80 %, if the odds stay as they are.",
