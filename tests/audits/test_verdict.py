@@ -328,6 +328,15 @@ def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) 
     assert "queries would put the whole interval" in found.next and "position" not in found.next
 
 
+@pytest.mark.parametrize(("share", "noted"), [(0.49, False), (0.5, True)])
+def test_a_model_that_leaves_half_of_the_windows_as_they_were_has_that_in_its_verdict(
+    share: float, noted: bool
+) -> None:
+    findings = {"a": finding(INSIDE, left_as_shown=share)}
+    sentence = SPOKEN["lists"].verdict(conclusions({"a": INSIDE}, findings=findings)).sentence
+    assert sentence.endswith("; answers left 50 % of first windows as they were") is noted
+
+
 def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:
     excess = Excess(0.81, 0.79, 0.83, 44)
     known = {"neutral": finding(LESS, excess=excess)}

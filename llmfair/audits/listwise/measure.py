@@ -566,8 +566,13 @@ def _odds(odds: Preference, asked: HowRanked) -> Odds:
 
 
 def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
-    """The finding as far as the answers bear it: of answers that follow the position, only that it is outside."""
-    reason = unassessed(answers)
+    """The finding as far as the answers bear it: of answers that follow the position, only that it is outside.
+
+    With the share of windows that they left as they were.
+    """
+    reason, first = unassessed(answers), answers.first_pass
+    if first.windows:
+        finding = structs.replace(finding, left_as_shown=first.identity / first.windows)
     if reason is None or finding.conclusion is Conclusion.OUTSIDE:
         return finding
     return unassessable(finding.measure, reason)

@@ -220,6 +220,7 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     `odds`: over all items; `strata`: over relevant and irrelevant ones apart, where both groups have both.
     `p_outside`: that none of these lies outside the band (Simes); `p_outside_adjusted` over the prompts (Holm).
     `left_out`: the share of items that answers should have named and did not. `unjudged`: no relevance was given.
+    `left_as_shown`: the share of windows of the first pass that answers left as they were.
     `odds_of_label_error`: by stratum those of a ranker without preference with the share `label_error` of grades wrong.
     """
 
@@ -228,6 +229,7 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     p_outside: Share | None = None
     p_outside_adjusted: Share | None = None
     left_out: Share = 0.0
+    left_as_shown: Share = 0.0
     unjudged: bool = False
     odds_of_label_error: Mapping[str, float] | None = None
     useful: Usefulness | None = None

@@ -548,6 +548,8 @@ def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
 # The verdict of a listwise audit: who gets less exposure, how much, and whether the ranker is of use.
 
 
+LEFT_AS_SHOWN = 0.5
+"""From this share on a verdict says how many windows the answers left as they were."""
 FAR_MORE = 10
 """So many times the queries of a run are no next step."""
 RANDOM_WINDOWS = (
@@ -587,7 +589,10 @@ class ListwiseWords(VerdictWords):
         return "" if figure is None else f"of relevant items alone {interval_text(figure, case.found.band)}"
 
     def caution(self, case: Case) -> str:
-        return UNJUDGED_TEXT * _finding(case).unjudged + super().caution(case)
+        finding = _finding(case)
+        left = f"; answers left {100 * finding.left_as_shown:.0f} % of first windows as they were"
+        cautions = UNJUDGED_TEXT * finding.unjudged + left * (finding.left_as_shown >= LEFT_AS_SHOWN)
+        return cautions + super().caution(case)
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it.
