@@ -57,6 +57,8 @@ REASONS: Mapping[str, str] = {
     "outside_alone": "outside the band by itself, not beside all else tested (Holm)",
     "stratum_open": "the odds of relevant or of irrelevant items by themselves are not near enough to 1",
     "too_many_unparseable": "more answers cannot be read than --max-invalid allows",
+    "narrow_range": "windows carry items so little that answers which always put one group first leave odds of "
+    "rankings in the band",
     "no_finite_odds": "in one of the two, slots or groups decide every comparison",
     "not_judged": "no relevance judgement says whether the ranker does its job",
 }

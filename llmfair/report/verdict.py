@@ -64,6 +64,7 @@ ADVICE: Mapping[str, str] = {
     "few_relevant": "more queries, or lists in which both groups have more relevant items",
     "few_items": "more items: lists that share fewer of them",
     "stratum_open": "more queries, which narrow the odds of relevant and of irrelevant items apart: {planned}",
+    "narrow_range": "larger windows or more passes, whose rankings show what the answers prefer",
     "items_left_out": "a model, or longer answers, that name all items[: more room with --max-tokens]",
     "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
     EQUAL_SCORES: "another model, or this one set up otherwise, since one score for all items ranks none; the answers: "

@@ -259,6 +259,26 @@ def attainable_ratio(
     return Range(float(last[0] / last[1]), float(first[0] / first[1]))
 
 
+def attainable_odds(
+    lists: Sequence[tuple[int, int, int]], rank: Rank, draws: int = 1000, *, rng: np.random.Generator
+) -> tuple[float | None, float | None]:
+    """The odds, in final lists, of a protected item ahead of another, of rankers that always put it last, and first.
+
+    `lists`, `draws` as for ratios; each list weighs alike. None for odds without bound: one is always ahead.
+    """
+    shapes = Counter(shape for shape in lists if shape[1] and shape[2])
+    shares = np.zeros(2)
+    for (n, protected, unprotected), count in shapes.items():
+        tastes = (protected, n - protected - unprotected, unprotected)
+        initial = random_lists(tastes, ceil(draws * count / shapes.total()), rng=rng).astype(np.int8)
+        for place, ranked in enumerate((2 - rank(2 - initial), rank(initial))):
+            behind = (ranked == 2)[:, ::-1].cumsum(axis=1)[:, ::-1]  # others from each place on
+            ahead = ((ranked == 0) * behind).sum(axis=1).mean() / (protected * unprotected)
+            shares[place] += count * float(ahead) / shapes.total()
+    low, high = shares.tolist()
+    return (low / (1 - low) or None, None if high == 1 else high / (1 - high))
+
+
 def attainable_precision(
     lists: Sequence[tuple[int, int]],
     rank: Rank,

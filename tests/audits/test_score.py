@@ -12,11 +12,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.results import ListwiseFinding
+from llmfair.audits.listwise.score import in_reach
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.scoring import DocumentCounts, ScoreOutcome, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
 from llmfair.io.files import plain
+from llmfair.nouns import Conclusion
+from llmfair.results import Reach
 from llmfair.settings import ScoreSettings
 from tests.cli.command import table
 from tests.finished import audit
@@ -224,3 +228,22 @@ def test_names_line_order_and_scale_mean_nothing(
     base = found(lines, 1.0, "")
     other = found(data.draw(st.permutations(lines)), scale, "page")
     assert base.results == other.results and base.per_query == other.per_query
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "conclusion"),
+    [
+        (0.7, 1.4, "within"),
+        (0.85, 1.4, "not_assessable"),
+        (0.7, 1.2, "not_assessable"),
+        (None, None, "within"),
+    ],
+)
+def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band(
+    low: float | None, high: float | None, conclusion: str
+) -> None:
+    measure = "PreferenceOdds(of=ranking)"
+    for reached in (Conclusion.WITHIN, Conclusion.OUTSIDE):
+        finding = ListwiseFinding(measure=measure, conclusion=reached, reason=None)
+        expected = conclusion if reached is Conclusion.WITHIN else reached
+        assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == expected

@@ -204,12 +204,15 @@ def test_a_run_folder_concludes_of_its_answers_as_its_audit_did() -> None:
     assert beside["PreferenceOdds"]["conclusion"] and not beside["PreferenceOdds(of=ranking)"]["conclusion"]
     table = ran("score", "run").out
     assert " odds of answers " in table and " odds of rankings [95 %] " in table
+    reach = audited["reach"]["PreferenceOdds(of=ranking)"]
+    assert f"one group first reach {reach['low']:.2f} … {reach['high']:.2f} at window 5, step 1" in table
 
 
 def test_by_another_band_than_its_audit_s_a_run_folder_concludes_of_its_rankings() -> None:
     ran(*ONE_PASS.split())
-    (run,) = llmfair("score", "run", "--band", "0.5..2", "--json").json["runs"]
-    assert run["findings"]["neutral"]["measure"] == "PreferenceOdds(of=ranking)"
+    (run,) = llmfair("score", "run", "--band", "0.2..5", "--json").json["runs"]
+    finding = run["findings"]["neutral"]
+    assert finding["measure"] == "PreferenceOdds(of=ranking)" and finding["conclusion"] != "within"
 
 
 FAILING = ("fake:biased,malformed=0.15", "--on-bad-answer", "fail", "--max-invalid", "1")

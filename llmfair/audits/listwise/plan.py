@@ -18,6 +18,7 @@ from msgspec import Meta
 from llmfair.audits.calibrate import BLOCK, rng_of, share
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import CallPlan
+from llmfair.audits.listwise.results import OF_RANKINGS
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, items_of, play, rank_played
 from llmfair.io.files import plain
@@ -43,6 +44,7 @@ from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.pair_plan import fewest_queries, smallest_odds
 from llmfair.stats.power import (
     Rank,
+    attainable_odds,
     attainable_precision,
     attainable_ratio,
     by_windows,
@@ -68,7 +70,7 @@ Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
 def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
-    """ExpRatio of rankers that always put one side first, P@20 of a perfect ranker, both from random orders.
+    """ExpRatio and odds of rankings of rankers that always put one side first, P@20 of a perfect one: of random orders.
 
     Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
     """
@@ -103,6 +105,9 @@ def _reach(
         reach["ExpRatio"] = Reach(low=ratio.low, high=ratio.high)
     if judged := [(shape.n, shape.relevant) for shape in shapes if shape.judged]:
         reach["P@20"] = Reach(high=attainable_precision(judged, rank, 20, draws, rng=rng))
+    if both:
+        low, high = attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
+        reach[OF_RANKINGS] = Reach(low=low, high=high)
     return reach
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,6 +27,7 @@ from llmfair.audits.listwise.measure import (
     findings_of,
     gain_on_chance,
     mean_gain,
+    unassessable,
     windows_of,
     with_disparities,
     with_family,
@@ -78,6 +80,8 @@ from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Attribute, Candidates, Document, Key, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.results import MEASURED, Family, Words, as_readable
+from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Measurement, Query, Ranking, Side
+from llmfair.results import MEASURED, Band, Family, Reach, Words
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.strata import Stratum
@@ -261,7 +265,13 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     measured, audited = replace(measured, keys=keys), rankings.found
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
-    return replace(measured, reach=audited.reach, windows=windows_of(audited.design))
+    windows, limits = windows_of(audited.design), dict(measured.limits)
+    reach = audited.reach.get(OF_RANKINGS, Reach())
+    if reach.low is not None and reach.high is not None:
+        limits[OF_RANKINGS] = (
+            f"answers that always put one group first reach {reach.low:.2f} … {reach.high:.2f} {windows}"
+        )
+    return replace(measured, reach=audited.reach, windows=windows, limits=limits)
 
 
 def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
@@ -307,6 +317,9 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     }
     if target.found is not None:
         findings = as_readable(findings, answered, target.found.max_invalid)
+        if target.found.attribute == target.against.attribute.name:
+            reach = target.found.reach.get(OF_RANKINGS, Reach())
+            findings = {name: in_reach(finding, reach, asked.band) for name, finding in findings.items()}
     if target.found is not None and target.of_answers:
         findings = {name: each for name, each in target.found.findings.items() if name != REPEAT}
         rows, family = [*rows, *target.of_answers], target.found.family
@@ -326,6 +339,13 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         incomplete=target.incomplete,
     )
     return RemeasuredRun(facts, rows, [*map(Key, conditions)], limits=limits)
+
+
+def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:
+    """The finding, without parity of rankings that no answers could have brought out of the band."""
+    leaves = (reach.low or 0.0) < band[0] and band[1] < (reach.high or inf)
+    within = finding.conclusion is Conclusion.WITHIN
+    return unassessable(finding.measure, "narrow_range") if within and not leaves else finding
 
 
 @dataclass(frozen=True)
