@@ -32,7 +32,7 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
         run(*LISTWISE, "-m", model, output=f"runs/list-{strength}")
     compared = llmfair("compare", "list-0", "list-1", "list-2", "--json").json
     header, *lines = llmfair("compare", "list-0", "list-1", "list-2", "--format", "tsv").out.splitlines()
-    assert header.startswith("run\tcondition\tmeasure\tscale\t") and len(lines) == len(compared["rows"])
+    assert header.startswith("run\tcondition\tstratum\tmeasure\t") and len(lines) == len(compared["rows"])
     assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
     assert (compared["schema"], compared["task"], compared["family"]) == (2, "listwise", 4)
     shown = llmfair("compare", "list-0", "list-1", "list-2").out
