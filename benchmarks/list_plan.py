@@ -1,4 +1,4 @@
-"""How listwise audits end, beside what their plan says: `python -m benchmarks.list_plan`, two minutes on one core.
+"""How listwise audits end, beside what their plan says: `python -m benchmarks.list_plan`.
 
 Simulated audits of lists that are written to a folder for a while: those of a plan, and those of a calibration with
 another seed, which go through all that real ones do.
@@ -6,7 +6,9 @@ another seed, which go through all that real ones do.
 
 from __future__ import annotations
 
+import argparse
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
@@ -21,7 +23,7 @@ from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.plan import findable_of
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 
-AUDITS, OTHER_SEED = 300, 7
+AUDITS, OTHER_SEED = 500, 7
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,12 @@ def write(design: Design, folder: Path) -> str:
     return str(folder)
 
 
-def row(design: Design, dataset: str) -> str:
+def row(design: Design, dataset: str, audits: int) -> str:
     asked: dict[str, Any] = {**design.how, "dataset": dataset, "alike": design.alike, "slots": design.slots}
     settings = PlanSettings.make(odds=design.odds, conditions="neutral", **asked)
     (planned,) = findable_of(make_design(settings), settings).prospects
     simulated = calibrate(
-        CalibrateSettings.make(seed=OTHER_SEED, runs=AUDITS, injected=str(log(design.odds)), **asked)
+        CalibrateSettings.make(seed=OTHER_SEED, runs=audits, injected=str(log(design.odds)), **asked)
     )
     at_odds, fair = simulated["injected"]
     items = f"pool of {design.pool}" if design.pool else "each once"
@@ -103,11 +105,16 @@ def row(design: Design, dataset: str) -> str:
 
 
 def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
+    given, began = options.parse_args(), time.perf_counter()
+    print(f"{given.audits:,} audits a row; standard errors at most {50 / given.audits**0.5:.1f}")
     print("| lists | odds, alike, slots | disparity %: said, real | parity at 1 %: said, real |")
     print("| --- | --- | --- | --- |")
     for design in DESIGNS:
         with TemporaryDirectory() as folder:
-            print(row(design, write(design, Path(folder))), flush=True)
+            print(row(design, write(design, Path(folder)), given.audits), flush=True)
+    print(f"{time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":
