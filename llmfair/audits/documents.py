@@ -126,6 +126,12 @@ class AuditPlan(CallPlan, frozen=True, kw_only=True):
     task: str
     design: dict[str, Any]
     at_most: Annotated[bool, Meta(description="Whether fewer calls may do.")] | None = None
+    queries_for_nearer: Annotated[
+        Count | None,
+        Meta(
+            description="Refinement: with so many a loss beyond the margin is ruled out, where there is none."
+        ),
+    ] = None
     findable: Any = None
 
 

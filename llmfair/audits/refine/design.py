@@ -59,6 +59,7 @@ from llmfair.rankers.base import Ranker, ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
 from llmfair.retrieval.engine import ANALYZERS, Engine, Patience
 from llmfair.settings import seconds
+from llmfair.stats.power import queries_needed
 
 # Methods that refinement is held against: rankers that order anew what the original query finds. Each is what
 # `llmfair rerank RUN/rankings/bm25.run --with SPEC` makes of the run's first stage.
@@ -258,6 +259,8 @@ Ended = Refined | Candidates
 MOST_REPLIES = 2
 """A round asks once more where the first reply cannot be read."""
 TOKENS_ANSWERED = 40
+SD = 0.1
+"""Of a query's change of relevance, where nothing is known of it."""
 MOST_HINTED = 10_000
 """Documents that a query finds, by whose words simulated models tell groups apart: as deep as servers search."""
 
@@ -337,7 +340,27 @@ class RefineDesign(Design[Ended]):
         return self.settings.max_iterations
 
     def plan(self, models: int) -> dict[str, Any]:
-        return {**super().plan(models), "at_most": True}
+        return {**super().plan(models), "at_most": True, "queries_for_nearer": self.queries_for_nearer(SD)}
+
+    @property
+    def power(self) -> float:
+        """80 %, or more where the interval is so narrow that chance has that."""
+        return max(0.8, 1 - self.settings.level / 2)
+
+    def queries_for_nearer(self, sd: float) -> int | None:
+        """How many rule out a loss beyond the margin with that power, where nDCG's changes have mean 0 and this sd."""
+        margin = self.settings.margin
+        return queries_needed(math.exp(margin), sd, self.power, self.settings.level) if margin else None
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        wide, narrow = self.queries_for_nearer(SD), self.queries_for_nearer(SD / 2)
+        loss = f"a loss of {self.utility} beyond {self.settings.margin:g} (--margin)"
+        if wide is None:
+            return (*super().remarks, f"no number of queries rules out {loss}")
+        takes = f"{wide:,} queries where its changes have mean 0 and sd {SD:g}, {narrow:,} where {SD / 2:g}"
+        power = f"power {100 * self.power:.0f} %; here are {len(self.topics):,}"
+        return (*super().remarks, f"to rule out {loss}, as *nearer* does, takes {takes} ({power})")
 
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""

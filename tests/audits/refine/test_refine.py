@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 import llmfair
 from llmfair.nouns import Request
@@ -132,6 +134,19 @@ def test_measured_again_the_figures_are_those_of_the_run(done: Path) -> None:
 def test_a_dry_run_counts_no_less_than_is_asked(done: Path) -> None:
     planned = command("refine", "--dry-run", "--json").json
     assert planned["calls"] >= json.loads((done / "results.json").read_text())["calls_made"] > 0
+
+
+@pytest.mark.parametrize(("margin", "queries"), [("0.05", 34), ("0.1", 10), ("0", None)])
+def test_a_plan_says_how_many_queries_rule_a_loss_out(margin: str, queries: int | None) -> None:
+    """Changes of mean 0 and sd .1, whose lower limit is above -.05 in 80 % of audits, by simulation of 34 queries."""
+    plan = command("plan", "refine", "--margin", margin, "--json").json
+    assert plan["queries_for_nearer"] == queries
+    assert (f"takes {queries} queries" if queries else "no number of queries") in plan["remarks"][-1]
+    if queries:
+        changes = np.random.default_rng(0).normal(0, 0.1, (4000, queries))
+        error = changes.std(axis=1, ddof=1) / queries**0.5
+        lower = changes.mean(axis=1) - stdtrit(queries - 1, 0.975) * error
+        assert (lower >= -float(margin)).mean() == pytest.approx(0.82, abs=0.03)
 
 
 def test_the_trail_is_of_a_query_that_there_is_and_in_json_too(done: Path) -> None:
