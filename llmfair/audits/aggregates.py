@@ -34,8 +34,7 @@ from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pai
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.strata import (
     DECIMALS,
-    Choices,
-    Comparisons,
+    Compared,
     Figure,
     change,
     figure,
@@ -449,7 +448,7 @@ def _without_slots(compared: tuple[QueryComparisons, ...], value: Figure, level:
     return Preference(estimate, alone, scores, bound, decided)
 
 
-def _joined(compared: Iterable[QueryComparisons]) -> Comparisons | Choices:
+def _joined(compared: Iterable[QueryComparisons]) -> Compared:
     return _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from llmfair import registry
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.nouns import Attribute, Candidates, Document, Encounter, PairVerdict, Ranking, Side, of_each_kind
-from llmfair.stats.strata import Choices, Comparisons, Stratum
+from llmfair.stats.strata import Compared, Stratum
 
 # What a measure says of one query: a number, a ratio or product with its parts, or why there is none. Aggregates are
 # made of the parts, so parts travel with the value: a ratio of means is not a mean of ratios.
@@ -195,7 +195,7 @@ class QueryComparisons:
     `stratum`: of which the odds are meant, None for all. `tied`: the share of comparisons that neither was ahead in.
     """
 
-    outcomes: Comparisons | Choices
+    outcomes: Compared
     doc_ids: Sequence[str]
     stratum: Stratum | None = None
     tied: float = 0.0
@@ -203,7 +203,7 @@ class QueryComparisons:
     @property
     def ahead(self) -> float:
         """The share of the comparisons that the first was ahead in."""
-        return float(self.outcomes.ahead.mean())
+        return float(np.concatenate([part.ahead for part in self.outcomes.parts()]).mean())
 
 
 Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Convention | Undefined

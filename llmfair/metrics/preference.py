@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, measure
 from llmfair.nouns import Encounter, Ranking, Side
-from llmfair.stats.strata import Choices, Comparisons, Stratum
+from llmfair.stats.strata import Choices, Comparisons, PairCounts, Stratum
 
 Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 OF_ODDS: Mapping[str, Any] = {
     "parity": 1.0,
     "bounds": (0.0, math.inf),
@@ -166,28 +169,34 @@ def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
         compared = ~listed | np.array([doc_id in judged.candidates.relevance for doc_id in doc_ids])
     else:
         compared = listed
+    places = np.full((len(judged.rankings), len(doc_ids)), float(len(doc_ids)))
+    for row, ranking, order in zip(places, judged.rankings, judged.orders, strict=True):
+        row[listed] = _places(ranking, judged.doc_ids, order)
     protected, other = (np.flatnonzero(compared & (sides == side)) for side in Side)
-    first, second = np.nonzero(
-        (grades[protected][:, None] == grades[other]) & (listed[protected][:, None] | listed[other])
-    )
-    first, second = protected[first], other[second]
-    if not len(first) or not judged.rankings:
+    make = partial(_pairs, protected, other, grades, listed, places)
+    pairs = make()
+    if not pairs.size or not judged.rankings:
         return Undefined("no_common_grade")
-    ahead, tied = np.zeros(len(first)), 0
-    for ranking, order in zip(judged.rankings, judged.orders, strict=True):
-        places = np.full(len(doc_ids), float(len(doc_ids)))
-        places[listed] = _places(ranking, judged.doc_ids, order)
-        equal = places[first] == places[second]
-        ahead += (places[first] < places[second]) + equal / 2
-        tied += int(equal.sum())
-    runs = len(judged.rankings)
-    relevant, slots = (
-        grades[first] > 0,
-        np.broadcast_to(0.0, (len(first), 2)),
-    )  # of millions, so without memory
-    query = np.broadcast_to(np.intp(0), len(first))
-    outcomes = Comparisons(query, relevant, pairs_shown(relevant), 1, first, second, ahead / runs, slots)
-    return QueryComparisons(outcomes, doc_ids, tied=tied / (runs * len(first)))
+    tied = sum(int((row[pairs.first] == row[pairs.second]).sum()) for row in places)
+    relevant, of_row = np.unique(pairs.relevant, return_inverse=True)
+    count, query = np.bincount(of_row), np.zeros(len(relevant), np.intp)
+    ahead = np.bincount(of_row, pairs.ahead) / count
+    outcomes = PairCounts(query, relevant, pairs.shown, 1, count, ahead, {0: make})
+    return QueryComparisons(outcomes, doc_ids, tied=tied / (len(places) * pairs.size))
+
+
+def _pairs(protected: Places, other: Places, grades: Places, listed: Flags, places: Floats) -> Comparisons:
+    """All pairs of equal grade, of which one at least is listed, in rankings whose `places` have shape (runs, n)."""
+    equal = grades[protected][:, None] == grades[other]
+    first, second = np.nonzero(equal & (listed[protected][:, None] | listed[other]))
+    first, second = protected[first], other[second]
+    ahead = np.zeros(len(first))
+    for row in places:
+        ahead += (row[first] < row[second]) + (row[first] == row[second]) / 2
+    relevant, query = grades[first] > 0, np.zeros(len(first), np.intp)
+    slots = np.broadcast_to(0.0, (len(first), 2))
+    ahead /= max(1, len(places))
+    return Comparisons(query, relevant, pairs_shown(relevant), 1, first, second, ahead, slots)
 
 
 def pairs_shown(relevant: Flags) -> dict[tuple[int, Stratum], int]:

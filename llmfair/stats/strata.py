@@ -16,9 +16,10 @@ freedom as the way of fewest effective clusters has, less one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from itertools import accumulate, combinations
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -78,6 +79,11 @@ class Outcomes:
             return np.ones(len(self.query), bool)
         return self.relevant if stratum is Stratum.RELEVANT else ~self.relevant
 
+    @property
+    def size(self) -> int:
+        """How many outcomes there are."""
+        return len(self.query)
+
     def weights(self, stratum: Stratum | None) -> Floats:
         """1 / the pairs shown in the query: of the stratum, or of both."""
         strata = [*Stratum] if stratum is None else [stratum]
@@ -119,11 +125,70 @@ class Comparisons(Outcomes):
         return np.stack([*intercepts, *columns, *signs], axis=1).astype(float)
 
     def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
-        logits = design @ coefficients
-        smaller = np.exp(-np.abs(logits))
-        chances = np.where(logits < 0, smaller, 1) / (1 + smaller)
-        information = weights * chances * (1 - chances)
-        return _Slopes(design, weights * (self.ahead - chances), information, float(np.abs(logits).max()))
+        return _logistic(self.ahead, design, weights, coefficients)
+
+    def parts(self) -> Iterator[Comparisons]:
+        """All rows, in parts of whole queries."""
+        yield self
+
+
+def _logistic(ahead: Floats, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
+    logits = design @ coefficients
+    smaller = np.exp(-np.abs(logits))
+    chances = np.where(logits < 0, smaller, 1) / (1 + smaller)
+    information = weights * chances * (1 - chances)
+    return _Slopes(design, weights * (ahead - chances), information, float(np.abs(logits).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts(Outcomes):
+    """Comparisons in no slots, of which each query and stratum has one row: long lists have more than can be held.
+
+    `count`: how many they are; `ahead`: the share of them that the first group's item is ahead in. `make`: a query's
+    own comparisons, by its number, made anew whenever an error asks for them.
+    """
+
+    count: Integers
+    ahead: Floats
+    make: Mapping[int, Callable[[], Comparisons]]
+    signed = False
+
+    @property
+    def size(self) -> int:
+        return int(self.count.sum())
+
+    @property
+    def first(self) -> Integers:
+        return np.concatenate([np.unique(part.first) for part in self.parts()])
+
+    @property
+    def second(self) -> Integers:
+        return np.concatenate([np.unique(part.second) for part in self.parts()])
+
+    @property
+    def ways(self) -> tuple[Integers, ...]:
+        return (self.query,)
+
+    def weights(self, stratum: Stratum | None) -> Floats:
+        return self.count * super().weights(stratum)
+
+    def some(self, rows: Flags) -> PairCounts:
+        columns = ("query", "relevant", "count", "ahead")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+
+    def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
+        return of_outcomes
+
+    def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
+        return np.stack(intercepts, axis=1).astype(float)
+
+    def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
+        return _logistic(self.ahead, design, weights, coefficients)
+
+    def parts(self) -> Iterator[Comparisons]:
+        for number in np.unique(self.query).tolist():
+            part = self.make[number]()
+            yield part.some(np.isin(part.relevant, self.relevant[self.query == number]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +257,12 @@ class Choices(Outcomes):
             float(-behind.min()),
         )
 
+    def parts(self) -> Iterator[Choices]:
+        yield self
+
+
+Compared = Comparisons | Choices | PairCounts
+
 
 def _powers(slots: Floats, most: int) -> list[Floats]:
     """z, z², and so on: by multiplication, which is several times as fast as powers."""
@@ -199,8 +270,8 @@ def _powers(slots: Floats, most: int) -> list[Floats]:
 
 
 def together(
-    queries: Sequence[tuple[Comparisons | Choices, Sequence[str]]], numbers: dict[str, int] | None = None
-) -> Comparisons | Choices:
+    queries: Sequence[tuple[Compared, Sequence[str]]], numbers: dict[str, int] | None = None
+) -> Compared:
     """Of all queries together: each one's outcomes, whose items are places in the ids beside them.
 
     `numbers`: of items that were numbered before; it takes in the others.
@@ -208,6 +279,7 @@ def together(
     numbers = {} if numbers is None else numbers
     shown: dict[tuple[int, Stratum], int] = {}
     columns: dict[str, list[NDArray[Any]]] = {}
+    make: dict[int, Callable[[], Comparisons]] = {}
     alternatives = 0
     for number, (outcomes, ids) in enumerate(queries):
         item = np.array([numbers.setdefault(name, len(numbers)) for name in ids], np.intp)
@@ -215,19 +287,30 @@ def together(
         own: dict[str, NDArray[Any]] = {
             "query": np.full(len(outcomes.query), number),
             "relevant": outcomes.relevant,
-            "slots": outcomes.slots,
         }
-        if isinstance(outcomes, Comparisons):
-            own |= {"first": item[outcomes.first], "second": item[outcomes.second], "ahead": outcomes.ahead}
+        if isinstance(outcomes, PairCounts):
+            own |= {"count": outcomes.count, "ahead": outcomes.ahead}
+            make[number] = partial(_numbered, outcomes, number, item)
+        elif isinstance(outcomes, Comparisons):
+            own |= {"first": item[outcomes.first], "second": item[outcomes.second]}
+            own |= {"ahead": outcomes.ahead, "slots": outcomes.slots}
         else:
-            starts = outcomes.starts + alternatives
-            own |= {"starts": starts, "item": item[outcomes.item], "of_first": outcomes.of_first}
+            own |= {"starts": outcomes.starts + alternatives, "item": item[outcomes.item]}
+            own |= {"of_first": outcomes.of_first, "slots": outcomes.slots}
             alternatives += len(outcomes.item)
         for name, column in own.items():
             columns.setdefault(name, []).append(column)
     arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
     window = max(outcomes.window for outcomes, _ in queries)
-    return type(queries[0][0])(shown=shown, window=window, **arrays)
+    further = {"make": make} if make else {}
+    return type(queries[0][0])(shown=shown, window=window, **arrays, **further)
+
+
+def _numbered(outcomes: PairCounts, number: int, item: Integers) -> Comparisons:
+    """A query's comparisons under its number and those of its items."""
+    (part,) = outcomes.parts()
+    query = np.full(len(part.query), number)
+    return replace(part, query=query, first=item[part.first], second=item[part.second])
 
 
 class _Slopes(NamedTuple):
@@ -326,10 +409,10 @@ class Figure:
         return p is not None and p < (1 - level) / 2
 
 
-def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> Figure:
+def figure(outcomes: Compared, stratum: Stratum | None = None) -> Figure:
     """The odds of a stratum, or of both together, with the error that their items' recurrence asks for."""
     own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
-    count, queries = len(own.query), len(np.unique(own.query))
+    count, queries = own.size, len(np.unique(own.query))
     if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
         return Figure(
             count, queries, "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
@@ -343,7 +426,7 @@ def figure(outcomes: Comparisons | Choices, stratum: Stratum | None = None) -> F
     shared = stratum is not None and fit is None
     if shared:
         rows = outcomes
-        fit = fitted(rows, rows.weights(None), rows.of(stratum))
+        fit = fitted(rows, rows.weights(None), stratum)
     if fit is None:
         return Figure(count, queries, "separated")
     spread = fit.spread(fit.beta_alone)
@@ -359,12 +442,14 @@ def _t(distance: float, error: float) -> float:
     return distance / error if error else math.copysign(math.inf, distance) if distance else 0.0
 
 
-def _recurring(outcomes: Comparisons | Choices) -> int:
+def _recurring(outcomes: Compared) -> int:
     """How many items are in several queries."""
-    query, *items = outcomes.ways
-    queries = len(np.unique(query))
-    number = np.concatenate([np.unique(_joint(way, query)) for way in items]) // (int(query.max()) + 1)
-    return int((np.bincount(number) > 1).sum()) if queries > 1 else 0
+    numbers = []
+    for part in outcomes.parts():
+        query, *items = part.ways
+        queries = int(query.max()) + 1
+        numbers += [np.unique(way * queries + query) // queries for way in items]
+    return int((np.bincount(np.concatenate(numbers)) > 1).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,21 +461,31 @@ class Spread:
     recurs: bool
 
 
+class Rows(NamedTuple):
+    """Of whole queries: the scores of coefficients, shape (rows, k), or what each row moves an estimate by, (rows,).
+
+    `ways`: clusters of the rows; `own`: which are of the stratum.
+    """
+
+    scores: Floats
+    information: Floats
+    ways: tuple[Integers, ...]
+    own: Flags
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The likeliest coefficients, β first, then slots' powers, then the sign.
 
-    `scores`, shape (rows, k), and `hessian`: those of the likelihood; `changes`, shape (queries, k): what leaving out a
-    query does, by one step of Newton's method. `ways`: clusters of the rows; `own`: which rows are of the stratum.
+    `rows` and `hessian`: those of the likelihood; `changes`, shape (queries, k): what leaving out each of `queries`
+    does, by one step of Newton's method.
     """
 
     coefficients: Floats
-    scores: Floats
+    rows: Iterable[Rows]
     hessian: Floats
+    queries: Integers
     changes: Floats
-    information: Floats
-    ways: tuple[Integers, ...]
-    own: Flags
     powers: int
     sign: bool
 
@@ -418,33 +513,66 @@ class Fit:
 
     def spread(self, contrast: Floats) -> Spread:
         """The error of coefficients times a contrast, shape (k,)."""
-        moved = self.influence(contrast), self.changes @ contrast
-        return spread(*moved, self.information, self.ways, self.own)
+        return spread(self.changes @ contrast, partial(self.influence, contrast))
 
-    def influence(self, contrast: Floats) -> Floats:
-        """What each row moves coefficients times a contrast by, shape (rows,)."""
-        moved: Floats = self.scores @ np.linalg.solve(self.hessian, contrast)
-        return moved
+    def influence(self, contrast: Floats) -> Iterator[Rows]:
+        """What rows move coefficients times a contrast by."""
+        direction = np.linalg.solve(self.hessian, contrast)
+        for rows in self.rows:
+            yield rows._replace(scores=rows.scores @ direction)
 
 
-def fitted(outcomes: Comparisons | Choices, weights: Floats, stratum: Flags | None = None) -> Fit | None:
+def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) -> Fit | None:
     """The fit with as many effects of slots as the outcomes can tell apart; with `stratum`, each stratum has a β.
 
     Where outcomes are separated the highest powers are dropped one by one, and the sign last. None where they are
     separated even so.
     """
-    everything = np.ones(len(weights), bool)
-    intercepts = [everything] if stratum is None else [stratum, ~stratum]
     for powers, sign in _slot_effects(outcomes):
-        design = outcomes.design(intercepts, powers, sign)
-        if (slopes := _maximum(outcomes, design, weights)) is not None:
-            own = outcomes.of_rows(everything if stratum is None else stratum)
-            if (fit := _jackknifed(outcomes.ways, own, *slopes, powers, sign)) is not None:
-                return fit
+        design = outcomes.design(_intercepts(outcomes, stratum), powers, sign)
+        if (maximum := _maximum(outcomes, design, weights)) is not None:
+            coefficients, slopes = maximum
+            if (changes := _jackknife(outcomes.ways[0], slopes)) is not None:
+                rows = _rows(outcomes, weights, stratum, coefficients, slopes)
+                queries = np.unique(outcomes.query)
+                return Fit(coefficients, rows, slopes.hessian, queries, changes, powers, sign)
     return None
 
 
-def _slot_effects(outcomes: Comparisons | Choices) -> Iterator[tuple[int, bool]]:
+def _intercepts(outcomes: Compared, stratum: Stratum | None) -> list[Flags]:
+    own = outcomes.of(stratum)
+    return [own] if stratum is None else [own, ~own]
+
+
+def _rows(
+    outcomes: Compared, weights: Floats, stratum: Stratum | None, coefficients: Floats, slopes: _Slopes
+) -> Iterable[Rows]:
+    """Of outcomes that are counted, made anew; else those at the maximum."""
+    if isinstance(outcomes, PairCounts):
+        return _RowsOfPairs(outcomes, weights / outcomes.count, stratum, coefficients)
+    own = outcomes.of_rows(outcomes.of(stratum))
+    return (Rows(slopes.scores, slopes.information, outcomes.ways, own),)
+
+
+@dataclass(frozen=True, eq=False)
+class _RowsOfPairs:
+    """Rows of comparisons that are counted, a query at a time; `weights`: of one comparison, by query and stratum."""
+
+    outcomes: PairCounts
+    weights: Floats
+    stratum: Stratum | None
+    coefficients: Floats
+
+    def __iter__(self) -> Iterator[Rows]:
+        weight_of = dict(zip(self.outcomes.query.tolist(), self.weights, strict=True))
+        for part in self.outcomes.parts():
+            design = part.design(_intercepts(part, self.stratum), 0, False)
+            weights = np.full(len(part.query), weight_of[int(part.query[0])])
+            slopes = part.slopes(design, weights, self.coefficients)
+            yield Rows(slopes.scores, slopes.information, part.ways, part.of(self.stratum))
+
+
+def _slot_effects(outcomes: Compared) -> Iterator[tuple[int, bool]]:
     """Powers of z and whether its sign is fitted, from most to least."""
     most, sign = min(MOST_POWERS, outcomes.window - 1), outcomes.signed and outcomes.window >= 3
     yield from ((powers, sign) for powers in range(most, 0, -1))
@@ -452,9 +580,7 @@ def _slot_effects(outcomes: Comparisons | Choices) -> Iterator[tuple[int, bool]]
         yield min(most, 1), False
 
 
-def _maximum(
-    outcomes: Comparisons | Choices, design: Floats, weights: Floats
-) -> tuple[Floats, _Slopes] | None:
+def _maximum(outcomes: Compared, design: Floats, weights: Floats) -> tuple[Floats, _Slopes] | None:
     """The coefficients of greatest likelihood, by Newton's method; None where there are no finite ones."""
     coefficients = np.zeros(design.shape[1])
     for _ in range(STEPS):
@@ -471,38 +597,39 @@ def _maximum(
     return None
 
 
-def _jackknifed(
-    ways: tuple[Integers, ...], own: Flags, coefficients: Floats, slopes: _Slopes, powers: int, sign: bool
-) -> Fit | None:
-    """The fit with what leaving out each query changes; None where one of them alone tells coefficients apart."""
-    hessian, scores = slopes.hessian, slopes.scores
-    order, counts = np.argsort(ways[0], kind="stable"), np.bincount(ways[0])
+def _jackknife(queries: Integers, slopes: _Slopes) -> Floats | None:
+    """What leaving out each query changes; None where one of them alone tells coefficients apart."""
+    order, counts = np.argsort(queries, kind="stable"), np.bincount(queries)
     ends = np.cumsum(counts[counts > 0])[:-1]
     informed = slopes.base * slopes.information[:, None]
     by_query = zip(np.split(slopes.base[order], ends), np.split(informed[order], ends), strict=True)
+    hessian = slopes.hessian
     left = np.array([hessian - base.T @ information for base, information in by_query])
     if not (np.linalg.cond(left) < 1 / TOLERANCE).all():
         return None
-    changes = np.linalg.solve(left, _sums(ways[0], scores)[..., None])[..., 0].astype(float)
-    return Fit(coefficients, scores, hessian, changes, slopes.information, ways, own, powers, sign)
+    changes: Floats = np.linalg.solve(left, _sums(queries, slopes.scores)[..., None])[..., 0].astype(float)
+    return changes
 
 
 def change(one: Fit, other: Fit) -> tuple[float, Spread] | None:
     """The difference of two log odds over the same queries and items; None where their queries differ."""
-    if set(one.ways[0]) != set(other.ways[0]):
+    if not np.array_equal(one.queries, other.queries):
         return None
-    ways = tuple(np.concatenate(both) for both in zip(one.ways, other.ways, strict=True))
-    moved = spread(
-        np.concatenate([one.influence(one.beta_alone), -other.influence(other.beta_alone)]),
-        one.changes[:, 0] - other.changes[:, 0],
-        np.concatenate([one.information, other.information]),
-        ways,
-        np.concatenate([one.own, other.own]),
-    )
-    return one.log_odds - other.log_odds, moved
+
+    def rows() -> Iterator[Rows]:
+        both = one.influence(one.beta_alone), other.influence(-other.beta_alone)
+        for ours, theirs in zip(*both, strict=True):
+            ways = tuple(np.concatenate(way) for way in zip(ours.ways, theirs.ways, strict=True))
+            scores, information, own = (
+                np.concatenate([getattr(ours, name), getattr(theirs, name)])
+                for name in ("scores", "information", "own")
+            )
+            yield Rows(scores, information, ways, own)
+
+    return one.log_odds - other.log_odds, spread(one.changes[:, 0] - other.changes[:, 0], rows)
 
 
-def null_scores(outcomes: Comparisons | Choices, stratum: Stratum | None, fit: Fit) -> Floats:
+def null_scores(outcomes: Compared, stratum: Stratum | None, fit: Fit) -> Floats:
     """The queries' scores for β at β = 0, less what all else that is fitted accounts for; shape (queries,).
 
     Under odds of 1 their signs are those of coins. Without a finite maximum of what else is fitted, those at 0.
@@ -521,42 +648,105 @@ def null_scores(outcomes: Comparisons | Choices, stratum: Stratum | None, fit: F
     return result
 
 
-def slots_decide(outcomes: Comparisons | Choices, stratum: Stratum | None) -> bool:
+def slots_decide(outcomes: Compared, stratum: Stratum | None) -> bool:
     """Whether the slots alone separate the outcomes, whatever the items: no finite effect of them is the likeliest."""
     own = outcomes.some(outcomes.of(stratum))
     powers, sign = next(_slot_effects(own))
     return bool(powers) and _maximum(own, own.design([], powers, sign), own.weights(stratum)) is None
 
 
-def spread(
-    influence: Floats, changes: Floats, information: Floats, ways: tuple[Integers, ...], own: Flags
-) -> Spread:
-    """The error of an estimate from what rows and queries move it by.
+def spread(changes: Floats, parts: Callable[[], Iterable[Rows]]) -> Spread:
+    """The error of an estimate from what rows and queries move it by; `parts` gives the rows, in whole queries.
 
     Where no item is in two queries, the jackknife's. Else that of clusters of all ways, no less than of any of them nor
-    than the jackknife's; clusters are counted among the stratum's `own` rows.
+    than the jackknife's; clusters are counted among the stratum's own rows.
     """
-    queries, *items = owned = [way[own] for way in ways]
     jackknife = (len(changes) - 1) / len(changes) * float(changes @ changes)
-    counts = [_clusters(way) for way in owned]
-    if not any(_recurs(way, queries) for way in items):
-        return Spread(math.sqrt(jackknife), float(counts[0]), False)
-    single = [_variance(influence, way) for way in ways]
-    crossed = sum(
-        (-1) ** (size + 1) * _variance(influence, _joint(*some))
-        for size in range(2, len(ways) + 1)
-        for some in combinations(ways, size)
-    )
+    queries, total, recurs = 0, 0.0, False
+    clusters: list[list[_Clusters]] = []
+    for rows in parts():
+        query, *items = rows.ways
+        information = np.where(rows.own, rows.information, 0.0)
+        queries, total = queries + _count(query[rows.own]), total + float(rows.information[rows.own].sum())
+        recurs |= any(_recurs(way[rows.own], query[rows.own]) for way in items)
+        clusters.append([_clusters_of(way, rows.own, information) for way in items])
+    by_way = [
+        _Clusters(*map(np.concatenate, zip(*of_way, strict=True))) for of_way in zip(*clusters, strict=True)
+    ]
+    if not recurs and not any(_several(of_way.number[of_way.own > 0]).any() for of_way in by_way):
+        return Spread(math.sqrt(jackknife), float(queries), False)
+    variances = _variances(parts(), [_several(of_way.number) for of_way in by_way])
+    counts = [queries, *(_count(of_way.number[of_way.own > 0]) for of_way in by_way)]
+    single, crossed = variances[: len(counts)], variances[len(counts) :]
     each = [variance * count / (count - 1) for variance, count in zip(single, counts, strict=True)]
-    clusters = min(float(counts[0]), *(_effective(way, information[own]) for way in items))
-    return Spread(math.sqrt(max(sum(each) + crossed, *each, jackknife)), clusters, True)
+    fewest = min(float(queries), *(_effective(of_way, total) for of_way in by_way))
+    return Spread(math.sqrt(max(sum(each) + sum(crossed), *each, jackknife)), fewest, True)
 
 
-def _joint(*ways: Integers) -> Integers:
-    """A number for each combination."""
+class _Clusters(NamedTuple):
+    """Clusters of one way in one part of the rows: how many of their rows are the stratum's, and the information of
+    these.
+    """
+
+    number: Integers
+    own: Floats
+    information: Floats
+
+
+def _clusters_of(way: Integers, own: Flags, information: Floats) -> _Clusters:
+    number = np.flatnonzero(np.bincount(way))
+    return _Clusters(number, np.bincount(way, own)[number], np.bincount(way, information)[number])
+
+
+def _several(number: Integers) -> Flags:
+    """Which numbers come more than once."""
+    return np.bincount(number) > 1
+
+
+def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
+    """Sums of squares of what clusters move: of each way, then of those crossed, the even ones negative.
+
+    `several`: which items are in several parts. Their clusters end with the last part, all others with their own.
+    """
+    ways = range(1 + len(several))
+    crossings = [some for size in range(1, len(ways) + 1) for some in combinations(ways, size)]
+    variances = dict.fromkeys(crossings, 0.0)
+    later: dict[tuple[int, ...], list[tuple[Integers, Floats]]] = {some: [] for some in crossings}
+    for rows in parts:
+        numbers, places = zip(*map(_places, rows.ways), strict=True)
+        for some in crossings:
+            joint, moved = (
+                _joint([places[way] for way in some], [len(numbers[way]) for way in some]),
+                rows.scores,
+            )
+            if 0 not in some and any(flags.any() for flags in several):
+                stays = ~np.logical_and.reduce([several[way - 1][rows.ways[way]] for way in some])
+                sizes = [len(several[way - 1]) for way in some]
+                recurring = _joint([rows.ways[way][~stays] for way in some], sizes)
+                number, place = np.unique(recurring, return_inverse=True)
+                later[some].append((number, np.bincount(place, moved[~stays])))
+                joint, moved = joint[stays], moved[stays]
+            variances[some] += _variance(moved, joint)
+    for some, sums in later.items():
+        if sums:
+            number, moved = map(np.concatenate, zip(*sums, strict=True))
+            variances[some] += _variance(moved, number)
+    return [(-1) ** (len(some) + 1) * variance for some, variance in variances.items()]
+
+
+def _places(way: Integers) -> tuple[Integers, Integers]:
+    """The numbers that there are, and of each row which of these it has."""
+    number = np.flatnonzero(np.bincount(way))
+    place = np.zeros(int(way.max(initial=0)) + 1, np.intp)
+    place[number] = np.arange(len(number))
+    return number, place[way]
+
+
+def _joint(ways: Sequence[Integers], sizes: Sequence[int]) -> Integers:
+    """A number for each combination of numbers below `sizes`."""
     number = np.zeros(len(ways[0]), np.intp)
-    for way in ways:
-        number = number * (int(way.max(initial=0)) + 1) + way
+    for way, size in zip(ways, sizes, strict=True):
+        number = number * size + way
     return number
 
 
@@ -567,14 +757,14 @@ def _recurs(way: Integers, queries: Integers) -> bool:
     return bool((last[way] != queries).any())
 
 
-def _clusters(way: Integers) -> int:
-    """How many there are."""
+def _count(way: Integers) -> int:
+    """How many clusters there are."""
     return int(np.count_nonzero(np.bincount(way)))
 
 
 def _sums(clusters: Integers, values: Floats) -> Floats:
     """Of values of shape (n,) or (n, k), those of each cluster together."""
-    counts = np.bincount(clusters) if clusters.max() < 4 * len(clusters) else None
+    counts = np.bincount(clusters) if clusters.max(initial=0) < 4 * len(clusters) else None
     if counts is None:
         clusters = np.unique(clusters, return_inverse=True)[1].reshape(-1)
     columns = [np.bincount(clusters, column) for column in np.atleast_2d(values.T)]
@@ -584,12 +774,13 @@ def _sums(clusters: Integers, values: Floats) -> Floats:
 
 
 def _variance(influence: Floats, clusters: Integers) -> float:
-    return float((_sums(clusters, influence) ** 2).sum())
+    return float((_sums(clusters, influence) ** 2).sum()) if len(clusters) else 0.0
 
 
-def _effective(clusters: Integers, information: Floats) -> float:
+def _effective(clusters: _Clusters, total: float) -> float:
     """(Σ a²)²/Σ a⁴ of the clusters' shares a of the information."""
-    squares = (_sums(clusters, information) / information.sum()) ** 2
+    own = clusters.own > 0
+    squares = (_sums(clusters.number[own], clusters.information[own]) / total) ** 2
     return float(squares.sum() ** 2 / (squares**2).sum())
 
 

@@ -16,6 +16,7 @@ from llmfair.stats.strata import (
     Choices,
     Comparisons,
     Figure,
+    PairCounts,
     Strata,
     Stratum,
     change,
@@ -23,6 +24,7 @@ from llmfair.stats.strata import (
     fitted,
     null_scores,
     simes,
+    together,
 )
 from tests.shared import vectors
 
@@ -287,6 +289,56 @@ def test_a_change_is_that_of_the_same_queries(pool: int) -> None:
     assert difference == 0 and spread is not None and spread.error == pytest.approx(0, abs=1e-9)
     few = figure(comparisons.some(comparisons.query > 0)).fit
     assert few is not None and change(one, few) is None
+
+
+def counted(comparisons: Comparisons) -> tuple[PairCounts, Comparisons]:
+    """The same comparisons without slots: counted by query and stratum, and all of them."""
+    plain = replace(comparisons, window=1)
+    queries = []
+    for number in np.unique(plain.query):
+        part = plain.some(plain.query == number)
+        shown = {(0, stratum): pairs for (query, stratum), pairs in plain.shown.items() if query == number}
+        part = replace(part, query=0 * part.query, shown=shown)
+        relevant, place = np.unique(part.relevant, return_inverse=True)
+        count = np.bincount(place)
+        ahead = np.bincount(place, part.ahead) / count
+        query = np.zeros(len(relevant), np.intp)
+        counts = PairCounts(query, relevant, shown, 1, count, ahead, {0: lambda part=part: part})  # type: ignore[misc]
+        queries.append((counts, [str(item) for item in range(10_000)]))
+    joined = together(queries)
+    assert isinstance(joined, PairCounts)
+    return joined, plain
+
+
+@pytest.mark.parametrize("stratum", NAMES.values())
+@pytest.mark.parametrize(
+    ("pool", "items", "relevant"), [(0, 40, 12), (60, 40, 12), (400, 40, 12), (60, 12, 4)]
+)
+def test_counted_pairs_have_the_figures_of_all_comparisons(
+    stratum: Stratum | None, pool: int, items: int, relevant: int
+) -> None:
+    """Items that come once, in all lists, and some of which recur; a stratum that borrows from the other."""
+    comparisons, _ = lists(1, (0.7, 0.5), 12, items, relevant, items, pool)
+    both = [
+        counted(each) for each in (comparisons, replace(comparisons, ahead=np.roll(comparisons.ahead, 7)))
+    ]
+    figures = [[figure(each, stratum) for each in of_it] for of_it in both]
+    for counts, every in figures:
+        facts = [
+            (each.comparisons, each.queries, each.recurs, each.recurring, each.shared)
+            for each in (counts, every)
+        ]
+        assert facts[0] == facts[1]
+        assert counts.log_odds == pytest.approx(every.log_odds, abs=1e-9)
+        assert (counts.error, counts.freedom) == pytest.approx((every.error, every.freedom), rel=1e-9)
+    of_counts, of_all = ([each.fit for each in of_it] for of_it in zip(*figures, strict=True))
+    assert of_counts[0] and of_counts[1] and of_all[0] and of_all[1]
+    moved, expected = change(of_counts[0], of_counts[1]), change(of_all[0], of_all[1])
+    assert moved and expected and moved[1].error == pytest.approx(expected[1].error, rel=1e-9)
+    nulls = [
+        null_scores(of, stratum, fit) for of, fit in zip(both[0], (of_counts[0], of_all[0]), strict=True)
+    ]
+    assert nulls[0] == pytest.approx(nulls[1], abs=1e-9)
 
 
 def test_simes_by_hand() -> None:
