@@ -187,8 +187,8 @@ class PairCounts(Outcomes):
 
     def parts(self) -> Iterator[Comparisons]:
         for number in np.unique(self.query).tolist():
-            part = self.make[number]()
-            yield part.some(np.isin(part.relevant, self.relevant[self.query == number]))
+            part, strata = self.make[number](), self.relevant[self.query == number]
+            yield part if len(strata) > 1 else part.some(part.relevant == strata[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +308,8 @@ def together(
 
 def _numbered(outcomes: PairCounts, number: int, item: Integers) -> Comparisons:
     """A query's comparisons under its number and those of its items."""
-    (part,) = outcomes.parts()
+    (make,) = outcomes.make.values()
+    part = make()
     query = np.full(len(part.query), number)
     return replace(part, query=query, first=item[part.first], second=item[part.second])
 
@@ -715,22 +716,24 @@ def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
     for rows in parts:
         numbers, places = zip(*map(_places, rows.ways), strict=True)
         for some in crossings:
-            joint, moved = (
-                _joint([places[way] for way in some], [len(numbers[way]) for way in some]),
-                rows.scores,
-            )
+            sizes = [len(numbers[way]) for way in some]
+            joint, sums = _by_cluster(_joint([places[way] for way in some], sizes), rows.scores)
             if 0 not in some and any(flags.any() for flags in several):
-                stays = ~np.logical_and.reduce([several[way - 1][rows.ways[way]] for way in some])
-                sizes = [len(several[way - 1]) for way in some]
-                recurring = _joint([rows.ways[way][~stays] for way in some], sizes)
-                number, place = np.unique(recurring, return_inverse=True)
-                later[some].append((number, np.bincount(place, moved[~stays])))
-                joint, moved = joint[stays], moved[stays]
-            variances[some] += _variance(moved, joint)
-    for some, sums in later.items():
-        if sums:
-            number, moved = map(np.concatenate, zip(*sums, strict=True))
-            variances[some] += _variance(moved, number)
+                items = [
+                    numbers[way][place]
+                    for way, place in zip(some, np.unravel_index(joint, sizes), strict=True)
+                ]
+                recurs = np.logical_and.reduce(
+                    [several[way - 1][item] for way, item in zip(some, items, strict=True)]
+                )
+                joint = _joint(items, [len(several[way - 1]) for way in some])
+                later[some].append((joint[recurs], sums[recurs]))
+                sums = sums[~recurs]
+            variances[some] += float((sums**2).sum())
+    for some, of_parts in later.items():
+        if of_parts:
+            _, sums = _by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))
+            variances[some] += float((sums**2).sum())
     return [(-1) ** (len(some) + 1) * variance for some, variance in variances.items()]
 
 
@@ -764,17 +767,20 @@ def _count(way: Integers) -> int:
 
 def _sums(clusters: Integers, values: Floats) -> Floats:
     """Of values of shape (n,) or (n, k), those of each cluster together."""
-    counts = np.bincount(clusters) if clusters.max(initial=0) < 4 * len(clusters) else None
-    if counts is None:
-        clusters = np.unique(clusters, return_inverse=True)[1].reshape(-1)
-    columns = [np.bincount(clusters, column) for column in np.atleast_2d(values.T)]
+    return _by_cluster(clusters, values)[1]
+
+
+def _by_cluster(clusters: Integers, values: Floats) -> tuple[Integers, Floats]:
+    """The clusters that there are, ascending, and their sums of values of shape (n,) or (n, k)."""
+    if clusters.max(initial=0) < 4 * len(clusters):
+        number = np.flatnonzero(np.bincount(clusters))
+        place, present = clusters, number
+    else:
+        number, place = np.unique(clusters, return_inverse=True)
+        place, present = place.reshape(-1), np.arange(len(number))
+    columns = [np.bincount(place, column)[present] for column in np.atleast_2d(values.T)]
     sums: Floats = np.stack(columns, axis=1).astype(float)
-    sums = sums if counts is None else sums[counts > 0]
-    return sums if values.ndim > 1 else sums[:, 0]
-
-
-def _variance(influence: Floats, clusters: Integers) -> float:
-    return float((_sums(clusters, influence) ** 2).sum()) if len(clusters) else 0.0
+    return number, sums if values.ndim > 1 else sums[:, 0]
 
 
 def _effective(clusters: _Clusters, total: float) -> float:
