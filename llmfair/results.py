@@ -598,10 +598,11 @@ Declared = Mapping[str, "Measure"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """An answer as it came: the question's chat, what it showed, and how the answer ended."""
+    """An answer as it came: the chat, its query (the id, on pages its words), what it showed, how it ended."""
 
     key: str
     probe: str
+    query: str
     shown: str
     ended: str
     finish: str

@@ -22,7 +22,7 @@ from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
-from llmfair.io.text import count, listed, p_text
+from llmfair.io.text import count, listed, p_text, setting_text
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import in_words, parse_measure, parse_measures
 from llmfair.nouns import Conclusion, Key
@@ -360,17 +360,6 @@ def _told(key: str, run: ComparedRun) -> str:
     return setting_text(key, value)
 
 
-def setting_text(key: str, value: Any) -> str:
-    """The value of a setting in words; a hash by its beginning."""
-    if value is None or value in ([], (), {}):
-        return "none"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {setting_text(name, of)}" for name, of in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(setting_text(key, of) for of in value)
-    return str(value)[:6] if key.endswith("sha256") else str(value)
-
-
 def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
     """Two values of a setting in words; of values by name those that differ."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -499,13 +488,14 @@ def of_no_use(row: ChangeRow, compared: Comparison) -> str:
     return f"{way_of(row, compared)}, but {in_words(row.useless, row.measure)} ({row.run})"
 
 
+OTHER_GROUP = ", now favouring the other group, outside the band"
+
+
 def besides(row: ChangeRow, status: str, compared: Comparison) -> str:
     """What has to be known beside a status: the margin, or that the other group is favoured now."""
     if status == EQUIVALENT:
         return ", a change within {:g}–{:g}".format(*compared.margin)
-    return ", now favouring the other group, outside the band" * (
-        status != NO_DIFFERENCE and crosses(row, compared.band)
-    )
+    return OTHER_GROUP * (status != NO_DIFFERENCE and crosses(row.base, row.other, compared.band))
 
 
 def why(row: ChangeRow) -> str:
@@ -541,10 +531,10 @@ def floor_of(compared: Comparison, row: ChangeRow) -> float:
     return min(1.0, compared.family * 2.0 ** (1 - row.n)) if flipped else 0.0
 
 
-def crosses(row: ChangeRow, band: tuple[float, float]) -> bool:
+def crosses(base: float | None, other: float | None, band: tuple[float, float]) -> bool:
     """Whether the other run lies outside the band, beyond parity from where the base lies."""
-    assert row.base is not None and row.other is not None
-    return (row.other < band[0] and row.base > 1) or (row.other > band[1] and row.base < 1)
+    assert base is not None and other is not None
+    return (other < band[0] and base > 1) or (other > band[1] and base < 1)
 
 
 def distances(row: ChangeRow) -> tuple[float, float]:

@@ -19,6 +19,7 @@ HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
 # Names of prompt variants name files and rows; these are taken, and a file's name has 255 bytes at most.
 RESERVED = {"neutral", "repeat", "initial"}
 MOST_LETTERS = 40
+MOST_NAMED = 3
 VARIANT = re.compile(rf"\w[\w-]{{,{MOST_LETTERS - 1}}}")
 
 
@@ -79,9 +80,7 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
     taken = [*of.protected, *of.unprotected, *of.other]
     if twice := next((group for place, group in enumerate(taken) if group in taken[:place]), None):
         raise fail("protected", f"group '{twice}' is named twice")
-    words = of.words or _Words(
-        _called(of.protected, Side.PROTECTED), _called(of.unprotected, Side.UNPROTECTED)
-    )
+    words = of.words or _Words(_called(of.protected, of.unprotected), _called(of.unprotected, of.protected))
     attribute = Attribute(
         name,
         protected=tuple(of.protected),
@@ -107,6 +106,10 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
     return attribute
 
 
-def _called(groups: Sequence[str], side: Side) -> str:
-    """What a side is called that has no word: after its group, if that is one."""
-    return groups[0] if len(groups) == 1 and groups[0] != ANY_GROUP else side.value
+def _called(groups: Sequence[str], others: Sequence[str]) -> str:
+    """What a side is called that has no word: its groups, or whose others they are."""
+    if ANY_GROUP in groups:
+        return f"non-{others[0]}" if len(others) == 1 else "other"
+    more = [f"{len(groups) - MOST_NAMED} more"] * (len(groups) > MOST_NAMED)
+    *first, last = *groups[:MOST_NAMED], *more
+    return f"{', '.join(first)} or {last}" if first else last

@@ -193,3 +193,14 @@ def plural(n: int, one: str, many: str = "") -> str:
 def p_text(p: float) -> str:
     """A p-value to two digits, never as 0."""
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def setting_text(key: str, value: Any) -> str:
+    """The value of a setting in words; a hash by its beginning."""
+    if value is None or value in ([], (), {}):
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {setting_text(name, of)}" for name, of in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(setting_text(key, of) for of in value)
+    return str(value)[:6] if key.endswith("sha256") else str(value)

@@ -10,7 +10,7 @@ from shlex import quote
 
 from msgspec.structs import asdict
 
-from llmfair.audits.comparing import away
+from llmfair.audits.comparing import OTHER_GROUP, away, crosses
 from llmfair.audits.documents import ChangeRow
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
@@ -27,7 +27,7 @@ from llmfair.mitigation.results import (
 )
 from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
-from llmfair.report.page import General, Page, Source, plain_page
+from llmfair.report.page import General, Page, Source, plain_page, warnings_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
@@ -156,9 +156,12 @@ def _mitigated(
     change, ndcg = best.changes[UTILITY], "undefined"
     if change.base is not None and change.other is not None:
         ndcg = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
+    before, after = (row.figures[ODDS].value for row in (results.base, best))
+    other_group = OTHER_GROUP * crosses(before, after, results.band)
     sentence = (
         f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them "
-        f"{BROUGHT[status]}: {_odds_change(best)}{_inside_text(best, results)}, nDCG@20 {ndcg}, {calls}{also}{caution}"
+        f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{_inside_text(best, results)}, nDCG@20 {ndcg}, "
+        f"{calls}{also}{caution}"
     )
     files = [f"its rankings: {folder / name}" for name in best.rankings[:1]] or [
         "its rankings are in its run"
@@ -361,7 +364,7 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
     section = Section(mitigation_table(results), [*_plots(results)], words=words)
     page = plain_page(
         results, exhibits, section, "Mitigation", f"{results.model} on {results.dataset}, {results.attribute}",
-        asdict(results.words), (), missing_lines(results),
+        asdict(results.words), (), [*warnings_of([results.model]), *missing_lines(results)],
     )  # fmt: skip
     return replace(page, tables=[*page.tables, *([_changes_table(results)] if results.tried else [])])
 

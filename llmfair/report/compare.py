@@ -34,6 +34,7 @@ from llmfair.report.figures import (
     favoured_of,
     on_log,
     ratio_of,
+    spoken_of,
     utility_of,
     value_of,
 )
@@ -55,7 +56,7 @@ from llmfair.report.tables import (
     uncut_notes,
     with_interval,
 )
-from llmfair.results import Declared, Exhibits, Row, RunVerdict
+from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
@@ -183,7 +184,9 @@ def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
     if odds is None or odds.base is None or odds.other is None:
         return ""
     before, after = distances(odds)
-    near = odds.p_adjusted is None or (way_of(odds, compared) == CLOSER and not crosses(odds, compared.band))
+    near = odds.p_adjusted is None or (
+        way_of(odds, compared) == CLOSER and not crosses(odds.base, odds.other, compared.band)
+    )
     return ": parity may have been bought with indecision" if near and after < before else ""
 
 
@@ -386,12 +389,15 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     points: list[Point] = []
     headlines = []
     for run, condition, name in named:
-        figures = {row.measure: row for row in rows if (row.run, row.key) == (run.run, condition)}
-        utility, ratio = value_of(figures.get(across)), on_log(value_of(figures.get(up)))
+        figures: dict[tuple[str, str], Figure] = {
+            (row.measure, row.key): row for row in rows if row.run == run.run
+        }
+        utility, ratio = (value_of(figures.get((measure, condition))) for measure in (across, up))
+        ratio = on_log(ratio)
         if utility and ratio:
             points.append((name, utility, ratio, looks[name], name))
         if finding := run.findings.get(condition):
-            headlines.append((finding.measure, name, figures.get(finding.measure)))
+            headlines.append(spoken_of(finding, name, condition, figures))
     if points:
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
     favoured = favoured_of(results.runs[0].words)

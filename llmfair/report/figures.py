@@ -8,7 +8,7 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
 from llmfair.report.tables import capitalised
-from llmfair.results import Declared, Figure, Reach, Results, Words
+from llmfair.results import Declared, Figure, Finding, Reach, Results, Words
 
 HEADLINES, COST = "odds", "cost"
 """What figures of headlines against their band, and those of what fairness costs, are called before any number."""
@@ -62,11 +62,19 @@ def headline_plots(
     """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names."""
     cells = results.by_key()
     values = [
-        (finding.measure, titles.get(condition, condition), cells.get((finding.measure, condition)))
+        spoken_of(finding, titles.get(condition, condition), condition, cells)
         for condition in conditions
         if (finding := results.findings.get(condition))
     ]
     return against_the_band(values, declared, results.band, favoured_of(results.words), HEADLINES)
+
+
+def spoken_of(
+    finding: Finding, name: str, condition: str, cells: Mapping[tuple[str, str], Figure]
+) -> tuple[str, str, Figure | None]:
+    """The headline's measure, the name of its row with the items that decide, and the figure that is spoken of."""
+    items = f"\n{finding.decisive} items" * (finding.decisive != "all")
+    return finding.measure, name + items, cells.get((finding.spoken_of, condition))
 
 
 def against_the_band(

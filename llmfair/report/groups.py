@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
-from llmfair.report.figures import HEADLINES, against_the_band, favoured_of
+from llmfair.report.figures import HEADLINES, against_the_band, favoured_of, spoken_of
 from llmfair.report.plots.base import Plot
 from llmfair.results import Declared, Results, query_figures
 
@@ -189,7 +189,7 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
             for condition, finding in results.findings.items():
                 if condition not in group.aside:
                     of = f"{name}\n{results.attribute}: {titles.get(condition, condition)}"
-                    values.append((finding.measure, of, cells.get((finding.measure, condition))))
+                    values.append(spoken_of(finding, of, condition, cells))
     band = group.audits()[0].results.band
     return against_the_band(values, declared, band, favoured, f"{HEADLINES}-{number}")
 

@@ -60,7 +60,7 @@ LOPSIDED = (
     "not symmetric, but extends further to where single queries lie far out."
 )
 MARKUP = re.compile(r"(`+)(.*?)\1")
-TITLES_ONLY = "The model saw titles only: it judged by names and by what it remembers of them."
+TITLES_ONLY = "The model saw titles only: it judged by these, and by what it remembers of the items."
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,11 @@ def queries_table(
     where they have none. Raises UsageError.
 
     `condition` says what varies between the rows of a query, `named` what it is called in a row, None where that is not
-    shown; `measures` are columns in their order, under their own names or with what only whole runs take into account.
+    shown; `measures` are columns in their order, under their own names or with what only whole runs take into account;
+    those are left out of which a query has no figure, but a part of that of all.
     """
+    parts = {name for name, measure in exhibits.measures.items() if measure.definition.of_all is True}
+    measures = [measure for measure in measures if measure not in parts]
     wanted = {plain_name(measure): place for place, measure in reversed([*enumerate(measures)])}
     values: dict[tuple[str, str], dict[Column, float]] = {}
     for row in query_figures(folder):

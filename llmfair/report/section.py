@@ -53,22 +53,24 @@ def condition_verdicts(
     of: str,
     by_places: Mapping[str, str] | None = None,
 ) -> Iterator[VerdictCard]:
-    """A measure under each of the first conditions, with what the table concludes of it.
+    """What is concluded under each of the first conditions, beside the figure that it is concluded of.
 
-    `of` names a condition, as "{} prompt"; `by_places` says of those whose answers follow the position how they do.
+    `measure` where nothing is concluded. `of` names a condition, as "{} prompt"; `by_places` says of those whose
+    answers follow the position how they do.
     """
-    if measure is None:
-        return
     cells = results.by_key()
     for condition in conditions[:SHOWN_VERDICTS]:
-        if (row := cells.get((measure, condition))) is None:
-            continue
         finding = results.findings.get(condition)
+        named, spoken_of = (measure, measure) if finding is None else (finding.measure, finding.spoken_of)
+        if named is None or (row := cells.get((str(spoken_of), condition))) is None:
+            continue
         sentence = table.said.get(condition) or cell(row, results.band)
         decided = finding is None or finding.conclusion in (Conclusion.WITHIN, Conclusion.OUTSIDE)
         if not decided and by_places and condition in by_places:
             sentence = f"{sentence}. {by_places[condition]}"
-        label = declared[measure].label if measure in declared else measure
+        label = declared[named].label if named in declared else named
+        if finding is not None and finding.decisive != "all":
+            label += f" of {finding.decisive} items"
         conclusion = "" if finding is None else str(finding.conclusion)
         yield verdict(of.format(condition), label, row, sentence, conclusion, results.band)
 

@@ -62,7 +62,7 @@ def outward(value: float, up: bool, edges: Collection[float] = ()) -> str:
 
 
 def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: int = 2) -> list[str]:
-    """Numbers with so many decimals, or as many more as tell them apart and show on which side of the edges they lie.
+    """Numbers with so many decimals: one more where that tells them apart, as many as keep them on their side of edges.
 
     What would be nothing by them has two digits.
     """
@@ -74,7 +74,8 @@ def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: in
             for value in values
         ]
         rounded = [float(text) for text in texts]
-        if len({*rounded}) == len({*values}) and _on_their_side(values, rounded, edges):
+        apart = len({*rounded}) == len({*values}) or places > decimals
+        if apart and _on_their_side(values, rounded, edges):
             break
     return texts
 

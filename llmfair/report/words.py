@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
-from llmfair.io.text import count
+from llmfair.io.text import count, setting_text
 from llmfair.report.figures import headline_plots, ratio_plots
 from llmfair.report.groups import Group, headlines
 from llmfair.report.plots.base import Plot
@@ -88,7 +88,7 @@ def plots_of(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
 
 def by_name(settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
     """The first two settings."""
-    return [f"{name} {settings[name]}" for name in differ if name in settings][:2]
+    return [f"{name} {setting_text(name, settings[name])}" for name in differ if name in settings][:2]
 
 
 def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

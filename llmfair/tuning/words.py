@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
+from llmfair.audits.comparing import OTHER_GROUP, crosses
 from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.files import plain
@@ -157,7 +158,7 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
     paired.append(count(change.n, "query", "queries"))
     return (
         f"{before:.3f} → {after:.3f} ({', '.join(paired)}, paired): {way} parity "
-        f"(distance in log odds {far:.2f} → {near:.2f})"
+        f"(distance in log odds {far:.2f} → {near:.2f}){OTHER_GROUP * crosses(before, after, results.band)}"
     )
 
 

@@ -110,8 +110,14 @@ def test_names_are_taken_as_they_are() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.85, 1.2), (0.5, 1.9), (0.1, 1.1), (0.001, 5), (1e-9, 1e9)])
 def test_ratios_have_few_marks_and_one_at_parity(low: float, high: float) -> None:
-    marks = ticks(low, high)
+    marks = ticks(low, high, 240)
     assert 1 in marks and len(marks) <= 9 and all(low <= mark <= high for mark in marks)
+
+
+def test_a_band_has_the_numbers_of_both_edges_or_of_none() -> None:
+    assert ticks(0.15, 2.1, 240, (0.8, 1.25)) == [0.2, 0.3, 0.5, 0.8, 1.25, 2]
+    assert ticks(0.5, 2, 240, (0.8, 1.25)) == [0.5, 0.8, 1, 1.25, 2]
+    assert ticks(0.01, 100, 240, (0.8, 1.25)) == [0.01, 0.1, 1, 10, 100]
 
 
 def test_names_are_folded_and_a_part_alone_is_cut() -> None:

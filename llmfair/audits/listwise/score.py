@@ -77,11 +77,9 @@ from llmfair.metrics.base import (
 )
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import Attribute, Candidates, Document, Key, Measurement, Query, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Key, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
-from llmfair.results import MEASURED, Family, Words, as_readable
-from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Measurement, Query, Ranking, Side
-from llmfair.results import MEASURED, Band, Family, Reach, Words
+from llmfair.results import MEASURED, Band, Family, Reach, Words, as_readable
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.strata import Stratum

@@ -66,6 +66,7 @@ from llmfair.report.tables import (
     calls_of,
     cell,
     columns_of,
+    conclusion_text,
     differs_text,
     drawn_note,
     false_alarms,
@@ -131,7 +132,7 @@ METHOD = (
 )
 RANKINGS_NOTE = "odds of rankings: over all equally relevant pairs of a final list, not of single answers"
 TELLING = 0.01
-"""From this distance from parity on, what relevance alone gives the sides is told."""
+"""From this distance from 1 on, notes tell what relevance alone gives the sides, and the gap between two prompts."""
 SHOWN_LEFT_OUT = 3
 NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--initial random)"
 RATIO, PRECISION = "ExpRatio", "P@20"
@@ -160,14 +161,21 @@ def conclusion(
     if excess is None or not excess.excludes_parity(less):
         return text
     # the exposure of the group at a disadvantage over that of the other, as in the verdict
-    other = words.unprotected if words else "the other group"
-    share, of_group = (excess.value, "") if less else (1 / excess.value, f" for {other}")
-    return f"{text}: {100 * (1 - share):.0f} % less exposure{of_group}{_at_equal(finding)}"
+    groups = (words.protected, words.unprotected) if words else ("protected", "other")
+    share, group = (excess.value, groups[0]) if less else (1 / excess.value, groups[1])
+    (percentage,) = numbers([100 * (1 - share)], (0,), 0)
+    return f"{text}: {percentage} % less exposure for {group} items{_at_equal(finding)}"
 
 
 def _at_equal(finding: ListwiseFinding) -> str:
     """Among whom exposure is compared."""
     return "" if finding.unjudged else " at equal relevance"
+
+
+def ranks_of(about: Mapping[str, Any]) -> str:
+    """A window's ranks."""
+    first, last = about["window"]
+    return f"ranks {first + 1}–{last}"
 
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
@@ -183,14 +191,16 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
                 (
                     condition, name, cell(row, results.band), f"{odds.comparisons:,}", f"{odds.recurring:,}",
                     "" if odds.clusters is None else f"{odds.clusters:.1f}",
+                    percent(finding.left_out) if name == "all" else "",
                     "" if odds.p_outside is None else p_text(odds.p_outside),
-                    "decides" if finding.conclusion == "outside" and name == finding.decisive else "",
+                    conclusion_text(finding) if name == finding.decisive else "",
                 )
             )  # fmt: skip
     if rows:
         header = (
             "prompt", "items", "odds of answers [95 %]", "comparisons", "items in several queries",
-            "effective clusters", "p outside the band", "",
+            "effective clusters", "items left out of answers", "p outside the band",
+            "conclusion, in the row that decides",
         )  # fmt: skip
         notes = (
             "p is one-sided, against the nearer edge of the band. A disparity goes by these three p together (Simes), "
@@ -417,6 +427,7 @@ def _gap_note(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         and SEPARATOR in condition
         and REPEAT not in condition.split(SEPARATOR)
         and row.value
+        and abs(row.value - 1) >= TELLING
     ]
     if not pairs:
         return
@@ -1207,7 +1218,7 @@ WORDS = Wording(
     group_tables=group_tables,
     differences=differences,
     how_ended=how_ended,
-    what_was_shown=lambda about: "{}–{}".format(*about["window"]),
+    what_was_shown=ranks_of,
     concluded=conclusion,
     scored_notes=scored_notes,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from heapq import nsmallest
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,10 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
         measures=declared(results.measures),
         titles=titles,
         queries=queries,
-        evidence=drawn_answers(run, manifest, evidence, results.design.seed),
+        evidence=[
+            replace(answer, query=queries.get(answer.query, answer.query))
+            for answer in drawn_answers(run, manifest, evidence, results.design.seed)
+        ],
     )
 
 
@@ -94,6 +98,7 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
             yield Evidence(
                 key=row["key"],
                 probe=row["probe"],
+                query=str(row["about"].get("query_id", "")),
                 shown=shown,
                 ended=ended,
                 finish=row["finish"],

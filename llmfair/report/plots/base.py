@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from math import ceil
+from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -181,8 +181,21 @@ def rows_axis(axes: Axes, names: Sequence[str]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def ratio_axis(axes: Axes, low: float, high: float, axis: str = "x") -> None:
-    """A logarithmic axis around parity: 0.5 and 2 are equally far, ticks are plain numbers."""
+def rows_length(names: Sequence[str]) -> float:
+    """About how long the axis beside these names is, in the units of the drawing."""
+    return WIDTH - 25 - LETTER_WIDTH * max(len(line) for name in names for line in folded(name).split("\n"))
+
+
+def ratio_axis(
+    axes: Axes,
+    low: float,
+    high: float,
+    length: float,
+    edges: tuple[float, float] | None = None,
+    axis: str = "x",
+) -> None:
+    """A logarithmic axis around parity: 0.5 and 2 are equally far, marks are plain numbers, those of a band's `edges`
+    among them. `length` in the units of the drawing."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = min(low, 0.9) / 1.06, max(high, 1.11) * 1.06
@@ -194,28 +207,36 @@ def ratio_axis(axes: Axes, low: float, high: float, axis: str = "x") -> None:
     scale("log")
     limits(low, high)
     ruler = axes.xaxis if axis == "x" else axes.yaxis
-    ruler.set_major_locator(FixedLocator(ticks(low, high)))
+    ruler.set_major_locator(FixedLocator(ticks(low, high, length, edges, axis)))
     ruler.set_minor_locator(NullLocator())
-    ruler.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ruler.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     line(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
 
 
-LADDERS = (
-    (0.8, 0.9, 1, 1.1, 1.25),
-    (0.6, 0.8, 1, 1.25, 1.6),
-    (0.5, 0.7, 1, 1.4, 2),
-    (0.25, 0.5, 1, 2, 4),
-    (0.1, 0.3, 1, 3, 10),
-    (0.01, 0.1, 1, 10, 100),
-)
+MARKED = (0.1, 10, 0.5, 2, 0.01, 100, 0.2, 5, 0.05, 20, 0.02, 50, 0.3, 3, 0.7, 1.5, 0.9, 1.1)
+"""Numbers that an axis of ratios is marked with where there is room, the first before others."""
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """The marks of the finest ladder that reaches about as far as the axis, symmetric about 1; never crowded."""
-    for ladder in LADDERS:
-        if ladder[0] <= low * 1.3 and high / 1.3 <= ladder[-1]:
-            return [mark for mark in ladder if low <= mark <= high]
-    return [10.0**power for power in range(-8, 9, 2) if low <= 10.0**power <= high]
+def ticks(
+    low: float, high: float, length: float, edges: tuple[float, float] | None = None, axis: str = "x"
+) -> list[float]:
+    """The marks of an axis of this length: a band's edges where there is room for both, parity, round numbers."""
+
+    def place(mark: float) -> float:
+        return length * log(mark / low) / log(high / low)
+
+    def apart(mark: float, other: float) -> bool:
+        letters = (len(f"{mark:.3g}") + len(f"{other:.3g}")) / 2 + 1 if axis == "x" else 2.5
+        return abs(place(mark) - place(other)) >= LETTER_WIDTH * letters
+
+    wanted = (1, *MARKED, *(10.0**power for power in range(-8, 9)))
+    if edges is not None and low <= edges[0] and edges[1] <= high and apart(*edges):
+        wanted = (*edges, *wanted)
+    marks: list[float] = []
+    for mark in wanted:
+        if low <= mark <= high and all(apart(mark, other) for other in marks):
+            marks.append(mark)
+    return sorted(marks)
 
 
 def bar_of(color: str) -> dict[str, Any]:

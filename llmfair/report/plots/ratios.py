@@ -15,12 +15,10 @@ from llmfair.report.plots.base import (
     INK,
     LEGEND,
     LETTER,
-    LETTER_WIDTH,
     PAPER,
     PROTECTED,
     ROW,
     UNPROTECTED,
-    WIDTH,
     Look,
     Plot,
     bar_of,
@@ -32,6 +30,7 @@ from llmfair.report.plots.base import (
     ratio_axis,
     rows_axis,
     rows_height,
+    rows_length,
     tip,
 )
 from llmfair.report.tables import bound_text, capitalised
@@ -105,6 +104,8 @@ def _share_axis(axes: Axes, ticks: Sequence[float] = QUARTERS) -> None:
 # Utility and a ratio as a plane: of prompts and models, of remedies.
 
 
+PLANE = 230
+"""The height of its axis."""
 Point = tuple[str, Value, Value, Look, str | None]
 """A name, its utility, its ratio, how it looks, and its name in the legend, if it stands there."""
 
@@ -128,7 +129,7 @@ def _plane(
     ends = [end for _, _, ratio, *_ in points for end in ratio.ends()] + [*(shaded or ())]
     if shaded is not None:
         axes.axhspan(*shaded, **BAND)
-    ratio_axis(axes, min(ends), max(ends), "y")
+    ratio_axis(axes, min(ends), max(ends), PLANE, shaded, "y")
     axes.margins(x=0.12)
     axes.locator_params(axis="x", nbins=5)
     axes.set_xlabel(names[0])
@@ -158,7 +159,7 @@ def utility_and_ratio(
         f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}",
         "; ".join(f"{of} {utility.value:.2f} and {ratio}" for of, utility, ratio, *_ in points[:12]) + ".",
         lambda axes: _plane(axes, points, (across, up), reach, joined),
-        300 + legend_height([label for *_, label in points if label is not None]),
+        70 + PLANE + legend_height([label for *_, label in points if label is not None]),
     )
 
 
@@ -196,7 +197,7 @@ def front_plot(
         f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones.",
         "; ".join(f"{one.title} {one.utility.value:.3f} and {one.odds}" for one in remedies[:12]) + ".",
         lambda axes: _plane(axes, points, ("nDCG@20", "odds of rankings"), band, [front], hollow),
-        320 + legend_height(titles),
+        90 + PLANE + legend_height(titles),
     )
 
 
@@ -241,7 +242,7 @@ def ratios(
                 axes.text(1, under, " undefined", va="center", ha="left")
         if band is not None:
             axes.axvspan(*band, **BAND)
-        _ratios_across(axes, [value for _, *both in rows for value in both], [band])
+        _ratios_across(axes, names, [value for _, *both in rows for value in both], [band], band)
         rows_axis(axes, names)
         axes.set_xlabel(what)
         if favoured is not None:
@@ -268,12 +269,16 @@ def ratios(
 
 
 def _ratios_across(
-    axes: Axes, values: Sequence[Value | None], ranges: Sequence[tuple[float, float] | None]
+    axes: Axes,
+    names: Sequence[str],
+    values: Sequence[Value | None],
+    ranges: Sequence[tuple[float, float] | None],
+    band: tuple[float, float] | None = None,
 ) -> None:
-    """A logarithmic axis as wide as these need."""
+    """A logarithmic axis beside these names, as wide as these values and ranges need."""
     ends = [end for value in values if value for end in value.ends()]
     ends += [end for both in ranges if both for end in both]
-    ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
+    ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25), rows_length(names), band)
 
 
 Reached = tuple[str, Value | None, tuple[float, float] | None]
@@ -291,7 +296,7 @@ def beside_reach(name: str, label: str, bars: str, rows: Sequence[Reached], rati
             if value is not None:
                 _point(axes, value, Value(place), f"{of}: {value}")
         if ratio:
-            _ratios_across(axes, [value for _, value, _ in rows], [reach for *_, reach in rows])
+            _ratios_across(axes, names, [value for _, value, _ in rows], [reach for *_, reach in rows])
         else:
             axes.set_xlim(0, 1)
         rows_axis(axes, names)
@@ -332,7 +337,7 @@ def stacked_answers(
     ]
 
     def draw(axes: Axes) -> None:
-        room = WIDTH - 25 - LETTER_WIDTH * max(len(line) for of in names for line in of.split("\n"))
+        room = rows_length(names)
         left = [0.0] * len(rows)
         for part, color, hatch in parts:
             looks = bar_of(color)
