@@ -110,6 +110,7 @@ def _called(groups: Sequence[str], others: Sequence[str]) -> str:
     """What a side is called that has no word: its groups, or whose others they are."""
     if ANY_GROUP in groups:
         return f"non-{others[0]}" if len(others) == 1 else "other"
-    more = [f"{len(groups) - MOST_NAMED} more"] * (len(groups) > MOST_NAMED)
-    *first, last = *groups[:MOST_NAMED], *more
+    if len(groups) > MOST_NAMED:
+        return ", ".join([*groups[: MOST_NAMED - 1], "…"])
+    *first, last = groups
     return f"{', '.join(first)} or {last}" if first else last

@@ -136,7 +136,8 @@ class Case:
     @property
     def figure(self) -> Figure | None:
         """The headline's figure."""
-        return self.found.figures.get((self.finding.spoken_of, self.key))
+        figure = self.found.figures.get((self.finding.spoken_of, self.key))
+        return figure or self.finding.decisive_figure
 
     @property
     def definition(self) -> Definition:

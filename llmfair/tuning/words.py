@@ -21,7 +21,7 @@ from llmfair.io.files import plain
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
-from llmfair.report.figures import on_log, value_of
+from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
@@ -493,13 +493,17 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
     ]
     if shares:
         yield stacked_answers(shares, asdict(results.words))
-    for measure, name, band in ((HEADLINE, ODDS, results.band), (SMOOTHED, "ratio", None)):
+    for measure, file, name, band in (
+        (HEADLINE, HEADLINES, ODDS, results.band),
+        (SMOOTHED, SMOOTHED, "ratio", None),
+    ):
         lines = []
         for stratum in PAIR_STRATA:
             before, after = (on_log(value_of(results.figure(model, measure, stratum))) for model in both)
             lines.append((stratum, before, after))
         if any(after for *_, after in lines):
-            yield ratios(lines, name, band, f"{capitalised(name)}, before and after", measure)
+            title = f"{capitalised(name)}, before and after"
+            yield ratios(lines, name, band, title, file, favoured=favoured_of(results.words))
     first = [
         (f"{stratum}\n{model}", value)
         for stratum in PAIR_STRATA

@@ -116,8 +116,8 @@ def test_ratios_have_few_marks_and_one_at_parity(low: float, high: float) -> Non
 
 def test_a_band_has_the_numbers_of_both_edges_or_of_none() -> None:
     assert ticks(0.15, 2.1, 240, (0.8, 1.25)) == [0.2, 0.3, 0.5, 0.8, 1.25, 2]
-    assert ticks(0.5, 2, 240, (0.8, 1.25)) == [0.5, 0.8, 1, 1.25, 2]
-    assert ticks(0.01, 100, 240, (0.8, 1.25)) == [0.01, 0.1, 1, 10, 100]
+    assert ticks(0.6, 1.7, 240, (0.8, 1.25)) == [0.7, 0.8, 1, 1.25]
+    assert ticks(0.01, 100, 240, (0.8, 1.25)) == [0.01, 0.1, 0.3, 1, 3, 10, 100]
 
 
 def test_names_are_folded_and_a_part_alone_is_cut() -> None:

@@ -213,7 +213,7 @@ def ratio_axis(
     line(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
 
 
-MARKED = (0.1, 10, 0.5, 2, 0.01, 100, 0.2, 5, 0.05, 20, 0.02, 50, 0.3, 3, 0.7, 1.5, 0.9, 1.1)
+MARKED = (0.1, 10, 0.5, 2, 0.01, 100, 0.2, 5, 0.05, 20, 0.02, 50, 0.3, 3, 0.7, 1.4, 0.9, 1.1)
 """Numbers that an axis of ratios is marked with where there is room, the first before others."""
 
 
@@ -221,13 +221,10 @@ def ticks(
     low: float, high: float, length: float, edges: tuple[float, float] | None = None, axis: str = "x"
 ) -> list[float]:
     """The marks of an axis of this length: a band's edges where there is room for both, parity, round numbers."""
-
-    def place(mark: float) -> float:
-        return length * log(mark / low) / log(high / low)
+    room = LETTER_WIDTH * (3.5 if axis == "x" else 2.5)
 
     def apart(mark: float, other: float) -> bool:
-        letters = (len(f"{mark:.3g}") + len(f"{other:.3g}")) / 2 + 1 if axis == "x" else 2.5
-        return abs(place(mark) - place(other)) >= LETTER_WIDTH * letters
+        return length * abs(log(mark / other)) / log(high / low) >= room
 
     wanted = (1, *MARKED, *(10.0**power for power in range(-8, 9)))
     if edges is not None and low <= edges[0] and edges[1] <= high and apart(*edges):
