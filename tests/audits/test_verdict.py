@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.gates import refused, require_met, statuses_of
 from llmfair.audits.kind import kind_of, kinds
-from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
+from llmfair.audits.listwise.results import Excess, ListwiseFinding, Odds, Usefulness
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import ListwiseWords
 from llmfair.audits.pairwise.settings import PairwiseSettings
@@ -215,6 +215,7 @@ def test_figures_are_told_so_that_they_agree_with_the_words(interval: Interval, 
 def test_the_ends_of_an_interval_are_told_apart() -> None:
     assert numbers([45.2, 45.04, 45.4], decimals=0) == ["45.2", "45.0", "45.4"]
     assert numbers([31.2, 28.4, 35.1], decimals=0) == ["31", "28", "35"]
+    assert numbers([21.930943, 21.930942, 21.930943], (0,), decimals=0) == ["21.9"] * 3
     assert numbers([0.01, 0.0083, 0.012]) == ["0.01", "0.0083", "0.012"]
     assert numbers([1.0, 1.0, 1.0], (0.8, 1.0)) == ["1.00", "1.00", "1.00"]
     assert numbers([0.8 + 1e-12], (0.8,)) == ["0.800000"]
@@ -335,6 +336,15 @@ def test_a_model_that_leaves_half_of_the_windows_as_they_were_has_that_in_its_ve
     findings = {"a": finding(INSIDE, left_as_shown=share)}
     sentence = SPOKEN["lists"].verdict(conclusions({"a": INSIDE}, findings=findings)).sentence
     assert sentence.endswith("; answers left 50 % of first windows as they were") is noted
+
+
+def test_a_stratum_that_decides_has_its_figure_where_no_row_has_it() -> None:
+    every = Odds(0.65, 0.53, 0.8, 8, 320, p_outside=0.02)
+    relevant = Odds(0.24, 0.15, 0.38, 8, 160, p_outside=0.001)
+    of = {"neutral": finding(LESS, odds=every, strata={"relevant": relevant})}
+    found = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, findings=of))
+    assert (found.estimate, found.low, found.high, found.n) == (0.24, 0.15, 0.38, 8)
+    assert "preference odds of relevant items 0.24 [0.15, 0.38]" in found.sentence
 
 
 def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:

@@ -164,7 +164,7 @@ def conclusion(
     groups = (words.protected, words.unprotected) if words else ("protected", "other")
     share, group = (excess.value, groups[0]) if less else (1 / excess.value, groups[1])
     (percentage,) = numbers([100 * (1 - share)], (0,), 0)
-    return f"{text}: {percentage} % less exposure for {group} items{_at_equal(finding)}"
+    return f"{text}: {percentage} % less exposure for {group} items"
 
 
 def _at_equal(finding: ListwiseFinding) -> str:
@@ -199,7 +199,7 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
     if rows:
         header = (
             "prompt", "items", "odds of answers [95 %]", "comparisons", "items in several queries",
-            "effective clusters", "items left out of answers", "p outside the band",
+            "effective clusters", "items missing from answers", "p outside the band",
             "conclusion, in the row that decides",
         )  # fmt: skip
         notes = (
