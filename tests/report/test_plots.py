@@ -114,9 +114,9 @@ def test_ratios_have_few_marks_and_one_at_parity(low: float, high: float) -> Non
     assert 1 in marks and len(marks) <= 9 and all(low <= mark <= high for mark in marks)
 
 
-def test_a_band_has_the_numbers_of_both_edges_or_of_none() -> None:
+def test_a_band_has_the_numbers_of_both_edges_and_parity_where_there_is_room() -> None:
+    assert ticks(0.16, 2.15, 285, (0.8, 1.25)) == [0.2, 0.3, 0.5, 0.8, 1, 1.25, 2]
     assert ticks(0.15, 2.1, 240, (0.8, 1.25)) == [0.2, 0.3, 0.5, 0.8, 1.25, 2]
-    assert ticks(0.6, 1.7, 240, (0.8, 1.25)) == [0.7, 0.8, 1, 1.25]
     assert ticks(0.01, 100, 240, (0.8, 1.25)) == [0.01, 0.1, 0.3, 1, 3, 10, 100]
 
 

@@ -213,26 +213,40 @@ def ratio_axis(
     line(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
 
 
-MARKED = (0.1, 10, 0.5, 2, 0.01, 100, 0.2, 5, 0.05, 20, 0.02, 50, 0.3, 3, 0.7, 1.4, 0.9, 1.1)
-"""Numbers that an axis of ratios is marked with where there is room, the first before others."""
+MARKED = (
+    (0.1, 10),
+    (0.5, 2),
+    (0.01, 100),
+    (0.2, 5),
+    (0.05, 20),
+    (0.02, 50),
+    (0.3, 3),
+    (0.7, 1.4),
+    (0.9, 1.1),
+)
+"""Numbers that an axis of ratios is marked with where there is room for both, the first before others."""
+DIGIT = 8.3
+"""How wide a digit is; a point takes half of it."""
 
 
 def ticks(
     low: float, high: float, length: float, edges: tuple[float, float] | None = None, axis: str = "x"
 ) -> list[float]:
-    """The marks of an axis of this length: a band's edges where there is room for both, parity, round numbers."""
-    room = LETTER_WIDTH * (3.5 if axis == "x" else 2.5)
+    """The marks of an axis of this length: a band's edges, parity, round numbers, as far as they have room."""
+
+    def size(mark: float) -> float:
+        text = f"{mark:.3g}"
+        return DIGIT * (len(text) - text.count(".") / 2) if axis == "x" else LETTER
 
     def apart(mark: float, other: float) -> bool:
-        return length * abs(log(mark / other)) / log(high / low) >= room
+        between = length * abs(log(mark / other)) / log(high / low)
+        return between >= (size(mark) + size(other)) / 2 + DIGIT / 2
 
-    wanted = (1, *MARKED, *(10.0**power for power in range(-8, 9)))
-    if edges is not None and low <= edges[0] and edges[1] <= high and apart(*edges):
-        wanted = (*edges, *wanted)
     marks: list[float] = []
-    for mark in wanted:
-        if low <= mark <= high and all(apart(mark, other) for other in marks):
-            marks.append(mark)
+    for wanted in (edges or (), (1,), *MARKED, *((10.0**-power, 10.0**power) for power in range(3, 9))):
+        new = [mark for mark in wanted if low <= mark <= high]
+        if all(apart(mark, other) for mark in new for other in {*marks, *new} - {mark}):
+            marks += new
     return sorted(marks)
 
 
