@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from itertools import chain
 from math import exp, log, sqrt
@@ -21,7 +21,6 @@ import numpy as np
 from msgspec import structs
 
 from llmfair import registry
-from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, preference, summarise
 from llmfair.audits.comparing import ComparedRun, changed, with_figures
 from llmfair.audits.documents import ChangeRow
@@ -75,6 +74,8 @@ from llmfair.stats.strata import Figure as Odds
 
 FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
 """The order in which remedies are told; others follow by name."""
+NOT_HERE = (UsageError, MissingExtra, MissingKey)
+"""What says that a remedy cannot be had here, which is no fault of the command."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,14 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
     results, rows = outcome_of(base, tried, answers_of(_compared(run), base.condition), folder)
-    results = write(folder, results, rows, {of.spec: of.orders for of in tried if of.orders is not None})
+    results = write(
+        folder, results, rows, {name: text for each in tried for name, text in each.files.items()}
+    )
     errors = []
-    for of in tried:
-        if of.failed and of.error is not None:
-            of.error.message = f"{of.spec}: {of.error.message}"
-            errors.append(of.error)
+    for each in tried:
+        if each.failed and each.error is not None:
+            each.error.message = f"{each.row.remedy}: {each.error.message}"
+            errors.append(each.error)
     return Mitigated(results, folder, max(errors, key=lambda error: error.exit_code, default=None))
 
 
@@ -112,13 +115,8 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
     """What each remedy would ask; nothing is asked or written. Raises UsageError as `mitigate` does."""
     base, remedies = _begun(run, settings)
     planned = [_planned(base, spec, remedy) for spec, remedy in remedies.items()]
-    return MitigationPlan(
-        schema=SCHEMA,
-        task="mitigate",
-        run=str(run.path),
-        calls=sum(one.calls or 0 for one in planned),
-        remedies=planned,
-    )
+    calls = sum(remedy.calls or 0 for remedy in planned)
+    return MitigationPlan(schema=SCHEMA, task="mitigate", run=str(run.path), calls=calls, remedies=planned)
 
 
 def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
@@ -137,64 +135,78 @@ def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
     every = sorted(
         registry.names("remedy"), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)
     )
-    found: dict[str, Remedy] = {}
+    remedies: dict[str, Remedy] = {}
     for spec in settings.remedy or every:
         name, _, parameters = spec.partition(":")
         try:
             remedy: Remedy = registry.lookup("remedy", name)(parameters)
         except UsageError as error:
             raise UsageError(f"--remedy {spec}: {error.message}", error.hint) from None
-        if not (settings.free and remedy.asks):
-            found[spec] = remedy
-    if not found:
+        if not (settings.free and isinstance(remedy, Asking)):
+            remedies[spec] = remedy
+    if not remedies:
         raise UsageError("--free leaves no remedy: all that are named ask a model.", "leave --free out")
-    return found
+    return remedies
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A remedy's row without figures, what was measured and the run files of its rankings; or its error."""
+
+    row: RemedyRow
+    measured: Measured | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    error: LlmfairError | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None and not isinstance(self.error, NOT_HERE)
 
 
 def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch: Watch) -> Tried:
-    tried = Tried(spec, remedy)
+    """A remedy's rankings, measured; what is written already is not asked again."""
+    _, _, parameters = spec.partition(":")
+    title, begun = remedy.title + f" ({parameters})" * bool(parameters), list[Path]()
+    row = RemedyRow(name=stem(spec), remedy=spec, title=title, does=remedy.does, available=False)
+
+    def seeing(folder: Path, *more: Any) -> AbstractContextManager[None]:
+        begun.append(folder)
+        return watch(folder, *more)
+
     try:
         if isinstance(remedy, Asking):
-            return _asked(tried, base, remedy.audit(base), spending, watch)
-        assert isinstance(remedy, Reordering)
-        made = remedy.apply(base)
-        orders, calls = base.completed(made.orders), remedy.calls(base)
+            measured, orders, facts = _asked(base, spec, remedy.audit(base), spending, seeing)
+        else:
+            assert isinstance(remedy, Reordering)
+            made = remedy.apply(base)
+            orders, facts = base.completed(made.orders), {"calls": made.calls, "remarks": made.remarks}
+            answers = None if made.condition is None else answers_of(_compared(base.run), made.condition)
+            measured = measure(spec, base.judged(orders), made.halves, answers=answers)
     except LlmfairError as error:
-        return replace(tried, error=error)
-    condition = getattr(remedy, "condition", None)  # where the answers are the run's own
-    answers = None if condition is None else answers_of(_compared(base.run), condition(base))
-    figures = measured(spec, base.all_judged(orders), made.halves, answers=answers)
-    return replace(tried, found=figures, orders=orders, calls=calls, remarks=made.remarks)
+        run = next((str(folder) for folder in begun if folder.is_dir()), None)
+        return Tried(structs.replace(row, error=document_of(error), run=run), error=error)
+    files = files_of(spec, orders)
+    return Tried(structs.replace(row, available=True, rankings=[*files], **facts), measured, files)
 
 
-def _asked(tried: Tried, base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) -> Tried:
-    """A remedy whose audit is run, or continued; what is written already is not asked again."""
-    begun: list[Path] = []
-
-    def seeing(
-        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-    ) -> AbstractContextManager[None]:
-        begun.append(folder)
-        return watch(folder, planned, progress, limit)
-
-    try:
-        with spending.run(_settings_of(base, audit), audit.subject, seeing) as (left, noting):
-            written = perform(audit.kind.design(left, audit.subject), noting)
-        if written.error is not None:
-            raise written.error
-    except LlmfairError as error:
-        return replace(tried, run=begun[0] if begun and begun[0].is_dir() else None, error=error)
+def _asked(
+    base: Unmitigated, spec: str, audit: Audit, spending: Spending, watch: Watch
+) -> tuple[Measured, Orders, dict[str, Any]]:
+    """What an audit that is run, or continued, comes to: its figures, its rankings, and the rest of the row."""
+    with spending.run(_settings_of(base, audit), audit.subject, watch) as (left, noting):
+        written = perform(audit.kind.design(left, audit.subject), noting)
+    if written.error is not None:
+        raise written.error
     run = written.folder
-    compared = _compared(run)
+    compared, answers = _compared(run), None
     orders: Orders
     if audit.own_lists:
-        pages = [
+        judged = [
             page
             for page in audit.kind.measure.observations(run)[audit.condition]
             if isinstance(page, Judged) and page.query_id in base.orders
         ]
-        judged, answers = pages, None
-        orders = {page.query_id: page.rankings for page in pages}
+        orders = {page.query_id: page.rankings for page in judged}
     else:
         if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
             raise UsageError(
@@ -203,16 +215,11 @@ def _asked(tried: Tried, base: Unmitigated, audit: Audit, spending: Spending, wa
             )
         files = of_folder(run, ScoreSettings(), lambda path: None).conditions[audit.condition]
         orders = base.completed({query: [file.rankings[query] for file in files] for query in base.orders})
-        judged, answers = base.all_judged(orders), answers_of(compared, audit.condition)
-    return replace(
-        tried,
-        found=measured(tried.spec, judged, own_lists=audit.own_lists, answers=answers),
-        orders=orders,
-        calls=compared.results.calls,
-        cost=compared.manifest.cost,
-        run=run.path,
-        remarks=audit.remarks,
-    )
+        judged, answers = base.judged(orders), answers_of(compared, audit.condition)
+    facts = {
+        "calls": compared.results.calls, "cost": compared.manifest.cost, "run": str(run.path), "remarks": audit.remarks
+    }  # fmt: skip
+    return measure(spec, judged, own_lists=audit.own_lists, answers=answers), orders, facts
 
 
 def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
@@ -221,7 +228,7 @@ def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
     Raises UsageError where they lack a secret.
     """
     for name in SECRET:
-        if lacks := next((one for one in getattr(audit.settings, name) if secrets.HIDDEN in one), None):
+        if lacks := next((value for value in getattr(audit.settings, name) if secrets.HIDDEN in value), None):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"the run was asked with {flag} {lacks}, and no run folder keeps what is secret.",
@@ -231,15 +238,9 @@ def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
     return replace(
         audit.settings,
         **budget | {"dry_run": False, "batch": False, "output": None, "runs_dir": base.run.path.parent},
+        **dict.fromkeys(("measures", "fail_on", "junit", "label")), fresh=False, report=False, require=(),
         model=(audit.subject.spec,),
-        measures=None,
-        require=(),
-        fail_on=None,
-        junit=None,
-        label=None,
-        fresh=False,
-        report=False,
-    )
+    )  # fmt: skip
 
 
 def _compared(run: RunDir) -> ComparedRun:
@@ -262,6 +263,10 @@ def _planned(base: Unmitigated, spec: str, remedy: Remedy) -> RemedyPlanned:
     except NOT_HERE as absent:
         counts, error = dict.fromkeys(counts), document_of(absent)
     return RemedyPlanned(remedy=spec, title=remedy.title, **counts, error=error)
+
+
+def document_of(error: LlmfairError) -> ErrorDocument:
+    return ErrorDocument(kind=type(error).__name__, message=error.message, hint=error.hint)
 
 
 # Figures of a remedy's rankings, and their changes beside the unmitigated ones, paired by query.
@@ -292,13 +297,12 @@ class Measured:
         """Its queries, then all of them together; the odds of answers, or the reason they lack."""
         odds = Measurement(ALL, ANSWERS, None, self.condition, n=0, reason=self.without)
         if self.answers is not None:
-            figure, _ = self.answers
-            named = {key: getattr(figure, key) for key in ("low", "high", "n", "reason")}
-            odds = Measurement(ALL, ANSWERS, figure.value, self.condition, **named)
+            names = ("value", "low", "high", "n", "reason")
+            odds = replace(odds, **{name: getattr(self.answers[0], name) for name in names})
         return [*summarise([*self.columns.values()], inference), odds]
 
 
-def measured(
+def measure(
     name: str,
     judged: Sequence[Judged],
     halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]] | None = None,
@@ -307,22 +311,25 @@ def measured(
 ) -> Measured:
     """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
 
-    def of_halves(of: Judged) -> float | Undefined:
-        pairs = (halves or {}).get(of.query_id, ())
-        orders = replace(of, rankings=tuple(chain(*pairs))).orders
-        value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(of.doc_ids))
+    def of_halves(query: Judged) -> float | Undefined:
+        pairs = (halves or {}).get(query.query_id, ())
+        orders = replace(query, rankings=tuple(chain(*pairs))).orders
+        value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(query.doc_ids))
         assert isinstance(value, float | Undefined)
         return value
 
-    measures = [parse_measure(measure) for measure in MEASURED]
-    every = {str(of.measure): of for of in measure_all(measures, {name: judged}) if of.group == ""}
+    measures = {name: parse_measure(name) for name in MEASURED}
+    every = {
+        str(of.measure): of for of in measure_all([*measures.values()], {name: judged}) if of.group == ""
+    }
     columns = dict[str, Column]()
-    for of, measure in zip(MEASURED, measures, strict=True):
-        columns[of] = column = every.get(of, Column(measure, name, "", {}))
+    for of, declared in measures.items():
+        column = every.get(of, Column(declared, name, "", {}))
         if own_lists and of not in OF_A_PAGE:
-            columns[of] = replace(column, values={one.query_id: Undefined(OTHER_LISTS) for one in judged})
+            column = replace(column, values={query.query_id: Undefined(OTHER_LISTS) for query in judged})
         elif halves is not None and of == CONSISTENCY:
-            columns[of] = replace(column, values={one.query_id: of_halves(one) for one in judged})
+            column = replace(column, values={query.query_id: of_halves(query) for query in judged})
+        columns[of] = column
     return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
 
 
@@ -348,19 +355,11 @@ def changes_of(
             changes[of] = _answers_changed(row, base, other, inference)
             continue
         column, before = other.columns[of], base.columns[of]
-        queries = {*before.values} & {*column.values}
-        pairs = paired(measure, column, before, queries, inference)
+        pairs = paired(measure, column, before, {*before.values} & {*column.values}, inference)
         change = next(row for row in pairs if row.query_id == ALL)
         reason = (figure.reason if change.value is None else None) or change.reason
-        changes[of] = structs.replace(
-            row,
-            change=change.value,
-            low=change.low,
-            high=change.high,
-            n=change.n or 0,
-            p=change.p,
-            reason=reason,
-        )
+        limits = {"low": change.low, "high": change.high, "n": change.n or 0, "p": change.p}
+        changes[of] = structs.replace(row, change=change.value, reason=reason, **limits)
     return changes
 
 
@@ -453,13 +452,13 @@ def files_of(spec: str, orders: Orders) -> dict[str, str]:
 
 
 def write(
-    folder: Path, results: MitigationResults, rows: Sequence[Row], orders: Mapping[str, Orders]
+    folder: Path, results: MitigationResults, rows: Sequence[Row], rankings: Mapping[str, str]
 ) -> MitigationResults:
     """Writes the folder, and returns the results with the digests of its files. Raises UsageError.
 
     Rankings of an earlier command that are none of these are removed, as its results name them: nobody else's.
     """
-    texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
+    texts = dict(rankings)
     for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
         texts[name] = csv_text(COLUMNS, lines_of(row for row in rows if (row.query_id != ALL) is of_queries))
     digests = {
@@ -486,102 +485,60 @@ def write(
     return results
 
 
-NOT_HERE = (UsageError, MissingExtra, MissingKey)
-"""What says that a remedy cannot be had here, which is no fault of the command."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A remedy that was tried: what it came to, or why it came to nothing."""
-
-    spec: str
-    remedy: Remedy
-    found: Measured | None = None
-    orders: Orders | None = None
-    calls: int | None = None
-    cost: float | None = None
-    run: Path | None = None
-    remarks: Sequence[str] = ()
-    error: LlmfairError | None = None
-
-    @property
-    def failed(self) -> bool:
-        return self.error is not None and not isinstance(self.error, NOT_HERE)
-
-
-def document_of(error: LlmfairError) -> ErrorDocument:
-    return ErrorDocument(kind=type(error).__name__, message=error.message, hint=error.hint)
-
-
 def outcome_of(
     base: Unmitigated, tried: Sequence[Tried], answers: Answers, folder: Path
 ) -> tuple[MitigationResults, Sequence[Row]]:
     """All that results.json has, and the rows of single queries too; `answers` are the run's own."""
     run = base.results
-    inference = Inference(
-        run.level, base.settings.ci, base.settings.seed,
-        median(len(rankings[0].doc_ids) for rankings in base.orders.values()),
-    )  # fmt: skip
-    before = measured(NONE, base.all_judged(base.orders), answers=answers)
-    every = [before, *(of.found for of in tried if of.found is not None)]
-    named = {
-        "run": base.run.path.name,
-        **{key: getattr(run, key) for key in ("dataset", "attribute", "model")},
-    }
-    rows = as_rows([row for of in every for row in of.rows(inference)], named, run.words)
+    length = median(len(rankings[0].doc_ids) for rankings in base.orders.values())
+    inference = Inference(run.level, base.settings.ci, base.settings.seed, length)
+    before = measure(NONE, base.judged(base.orders), answers=answers)
+    every = [before, *(each.measured for each in tried if each.measured is not None)]
+    named = {key: getattr(run, key) for key in ("dataset", "attribute", "model")}
+    measurements = [row for each in every for row in each.rows(inference)]
+    rows = as_rows(measurements, {"run": base.run.path.name, **named}, run.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures: dict[str, dict[str, Figure]] = {}
     for row in of_all:
         values = {name: getattr(row, name) for name in Figure.__struct_fields__}
         figures.setdefault(row.condition, {})[row.measure] = Figure(**values)
-    changes = {of.condition: changes_of(before, of, figures, inference) for of in every[1:]}
-    tests = [(of, measure) for of in changes.values() for measure in (ODDS, UTILITY)]
-    adjusted = holm([of[measure].p for of, measure in tests])
-    for (of, measure), p in zip(tests, adjusted, strict=True):
-        of[measure] = structs.replace(of[measure], p_adjusted=p)
+    changes = {each.condition: changes_of(before, each, figures, inference) for each in every[1:]}
+    tests = [(of, measure_of) for of in changes.values() for measure_of in (ODDS, UTILITY)]
+    adjusted = holm([of[measure_of].p for of, measure_of in tests])
+    for (of, measure_of), p in zip(tests, adjusted, strict=True):
+        of[measure_of] = structs.replace(of[measure_of], p_adjusted=p)
     tested = in_band(every, figures, run.band, run.level)
     far = {name: distance(of[ODDS].value) for name, of in figures.items()}
-    points = {name: (at, of[UTILITY].value) for name, of in figures.items() if (at := far[name]) is not None}
-    best = front({name: (at, useful) for name, (at, useful) in points.items() if useful is not None})
+    useful = {name: of[UTILITY].value for name, of in figures.items()}
+    points = {
+        name: (at, gain) for name, at in far.items() if at is not None and (gain := useful[name]) is not None
+    }
+    best = front(points)
 
-    def measured_as(name: str) -> dict[str, Any]:
-        return {"figures": figures[name], "distance": far[name], "front": name in best, **tested[name]}
+    def with_measures(row: RemedyRow) -> RemedyRow:
+        name, front = row.remedy, row.remedy in best
+        return structs.replace(row, figures=figures[name], distance=far[name], front=front, **tested[name])
 
+    none = RemedyRow(
+        name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0
+    )
     remedies = [
-        RemedyRow(
-            name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0,
-            **measured_as(NONE),
-        )
-    ]  # fmt: skip
-    for attempt in tried:
-        spec, error = attempt.spec, attempt.error
-        _, _, parameters = spec.partition(":")
-        remedy = RemedyRow(
-            name=stem(spec), remedy=spec, title=attempt.remedy.title + f" ({parameters})" * bool(parameters),
-            does=attempt.remedy.does, available=attempt.found is not None,
-            error=None if error is None else document_of(error),
-            run=None if attempt.run is None else str(attempt.run),
-        )  # fmt: skip
-        if attempt.found is not None:
-            remedy = structs.replace(
-                remedy, calls=attempt.calls, cost=attempt.cost, rankings=[*files_of(spec, attempt.orders or {})],
-                changes=changes[spec], remarks=[*attempt.remarks], **measured_as(spec),
-            )  # fmt: skip
-        remedies.append(remedy)
+        with_measures(structs.replace(each.row, changes=changes[each.row.remedy]))
+        if each.row.available
+        else each.row
+        for each in tried
+    ]
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
+    finding = run.findings.get(base.condition)
     results = MitigationResults(
         schema=SCHEMA,
         task="mitigate",
-        status="incomplete" if any(of.failed for of in tried) else "complete",
+        status="incomplete" if any(each.failed for each in tried) else "complete",
         run=str(base.run.path),
-        dataset=run.dataset,
-        attribute=run.attribute,
+        **{key: getattr(run, key) for key in ("dataset", "attribute", "words", "level", "band")},
         model=run.named_model,
-        words=run.words,
         condition=base.condition,
-        conclusion=None if (finding := run.findings.get(base.condition)) is None else finding.conclusion,
-        level=run.level,
-        band=run.band,
+        conclusion=None if finding is None else finding.conclusion,
         margin=base.chosen.margin,
         seed=base.settings.seed,
         queries=len(base.orders),
@@ -591,7 +548,7 @@ def outcome_of(
         labels={str(measure): measure.label for measure in measures if measure.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
         family=sum(p is not None for p in adjusted),
-        remedies=remedies,
+        remedies=[with_measures(none), *remedies],
         rows=of_all,
     )
     return structs.replace(results, verdict=verdict_of(results, folder)), rows

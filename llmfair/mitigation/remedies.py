@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -51,28 +52,23 @@ class Unmitigated:
     run: RunDir
     manifest: Manifest
     settings: ListwiseSettings
-    found: Rankings
+    rankings: Rankings
     condition: str
     chosen: MitigateSettings
 
     @property
     def results(self) -> ListwiseResults:
-        assert self.found.found is not None
-        return self.found.found
+        assert self.rankings.found is not None
+        return self.rankings.found
 
     @property
     def attribute(self) -> Attribute:
-        return self.found.against.attribute
+        return self.rankings.against.attribute
 
     @property
     def model(self) -> str:
         """Whose rankings they are, as results name it."""
         return self.manifest.model
-
-    @property
-    def simulated(self) -> bool:
-        """Whether a simulated model answered, which reads what a question is about, and none of its words."""
-        return bool(self.manifest.simulated)
 
     @property
     def subject(self) -> Subject:
@@ -85,6 +81,11 @@ class Unmitigated:
         """Whether a model was asked, and not a ranker that reads no prompt."""
         return self.results.design.prompted
 
+    def require_prompt(self) -> None:
+        """Raises UsageError where nobody could be asked otherwise."""
+        if not self.prompted:
+            raise UsageError(f"{self.model} reads no prompt.", "use remedies that order its rankings anew")
+
     @cached_property
     def orders(self) -> Orders:
         """The whole rankings of every query under this prompt."""
@@ -92,10 +93,10 @@ class Unmitigated:
 
     def orders_of(self, condition: str) -> Orders:
         """Those under any of the run's prompts."""
-        files = self.found.conditions[condition]
-        return self.completed(
-            {query_id: [file.rankings[query_id] for file in files] for query_id in sorted(files[0].rankings)}
-        )
+        files = self.rankings.conditions[condition]
+        return self.completed({
+            query_id: [file.rankings[query_id] for file in files] for query_id in sorted(files[0].rankings)
+        })  # fmt: skip
 
     def completed(self, orders: Orders) -> Orders:
         """Rankings of the run's lists with what they leave out behind them."""
@@ -104,22 +105,18 @@ class Unmitigated:
                 Ranking(judged.query_id, tuple(judged.doc_ids[place] for place in order))
                 for order in judged.orders
             ]
-            for judged in self.all_judged(orders)
+            for judged in self.judged(orders)
         }
 
-    def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
-        """What measures read of rankings of one of the run's lists."""
-        return self.found.against.judged(query_id, rankings)
-
-    def all_judged(self, orders: Orders) -> list[Judged]:
-        return [self.judged(query_id, rankings) for query_id, rankings in orders.items()]
+    def judged(self, orders: Orders) -> list[Judged]:
+        """What measures read of rankings of the run's lists."""
+        return [self.rankings.against.judged(query_id, rankings) for query_id, rankings in orders.items()]
 
     def candidates(self, ranking: Ranking) -> Candidates:
         """A ranking as rerankers take it; all that is known of its scores is that they fall."""
-        listed = self.judged(ranking.query_id, [ranking]).candidates
-        places = {doc_id: place for place, doc_id in enumerate(listed.doc_ids)}
-        ordered = listed.at([places[doc_id] for doc_id in ranking.doc_ids])
-        n = len(ranking.doc_ids)
+        (judged,), n = self.judged({ranking.query_id: [ranking]}), len(ranking.doc_ids)
+        places = {doc_id: place for place, doc_id in enumerate(judged.candidates.doc_ids)}
+        ordered = judged.candidates.at([places[doc_id] for doc_id in ranking.doc_ids])
         return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
 
     def again(self, **differs: object) -> str:
@@ -143,14 +140,14 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
         given = {secrets.written(secret): secret for secret in getattr(chosen, name)}
         values = tuple(given.get(value, value) for value in getattr(settings, name))
         settings = replace(settings, **{name: values})  # type: ignore[arg-type]
-    found = of_folder(run, ScoreSettings(), lambda path: None)
-    known = [name for name in found.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
-    condition = chosen.condition or (NEUTRAL if NEUTRAL in known else known[0])
-    if condition not in known:
+    rankings = of_folder(run, ScoreSettings(), lambda path: None)
+    names = [name for name in rankings.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
+    condition = chosen.condition or (NEUTRAL if NEUTRAL in names else names[0])
+    if condition not in names:
         raise UsageError(
-            f"--condition {condition}: the run has no such prompt.", f"it has {', '.join(known)}"
+            f"--condition {condition}: the run has no such prompt.", f"it has {', '.join(names)}"
         )
-    return Unmitigated(run, manifest, settings, found, condition, chosen)
+    return Unmitigated(run, manifest, settings, rankings, condition, chosen)
 
 
 # What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew, registered by
@@ -159,8 +156,6 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
 
 
 Merger = Callable[[Sequence[Ranking]], Ranking]
-OTHERS = "use remedies that order its rankings anew"
-"""The way out where there is no model to ask otherwise."""
 MOST_HALVES = 10
 """So many ways to deal orders into two halves are looked at."""
 
@@ -170,12 +165,15 @@ class Remedied:
     """The rankings of each query after a remedy.
 
     `halves`: where the orders of a list are merged into one ranking, what two halves of them come to apart, so that it
-    can be said how consistent such rankings are. `remarks` have to be known to read its figures.
+    can be said how consistent such rankings are. `remarks` have to be known to read its figures. `calls`: those behind
+    them beside those of the unmitigated ones; `condition`: the prompt of the run whose answers they are.
     """
 
     orders: Orders
     halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]] | None = None
     remarks: Sequence[str] = ()
+    calls: int = 0
+    condition: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,12 +194,11 @@ class Audit:
 class Remedy(ABC):
     """A way to fairer rankings. `title` names it in words, `does` says what it is, in a sentence of the method.
 
-    `asks`: whether it asks a model. `parameters` is what stands behind its name and a colon.
+    `parameters` is what stands behind its name and a colon.
     """
 
     title: ClassVar[str]
     does: ClassVar[str]
-    asks: ClassVar[bool] = False
 
     def __init__(self, parameters: str = "") -> None:
         if parameters:
@@ -217,15 +214,9 @@ class Reordering(Remedy):
     def apply(self, run: Unmitigated) -> Remedied:
         """The new rankings. Raises UsageError where the run lacks what it needs."""
 
-    def calls(self, run: Unmitigated) -> int:
-        """Calls behind its rankings beside those of the unmitigated ones."""
-        return 0
-
 
 class Asking(Remedy):
     """A remedy that asks a model."""
-
-    asks = True
 
     @abstractmethod
     def audit(self, run: Unmitigated) -> Audit:
@@ -241,16 +232,15 @@ class Merging(Reordering):
 
     def apply(self, run: Unmitigated) -> Remedied:
         merged, remarks = self.merger(run)
+        dealt = {
+            query_id: [
+                (merged([orders[k] for k in first]), merged([orders[k] for k in second]))
+                for first, second in halves(len(orders))
+            ]
+            for query_id, orders in run.orders.items()
+        }
         return Remedied(
-            {query_id: [merged(orders)] for query_id, orders in run.orders.items()},
-            {
-                query_id: [
-                    (merged([orders[k] for k in one]), merged([orders[k] for k in other]))
-                    for one, other in halves(len(orders))
-                ]
-                for query_id, orders in run.orders.items()
-            },
-            remarks,
+            {query_id: [merged(orders)] for query_id, orders in run.orders.items()}, dealt, remarks
         )
 
 
@@ -264,7 +254,7 @@ class Reranking(Reordering):
         read_parameters(self.ranker, parameters, registry.lookup("ranker", self.ranker).declared)
 
     def apply(self, run: Unmitigated) -> Remedied:
-        against = run.found.against
+        against = run.rankings.against
         documents = tuple(against.judgements.documents.values())
         options = RankerOptions(
             documents, cache_folder(), against.attribute, self.parameters, groups=against.groups
@@ -275,17 +265,20 @@ class Reranking(Reordering):
             for query_id, orders in run.orders.items()
         }
         return Remedied(
-            {query_id: [Ranking(query_id, one.doc_ids) for one in of] for query_id, of in ordered.items()},
-            remarks=remarks(ranker, [of_query[0] for of_query in ordered.values()]),
+            {
+                query_id: [Ranking(query_id, list_.doc_ids) for list_ in lists]
+                for query_id, lists in ordered.items()
+            },
+            remarks=remarks(ranker, [lists[0] for lists in ordered.values()]),
         )
 
 
 def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The ways to deal so many orders into two halves, each once; of an odd number one half has one more."""
     dealt = (
-        (one, tuple(order for order in range(count) if order not in one))
-        for one in combinations(range(count), count // 2)
-        if one and (count % 2 or one[0] == 0)
+        (half, tuple(order for order in range(count) if order not in half))
+        for half in combinations(range(count), count // 2)
+        if half and (count % 2 or half[0] == 0)
     )
     return [*islice(dealt, MOST_HALVES)]
 
@@ -293,11 +286,8 @@ def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """The documents as the first ranking has them, and their ranks in each, shape (orders, n)."""
     doc_ids = rankings[0].doc_ids
-    places = [{doc_id: rank for rank, doc_id in enumerate(one.doc_ids)} for one in rankings]
-    return doc_ids, np.array([[of[doc_id] for doc_id in doc_ids] for of in places], dtype=np.intp)
-
-
-# The central ranking of the orders that are asked anyway.
+    ranks = [{doc_id: rank for rank, doc_id in enumerate(ranking.doc_ids)} for ranking in rankings]
+    return doc_ids, np.array([[of[doc_id] for doc_id in doc_ids] for of in ranks], dtype=np.intp)
 
 
 @register("remedy", "consensus")
@@ -310,16 +300,12 @@ class Consensus(Merging):
     )
 
     def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
-        if not run.prompted:
-            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
+        run.require_prompt()
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
                 "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
             )
         return consensus, ()
-
-
-# The run's prompt with a fair instruction.
 
 
 UNREAD = "simulated models read no words, so the instruction cannot move them"
@@ -339,8 +325,7 @@ class FairPrompt(Asking):
         self.prompt = parameters
 
     def audit(self, run: Unmitigated) -> Audit:
-        if not run.prompted:
-            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
+        run.require_prompt()
         file, twins = "" if run.manifest.prompt is None else run.manifest.prompt.file, wordings(TASK)
         if not self.prompt and file not in twins:
             raise UsageError(
@@ -349,10 +334,9 @@ class FairPrompt(Asking):
             )
         prompt = self.prompt or f"{twins[file]}-fair"
         settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
-        return Audit(kind_of(TASK), settings, run.subject, run.condition, remarks=[UNREAD] * run.simulated)
-
-
-# FAIR-QR: queries refined until the groups on a page meet a target, where the run's data are a collection.
+        return Audit(
+            kind_of(TASK), settings, run.subject, run.condition, remarks=[UNREAD] * run.manifest.simulated
+        )
 
 
 SIMULATED = "fake:refiner"
@@ -369,10 +353,9 @@ class FairQr(Asking):
 
     def audit(self, run: Unmitigated) -> Audit:
         kind, of = kind_of("refine"), run.settings
-        if not run.prompted:
-            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
+        run.require_prompt()
         # a simulated model of lists writes no keywords
-        spec = SIMULATED if run.simulated else run.model
+        spec = SIMULATED if run.manifest.simulated else run.model
         settings = kind.settings.make(
             dataset=of.dataset,
             attribute=of.attribute,
@@ -386,9 +369,6 @@ class FairQr(Asking):
         return Audit(kind, settings, Subject(spec, of.adapter), "fair-qr", own_lists=True, remarks=remarks)
 
 
-# FA*IR over the run's rankings.
-
-
 @register("remedy", "fair-star")
 class FairStar(Reranking):
     title = "FA*IR"
@@ -400,9 +380,6 @@ class FairStar(Reranking):
     )
 
 
-# Greedy re-ranking of the run's rankings towards a target.
-
-
 @register("remedy", "greedy")
 class Greedy(Reranking):
     title = "greedy"
@@ -411,9 +388,6 @@ class Greedy(Reranking):
         "The next item is the one with the best of λ · place − (1 − λ) · KL of the page and the target (λ = 0.5). Its "
         "target is the share of groups among the query's relevant items, so it is told what others have to find out."
     )
-
-
-# A LoRA adapter of the run's model that was trained away from the preference.
 
 
 @register("remedy", "lora")
@@ -447,18 +421,16 @@ class Lora(Asking):
 
 def trained_beside(run: Unmitigated, name: str) -> Path | None:
     """The newest adapter of this model, trained by this attribute, in a folder beside the run's."""
-    found = []
+    adapters = []
     for path in run.run.path.resolve().parent.glob(f"*/{MANIFEST}"):
-        try:
+        with suppress(UsageError):  # damaged
             manifest = read_manifest(path.parent) or {}
-        except UsageError:
-            continue  # damaged
-        if manifest.get("base", {}).get("name") == name and manifest.get("attribute") == run.attribute.name:
-            found.append((path.stat().st_mtime, path.parent))
-    return max(found)[1] if found else None
-
-
-# The prompt that names the protected group, where the run asked under it.
+            if (manifest.get("base", {}).get("name"), manifest.get("attribute")) == (
+                name,
+                run.attribute.name,
+            ):
+                adapters.append((path.stat().st_mtime, path.parent))
+    return max(adapters)[1] if adapters else None
 
 
 @register("remedy", "named-prompt")
@@ -467,29 +439,19 @@ class NamedPrompt(Reordering):
     does = "The rankings of the run's own sensitive prompt that names the protected group, in place of the neutral one."
 
     def apply(self, run: Unmitigated) -> Remedied:
-        return Remedied(run.orders_of(self.condition(run)))
-
-    def calls(self, run: Unmitigated) -> int:
-        return run.results.answers[self.condition(run)].asked
-
-    def condition(self, run: Unmitigated) -> str:
-        """The prompt's name. Raises UsageError where the run did not ask under it."""
-        named = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
-        if not run.prompted:
-            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
-        if named is None:
+        run.require_prompt()
+        name = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
+        if name is None:
             raise UsageError(
                 f"{run.attribute.name} has no words that name a group.",
                 "`words` in attributes.toml give it some",
             )
-        if named == run.condition:
+        if name == run.condition:
             raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
-        if named not in run.results.design.conditions:
-            raise UsageError(
-                f"the run did not ask under the {named} prompt.",
-                run.again(conditions=f"{run.condition},{named}"),
-            )
-        return named
+        if name not in run.results.design.conditions:
+            again = run.again(conditions=f"{run.condition},{name}")
+            raise UsageError(f"the run did not ask under the {name} prompt.", again)
+        return Remedied(run.orders_of(name), calls=run.results.answers[name].asked, condition=name)
 
 
 # A logit offset: the strengths behind the rankings, with one number added to those of the protected group. The score
@@ -513,16 +475,15 @@ class Offset(Merging):
     )
 
     def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
-        offsets, sides = offsets_of(run), run.found.against.sides
+        offsets, sides = offsets_of(run), run.rankings.against.sides
 
         def merged(rankings: Sequence[Ranking]) -> Ranking:
             doc_ids, ranks = ranks_of(rankings)
             query_id = rankings[0].query_id
             protected = np.array([sides.get(doc_id) is Side.PROTECTED for doc_id in doc_ids])
             scores = bradley_terry(ranks) + offsets[query_id] * protected
-            return Ranking(
-                query_id, tuple(doc_ids[place] for place in np.lexsort((ranks.sum(axis=0), -scores)))
-            )
+            order = np.lexsort((ranks.sum(axis=0), -scores))
+            return Ranking(query_id, tuple(doc_ids[place] for place in order))
 
         low, high = min(offsets.values()), max(offsets.values())
         return merged, [f"{low:+.2f} to {high:+.2f} added to the log odds of protected items, by fold"]
@@ -530,11 +491,10 @@ class Offset(Merging):
 
 def offsets_of(run: Unmitigated) -> Mapping[str, float]:
     """The offset of each query, from those of the other folds. Raises UsageError for fewer than two comparable ones."""
-    margins = {
-        query_id: found
-        for query_id, orders in run.orders.items()
-        if (found := _margins(run, query_id, orders)).size
+    every = {
+        judged.query_id: _margins(judged, run.orders[judged.query_id]) for judged in run.judged(run.orders)
     }
+    margins = {query_id: of_query for query_id, of_query in every.items() if of_query.size}
     if len(margins) < 2:
         raise UsageError(
             f"an offset is fitted on other queries, and {len(margins)} of {len(run.orders)} have two equally relevant "
@@ -549,16 +509,13 @@ def offsets_of(run: Unmitigated) -> Mapping[str, float]:
     return {query_id: by_fold[fold.get(query_id)] for query_id in run.orders}
 
 
-def _margins(run: Unmitigated, query_id: str, orders: Sequence[Ranking]) -> Floats:
+def _margins(judged: Judged, orders: Sequence[Ranking]) -> Floats:
     """How far the unprotected item of each two equally relevant ones is ahead of the protected one."""
-    judged = run.judged(query_id, orders)
     doc_ids, ranks = ranks_of(orders)
     strengths = dict(zip(doc_ids, bradley_terry(ranks), strict=True))
     scores = np.array([strengths[doc_id] for doc_id in judged.doc_ids])
-    protected, unprotected = (judged.on_side(side) for side in (Side.PROTECTED, Side.UNPROTECTED))
-    found = [
-        (scores[unprotected & (judged.grades == grade)][None, :] - scores[of_grade][:, None]).ravel()
-        for grade in np.unique(judged.grades)
-        if (of_grade := protected & (judged.grades == grade)).any()
-    ]
-    return np.concatenate(found) if found else np.zeros(0)
+    protected, unprotected = (judged.on_side(side) for side in Side)
+    of_grades = (judged.grades == grade for grade in np.unique(judged.grades))
+    return np.concatenate(
+        [(scores[unprotected & of][None, :] - scores[protected & of][:, None]).ravel() for of in of_grades]
+    )

@@ -58,9 +58,8 @@ BROUGHT = {
 def closer(row: RemedyRow, results: MitigationResults) -> bool:
     """Whether a remedy's rankings are nearer to parity beyond chance, by its adjusted p."""
     change = row.changes[ODDS]
-    if change.change is None or change.p_adjusted is None or change.p_adjusted >= 1 - results.level:
-        return False
-    return away(change) < 0
+    tested = change.change is not None and change.p_adjusted is not None
+    return tested and change.p_adjusted < 1 - results.level and away(change) < 0
 
 
 def inside(row: RemedyRow, results: MitigationResults) -> bool:
@@ -72,18 +71,12 @@ def verdict_of(results: MitigationResults, folder: Path) -> RunVerdict:
     """What the best remedy buys and costs; where there is none, what stands in the way."""
     status, row, sentence, following = _concluded(results, folder)
     figure, base = row.figures[ODDS], results.base.figures[ODDS].value
+    words = results.words
     return RunVerdict(
-        status=status,
-        sentence=sentence,
-        next=following,
-        condition=row.remedy,
-        measure=ODDS,
-        group=None if base is None else results.words.protected if base < 1 else results.words.unprotected,
-        estimate=figure.value,
-        low=figure.low,
-        high=figure.high,
-        n=figure.n,
-    )
+        status=status, sentence=sentence, next=following, condition=row.remedy, measure=ODDS,
+        group=None if base is None else words.protected if base < 1 else words.unprotected,
+        estimate=figure.value, low=figure.low, high=figure.high, n=figure.n,
+    )  # fmt: skip
 
 
 def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow, str, str]:
@@ -101,11 +94,9 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
         if results.conclusion == Conclusion.WITHIN:
             return PARITY, unmitigated, f"{within}, as have the answers: nothing is to be mitigated", beside
         why = "too little of them is in the rankings for a remedy to show what it does"
-        ways = (
-            f"rankings that follow the answers: {'more --passes, or a larger --window; ' * results.prompted}"
-        )
         sentence = f"{within}, though the audit finds no parity in the answers: {why}"
-        return INCONCLUSIVE, unmitigated, sentence, f"{ways}{beside}"
+        ways = "more --passes, or a larger --window; " * results.prompted
+        return INCONCLUSIVE, unmitigated, sentence, f"rankings that follow the answers: {ways}{beside}"
     if better := [row for row in results.tried if closer(row, results)]:
         return _mitigated(better, results, report, folder)
     tested = [row for row in results.tried if row.changes[ODDS].p is not None]
@@ -115,11 +106,11 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
     nearest = _nearest(tested)
     change = f"{nearest.title}, {_odds_change(nearest)}"
     if results.family * 2.0 ** (1 - results.queries) >= 1 - results.level:  # the least p, adjusted
-        why = (
+        few = (
             f"{queries} are too few to tell {len(tested)} remedies from chance; nearest to parity is {change}"
         )
         more = f"more queries, or fewer remedies at once: --remedy {nearest.remedy}; {beside}"
-        return INCONCLUSIVE, nearest, why, more
+        return INCONCLUSIVE, nearest, few, more
     if at_least and at_least <= 1 <= at_most < inf:
         why = "which include 1: no preference is shown that a remedy could lessen"
         sentence = f"{odds}, {why}; nearest to parity is {change}"
@@ -135,24 +126,24 @@ def _mitigated(
     better: Sequence[RemedyRow], results: MitigationResults, report: str, folder: Path
 ) -> tuple[str, RemedyRow, str, str]:
     """The nearest of the best, what it buys and costs, and the others that bring rankings nearer, too."""
-    mitigated = [row for row in better if inside(row, results)]
-    keeps = {
-        row.remedy: keeping(row.changes[UTILITY].low, row.changes[UTILITY].high, results.margin)
-        for row in mitigated
-    }
-    useful = [row for row in mitigated if keeps[row.remedy] == "kept"]
-    lost = all(of == "lost" for of in keeps.values())
-    status = NO_LOSS if useful else LOSS if lost else INCONCLUSIVE
-    if not mitigated:
-        status = PARTLY if all(_outside(row.figures[ODDS], results.band) for row in better) else NEARER
+    mitigated, (least, most) = [row for row in better if inside(row, results)], results.band
+    losses = [(row, row.changes[UTILITY]) for row in mitigated]
+    keeps = [(row, keeping(change.low, change.high, results.margin)) for row, change in losses]
+    useful = [row for row, kept in keeps if kept == "kept"]
+    if mitigated:
+        status = NO_LOSS if useful else LOSS if all(kept == "lost" for _, kept in keeps) else INCONCLUSIVE
+    else:
+        odds = [row.figures[ODDS] for row in better]
+        outside = all((figure.high or inf) < least or (figure.low or 0) > most for figure in odds)
+        status = PARTLY if outside else NEARER
     best = _nearest(useful or mitigated or better)
     less, more = results.words.protected, results.words.unprotected
     if (results.base.figures[ODDS].value or 1) >= 1:
         less, more = more, less
     others = [row.title for row in better if row is not best]
     also = f"; nearer to parity, too: {listed(others)}" if others else ""
-    caution = "; few queries, so read the intervals with care" if results.queries < FEW_QUERIES else ""
-    calls = "no further call" if not best.calls else count(best.calls, "further call")
+    caution = "; few queries, so read the intervals with care" * (results.queries < FEW_QUERIES)
+    calls = count(best.calls, "further call") if best.calls else "no further call"
     change, ndcg = best.changes[UTILITY], "undefined"
     if change.base is not None and change.other is not None:
         ndcg = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
@@ -163,11 +154,9 @@ def _mitigated(
         f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{_inside_text(best, results)}, nDCG@20 {ndcg}, "
         f"{calls}{also}{caution}"
     )
-    files = [f"its rankings: {folder / name}" for name in best.rankings[:1]] or [
-        "its rankings are in its run"
-    ]
+    place = f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
     settle = f"{_settling(best)} · " * (status == NEARER)
-    return status, best, sentence, f"{settle}{files[0]} · {report}"
+    return status, best, sentence, f"{settle}{place} · {report}"
 
 
 def _settling(row: RemedyRow) -> str:
@@ -177,11 +166,6 @@ def _settling(row: RemedyRow) -> str:
     if row.lists_needed is None or row.lists_needed > MOST_QUERIES:
         return "its odds are too near an edge of the band for more lists to settle it"
     return f"about {row.lists_needed:,} lists would settle it, if the odds stay as they are"
-
-
-def _outside(figure: Figure, band: tuple[float, float]) -> bool:
-    """Whether the whole interval lies beyond the band."""
-    return (figure.high or inf) < band[0] or (figure.low or 0) > band[1]
 
 
 def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
@@ -321,13 +305,11 @@ def plan_table(planned: MitigationPlan) -> Table:
     """What a dry run says: calls of each remedy, or why it cannot be had."""
     rows = tuple(
         (
-            row.remedy,
-            row.title,
-            *("" if n is None else f"{n:,}" for n in (row.calls, row.answered)),
+            row.remedy, row.title, *("" if n is None else f"{n:,}" for n in (row.calls, row.answered)),
             f"not here: {row.error.message}" if row.error else row.folder or "",
         )
         for row in planned.remedies
-    )
+    )  # fmt: skip
     header = ("remedy", "", "calls", "answered already", "run folder")
     title = f"Mitigation of {planned.run} · {count(planned.calls, 'call')}"
     return Table(title, header, rows, ("Nothing was asked.",))

@@ -6,31 +6,29 @@ Everything is drawn query by query, so that another query moves no other query's
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice, product
-from math import ceil
-from typing import Literal, get_args
+from math import ceil, log, prod, sqrt
+from statistics import harmonic_mean
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import ContextTooLong, UsageError
-from llmfair.nouns import (
-    JUDGED_STRATA,
-    Attribute,
-    Candidates,
-    Chat,
-    Document,
-    Probe,
-    Query,
-    Side,
-)
+from llmfair.nouns import JUDGED_STRATA, Attribute, Candidates, Chat, Document, Probe, Query, Side
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.tuning.results import Overlap, PairCounts, Stratum
+from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import ORDERS
+from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.pair_plan import chance_in_band, plan_pairs
+from llmfair.tuning.results import HeldOut, Overlap, PairCounts, Stratum
 
 # Relevant and irrelevant pairs are those that the pairwise audit draws (`probes.py`), so that measuring the adapter
 # afterwards asks the very same questions. Mixed pairs, one item relevant and one not, keep relevance what it was: all
@@ -40,7 +38,8 @@ from llmfair.tuning.results import Overlap, PairCounts, Stratum
 STRATA: tuple[Stratum, ...] = get_args(Stratum)
 COMBINATIONS = tuple(product(Side, Side))
 """Sides of the relevant and of the irrelevant item of a mixed pair."""
-Shown = Callable[[Document], str]
+Text = Callable[[Document], str]
+"""What a prompt shows of an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def stratum_pairs(
     stratum: Stratum,
     most: int,
     seed: int,
-    shown: Shown,
+    text: Text,
     grades: Grading = "match",
 ) -> list[TrainingPair]:
     """Up to `most` different pairs of one query, its items as equally often as possible.
@@ -83,11 +82,12 @@ def stratum_pairs(
     """
     query = candidates.query
     if stratum != "mixed":
-        probes = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
+        probes = pairwise_probes(candidates, attribute, stratum, most, seed, text, grades=grades)
         return [
-            TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, protected, unprotected)
+            TrainingPair(
+                f"{query.query_id}/{stratum}/{probe.order}", query, stratum, *probe.candidates.documents
+            )
             for probe in probes
-            for protected, unprotected in [probe.candidates.documents]
         ]
     documents = {document.doc_id: document for document in candidates.documents}
     relevant, irrelevant = (
@@ -97,7 +97,7 @@ def stratum_pairs(
     def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:
         for number, doc_ids in enumerate(pair_schedule(relevant[ours], irrelevant[theirs])):
             a, b = (documents[doc_id] for doc_id in doc_ids)
-            if shown(a) != shown(b):
+            if text(a) != text(b):
                 name = f"{query.query_id}/mixed/{ours.name[0]}{theirs.name[0]}{number}"
                 yield TrainingPair(name, query, "mixed", a, b)
 
@@ -116,10 +116,83 @@ def group_sign(pair: TrainingPair, attribute: Attribute) -> int:
     return (a is Side.PROTECTED) - (b is Side.PROTECTED)
 
 
+# How many queries measure an adapter, and what verdict they allow: known before anything is asked.
+
+
+CONSISTENT, ICC = 0.75, 0.05
+"""Taken of an adapter at parity: the share of pairs with one answer in both orders, and the intraclass correlation."""
+LIKELY = 0.8
+MOST_QUERIES = 10_000
+LEAST_SHARE, MOST_SHARE = 0.2, 0.5
+"""Of the queries that are held out by default."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Of a stratum: the share of queries that have pairs of it, and the standard deviation of what one of them adds to
+    ln odds."""
+
+    share: float
+    sd: float
+
+
+def expected(pairs: Sequence[int]) -> Precision:
+    """The precision at parity of a stratum with so many measured pairs in each query."""
+    present = [number for number in pairs if number]
+    if not present:
+        return Precision(0.0, 0.0)
+    plan = plan_pairs(FEWEST_QUERIES, round(harmonic_mean(present)), 1.0, 0.5, CONSISTENT, ICC)
+    return Precision(len(present) / len(pairs), plan.error * sqrt(FEWEST_QUERIES))
+
+
+def measured(queries: int, findings: Iterable[PairFinding]) -> list[Precision]:
+    """The precision of each stratum on so many test queries; none at all where the odds of one have no error."""
+    strata = list[Precision]()
+    for finding in findings:
+        if not (finding.queries and finding.error):
+            return []
+        strata.append(Precision(finding.queries / queries, finding.error * sqrt(finding.queries)))
+    return strata
+
+
+def held_out(queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float) -> HeldOut:
+    """What so many test queries allow of odds of 1, and how many allow it in 80 %; nothing is known of no strata."""
+    if not strata:
+        return HeldOut(queries, None, None)
+    counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
+    place = bisect_left(counts, LIKELY, key=lambda number: chance_within(number, strata, band, level))
+    needed = counts[place] if place < len(counts) else None
+    return HeldOut(queries, chance_within(queries, strata, band, level), needed)
+
+
+def chance_within(
+    queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float
+) -> float:
+    """How often the intervals of all strata lie in the band where all odds are 1."""
+    from scipy.special import stdtrit
+
+    counts = [round(queries * stratum.share) for stratum in strata]
+    if min(counts) < FEWEST_QUERIES:
+        return 0.0
+    edges = log(band[0]), log(band[1])
+    return prod(
+        chance_in_band(
+            0.0, stratum.sd / sqrt(count), count - 1, float(stdtrit(count - 1, (1 + level) / 2)), edges
+        )
+        for stratum, count in zip(strata, counts, strict=True)
+    )
+
+
+def train_share(usable: int, needed: int | None) -> float:
+    """The default: as many queries are held out as are needed, but a fifth of them at least and a half at most."""
+    wanted = MOST_SHARE if needed is None else needed / usable
+    return 1 - min(max(wanted, LEAST_SHARE), MOST_SHARE)
+
+
 # Which queries are trained on, which decide when to stop, and which measure what came of it.
 
 
-FEWEST_QUERIES = 10
+FEWEST_TO_SPLIT = 10
 FEWEST_VALIDATION = 3
 VALIDATION_SHARE = 0.1
 """Of the training queries."""
@@ -135,6 +208,19 @@ class Split:
     unused: tuple[str, ...] = ()
 
 
+def balances(lists: Sequence[Candidates], attribute: Attribute) -> dict[str, float]:
+    """By query with items of both sides, the share of protected ones among its relevant items, or among all."""
+    shares = {}
+    for listed in lists:
+        sides = {document.doc_id: attribute.side(document) for document in listed.documents}
+        sides = {doc_id: side for doc_id, side in sides.items() if side is not None}
+        if len({*sides.values()}) == len(Side):
+            relevant = [side for doc_id, side in sides.items() if listed.relevance.get(doc_id, 0) >= 1]
+            counted = relevant or [*sides.values()]
+            shares[listed.query.query_id] = counted.count(Side.PROTECTED) / len(counted)
+    return shares
+
+
 def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share: float, seed: int) -> Split:
     """Splits the queries that have items of both sides, alike in how many of their relevant items are protected.
 
@@ -143,9 +229,9 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     for a share that leaves nothing to train or to test on.
     """
     usable = balances(lists, attribute)
-    if len(usable) < FEWEST_QUERIES:
+    if len(usable) < FEWEST_TO_SPLIT:
         raise UsageError(
-            f"training and testing need {FEWEST_QUERIES} queries with items of both groups, but there "
+            f"training and testing need {FEWEST_TO_SPLIT} queries with items of both groups, but there "
             f"{'is' if len(usable) == 1 else 'are'} {len(usable)}.",
             "choose a larger dataset: llmfair datasets    lists them",
         )
@@ -168,26 +254,6 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     return Split(*(tuple(query_id for query_id in every if query_id in part) for part in parts))
 
 
-def balances(lists: Sequence[Candidates], attribute: Attribute) -> dict[str, float]:
-    """The share of protected items of every query that has items of both sides."""
-    shares = {listed.query.query_id: _balance(listed, attribute) for listed in lists}
-    return {query_id: share for query_id, share in shares.items() if share is not None}
-
-
-def _balance(candidates: Candidates, attribute: Attribute) -> float | None:
-    """The share of protected items among relevant ones (among all, without these); None without both sides."""
-    sides = {
-        document.doc_id: side
-        for document in candidates.documents
-        if (side := attribute.side(document)) is not None
-    }
-    if len({*sides.values()}) < 2:
-        return None
-    relevant = [side for doc_id, side in sides.items() if candidates.relevance.get(doc_id, 0) >= 1]
-    counted = relevant or [*sides.values()]
-    return counted.count(Side.PROTECTED) / len(counted)
-
-
 def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[str]:
     """`count` ids at even distances, the first one `start` (0 to 1) of a distance from the beginning."""
     return {order[int((number + start) * len(order) / count)] for number in range(count)}
@@ -199,18 +265,6 @@ def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[st
 PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 """Pairs of each stratum in a group of 32: shares of 40, 40 and 20 %."""
 OF_A_GROUP = sum(PARTS.values())
-
-
-@dataclass(frozen=True)
-class PairLimits:
-    """Which pairs there may be: `group` of them together, `total` trained on, so many of a query and an item."""
-
-    group: int
-    total: int
-    per_query: int
-    per_item: int | None
-    measured: int
-    grades: Grading = "match"
 
 
 @dataclass(frozen=True)
@@ -234,15 +288,15 @@ class DrawnPairs:
         """The pairs to train on, each once."""
         return [pair for strata in self.train.values() for pair in chain(*strata.values())]
 
+    @property
+    def parts(self) -> dict[str, list[TrainingPair]]:
+        """The pairs of each part, each once."""
+        return {"train": self.trained, "validation": [*chain(*self.validation)], "test": [*chain(*self.test)]}
+
     def counts(self) -> dict[str, dict[str, PairCounts]]:
         """Queries and pairs of each stratum, by part."""
-        parts = {
-            "train": self.trained,
-            "validation": [*chain(*self.validation)],
-            "test": [*chain(*self.test)],
-        }
         counts: dict[str, dict[str, PairCounts]] = {}
-        for part, pairs in parts.items():
+        for part, pairs in self.parts.items():
             for stratum in STRATA:
                 query_ids = [pair.query.query_id for pair in pairs if pair.stratum == stratum]
                 counts.setdefault(part, {})[stratum] = PairCounts(len({*query_ids}), len(query_ids))
@@ -250,69 +304,62 @@ class DrawnPairs:
 
     def overlap(self) -> Overlap:
         """Items and pairs that are trained on and stand in a pair of validation or test as well."""
-        parts = self.trained, [*chain(*self.validation, *self.test)]
-        items, measured_items = map(_items, parts)
-        pairs, measured = ({frozenset(pair.doc_ids) for pair in part} for part in parts)
+        train, *others = self.parts.values()
+        items, measured_items = _items(train), _items(chain(*others))
+        pairs, measured = ({frozenset(pair.doc_ids) for pair in part} for part in (train, chain(*others)))
         return Overlap(
             len(items & measured_items), len(items), len(pairs & measured), self.dropped, self.strict
         )
 
 
 def draw(
-    lists: Sequence[Candidates],
-    attribute: Attribute,
-    split: Split,
-    limits: PairLimits,
-    seed: int,
-    shown: Shown,
-    anchored: bool = True,
-    strict_items: bool = False,
+    lists: Sequence[Candidates], attribute: Attribute, split: Split, settings: FinetuneSettings, text: Text
 ) -> DrawnPairs:
-    """Draws the pairs of every query; `shown` is what a prompt shows of an item.
+    """Draws the pairs of every query: at most so many of a query and item, in groups, and in all.
 
-    `anchored`: mixed pairs are trained on, too (they are measured in any case). `strict_items`: no item of a
-    validation or test pair is trained on. Raises UsageError where a part of the split has no pair of a stratum.
+    Mixed pairs are measured also where no anchor trains on them. With `--strict-items` no item of a validation or test
+    pair is trained on. Raises UsageError where a part of the split has no pair of a stratum.
     """
     by_query = {listed.query.query_id: listed for listed in lists}
+    size, total = settings.group_size // ORDERS, settings.max_prompts // ORDERS
 
     def pairs_of(listed: Candidates, stratum: Stratum, most: int) -> list[TrainingPair]:
-        return stratum_pairs(listed, attribute, stratum, most, seed, shown, limits.grades)
+        return stratum_pairs(listed, attribute, stratum, most, settings.seed, text, settings.grades)
 
-    def measured(query_ids: Sequence[str]) -> tuple[PairGroup, ...]:
-        of_queries = (
-            chain(*(pairs_of(by_query[query_id], stratum, limits.measured) for stratum in STRATA))
+    def part_of(query_ids: Sequence[str]) -> tuple[PairGroup, ...]:
+        queries = (
+            chain(*(pairs_of(by_query[query_id], stratum, settings.pairs) for stratum in STRATA))
             for query_id in query_ids
         )
-        return tuple(chain(*(in_pieces([*pairs], limits.group) for pairs in of_queries)))
+        return tuple(chain(*(in_pieces([*pairs], size) for pairs in queries)))
 
-    validation, test = measured(split.validation), measured(split.test)
-    held_out = _items(chain(*validation, *test)) if strict_items else set()
-    strata = STRATA if anchored else STRATA[:2]
-    shares = {
-        stratum: limits.per_query * PARTS[stratum] // sum(PARTS[s] for s in strata) for stratum in strata
-    }
+    validation, test = part_of(split.validation), part_of(split.test)
+    barred = _items(chain(*validation, *test)) if settings.strict_items else set()
+    strata = STRATA[:2] if settings.anchor == "none" else STRATA
+    whole = sum(PARTS[stratum] for stratum in strata)
     drawn, dropped = dict[str, ByStratum](), 0
     for query_id in split.train:
         listed = by_query[query_id]
-        left = tuple(document for document in listed.documents if document.doc_id not in held_out)
+        left = tuple(document for document in listed.documents if document.doc_id not in barred)
         dropped += len(listed.documents) - len(left)
         listed = replace(listed, documents=left)
-        pairs = {stratum: pairs_of(listed, stratum, share) for stratum, share in shares.items()}
-        drawn[query_id] = _capped(pairs, limits.per_item)
-    allotted = evenly(
-        [_most_groups(pairs, limits.group) for pairs in drawn.values()], limits.total // limits.group
-    )
+        pairs = {
+            stratum: pairs_of(listed, stratum, settings.pairs_per_query * PARTS[stratum] // whole)
+            for stratum in strata
+        }
+        drawn[query_id] = _capped(pairs, settings.pairs_per_item)
+    allotted = evenly([_most_groups(pairs, size) for pairs in drawn.values()], total // size)
     groups = [
         group
         for pairs, count in zip(drawn.values(), allotted, strict=True)
-        for group in in_groups(pairs, limits.group, count)
+        for group in in_groups(pairs, size, count)
     ]
     used = {pair.pair_id for pair in chain(*groups)}
     train = {
         query_id: {stratum: [pair for pair in of if pair.pair_id in used] for stratum, of in pairs.items()}
         for query_id, pairs in drawn.items()
     }
-    made = DrawnPairs(split, train, tuple(groups), validation, test, dropped, strict_items)
+    made = DrawnPairs(split, train, tuple(groups), validation, test, dropped, settings.strict_items)
     for part, counts in made.counts().items():
         for stratum in strata:
             if not counts[stratum].pairs:
@@ -403,8 +450,8 @@ def _items(pairs: Iterable[TrainingPair]) -> set[str]:
 
 
 Floats = NDArray[np.float64]
-Labels = Literal["shifted", "random", "soft", "equal-answers"]
-Anchor = Literal["relevance", "base", "none"]
+Margins = Mapping[str, tuple[float, float]]
+"""z1 and z2 by pair id."""
 RELEVANT_WINS = 0.9
 """The target of a mixed pair anchored in relevance."""
 LABEL_STREAM = 48
@@ -427,33 +474,24 @@ def sigmoid(x: Floats) -> Floats:
 
 
 def label(
-    train: Mapping[str, ByStratum],
-    margins: Mapping[str, tuple[float, float]],
-    attribute: Attribute,
-    labels: Labels = "shifted",
-    anchor: Anchor = "relevance",
-    seed: int = 0,
-    soft: bool = False,
+    train: Mapping[str, ByStratum], margins: Margins, attribute: Attribute, settings: FinetuneSettings
 ) -> dict[str, TrainingPair]:
-    """Every training pair with its target and weight, by pair id; `margins` are the base model's, by pair id.
-
-    `soft`: targets of `shifted` labels are probabilities instead of 0 and 1.
-    """
+    """Every training pair with its target and weight, by pair id; the margins are the base model's."""
     labelled = {}
     for query_id, strata in train.items():
         g_of = dict[Stratum, Floats]()
         for stratum, pairs in strata.items():
             if not pairs:
                 continue
-            asked = np.array([margins[pair.pair_id] for pair in pairs])
-            g_of[stratum] = g = preference(asked)
+            z = np.array([margins[pair.pair_id] for pair in pairs])
+            g_of[stratum] = g = preference(z)
             targets, weights = np.full(len(pairs), RELEVANT_WINS), np.ones(len(pairs))
             if stratum != "mixed":
                 number = LABEL_STREAM + STRATA.index(stratum)
-                rng = np.random.default_rng([seed, zlib.crc32(query_id.encode()), number])
-                targets, weights = _targets(pairs, asked, labels, soft, rng)
-            elif anchor == "base":  # preferred as it was without the bias
-                medians = [np.median(of) for other, of in g_of.items() if other != "mixed"]
+                rng = np.random.default_rng([settings.seed, zlib.crc32(query_id.encode()), number])
+                targets, weights = _targets(pairs, z, settings, rng)
+            elif settings.anchor == "base":  # preferred as it was without the bias
+                medians = [np.median(g) for other, g in g_of.items() if other != "mixed"]
                 offset = float(np.mean(medians)) if medians else 0.0
                 targets = sigmoid(g - np.array([group_sign(pair, attribute) * offset for pair in pairs]))
             for pair, target, weight in zip(pairs, targets.tolist(), weights.tolist(), strict=True):
@@ -462,13 +500,13 @@ def label(
 
 
 def _targets(
-    pairs: Sequence[TrainingPair], margins: Floats, labels: Labels, soft: bool, rng: np.random.Generator
+    pairs: Sequence[TrainingPair], margins: Floats, settings: FinetuneSettings, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Targets and weights of the pairs of one query and stratum; half of those with weight are won, half are lost."""
-    g, n = preference(margins), len(pairs)
+    g, n, labels = preference(margins), len(pairs), settings.labels
     if labels == "soft":
         return np.full(n, 0.5), np.ones(n)
-    if labels == "shifted" and soft:
+    if labels == "shifted" and settings.soft_labels:
         return sigmoid(g - np.median(g)), np.ones(n)
     if labels == "equal-answers":
         agreed = np.abs(g) > np.abs(slot_bias(margins))
@@ -544,37 +582,25 @@ def render(
     Each pair is cut into tokens once, whatever target it has meanwhile: `rendered` holds those of calls before.
     """
     rendered = {} if rendered is None else rendered
-    for pair in chain(*groups):
-        if pair.pair_id not in rendered:
-            rendered[pair.pair_id] = _example(pair, ranker, template, context)
-    return [
-        tuple(
-            replace(
-                rendered[pair.pair_id],
-                target=0.5 if pair.target is None else pair.target,
-                weight=pair.weight,
-            )
-            for pair in group
-        )
-        for group in groups
-    ]
 
-
-def _example(
-    pair: TrainingPair, ranker: PairwiseRanker, template: ChatTemplate, context: int | None
-) -> Example:
-    def prompt(chat: Chat) -> tuple[Ids, tuple[int, int]]:
+    def prompt(pair: TrainingPair, chat: Chat) -> tuple[Ids, tuple[int, int]]:
         ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
         if context is not None and len(ids) > context:
             raise ContextTooLong(
                 f"a prompt of pair {pair.pair_id} has {len(ids):,} tokens, and the model has room for {context:,}.",
                 "choose fewer words with --words, or a model with more context",
             )
-        one, other = labels.values()
-        return np.array(ids, dtype=np.int32), (one, other)
+        first, second = labels.values()
+        return np.array(ids, dtype=np.int32), (first, second)
 
-    (first, ours), (second, theirs) = map(prompt, chats_of(pair, ranker))
-    return Example(first, second, _the_same((ours, theirs)), pair.stratum, 0.5, pair.weight)
+    def example(pair: TrainingPair) -> Example:
+        if pair.pair_id not in rendered:
+            (first, ours), (second, theirs) = (prompt(pair, chat) for chat in chats_of(pair, ranker))
+            rendered[pair.pair_id] = Example(first, second, _the_same((ours, theirs)), pair.stratum, 0.5, 1.0)
+        target = 0.5 if pair.target is None else pair.target
+        return replace(rendered[pair.pair_id], target=target, weight=pair.weight)
+
+    return [tuple(map(example, group)) for group in groups]
 
 
 def chats_of(pair: TrainingPair, ranker: PairwiseRanker) -> tuple[Chat, Chat]:

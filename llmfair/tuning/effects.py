@@ -6,15 +6,15 @@ item shown first wins, z = 0 exactly is a tie and nobody's win.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
 import numpy as np
-from msgspec import structs
-from msgspec.structs import asdict, astuple
+from msgspec.structs import astuple, replace
 
 from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, cell_counts, judged_of, measure_verdicts
@@ -83,7 +83,7 @@ CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _
 
 @dataclass(frozen=True, eq=False)
 class AnsweredPairs:
-    """What one model said on the measured pairs: `margins` has shape (pairs, 2)."""
+    """One model's answers on the measured pairs: `margins` has shape (pairs, 2)."""
 
     pairs: Sequence[TrainingPair]
     margins: Floats
@@ -100,22 +100,15 @@ class AnsweredPairs:
                 return PairAnswer(None, "tie", margin)
             return PairAnswer(first if margin > 0 else second, None, margin)
 
-        verdicts = []
-        for place in self.places(stratum):
-            pair, (z1, z2) = self.pairs[place], self.margins[place].tolist()
-            verdicts.append(
-                PairVerdict(
-                    query_id=pair.query.query_id,
-                    stratum=stratum,
-                    number=int(pair.pair_id.rpartition("/")[2]),
-                    draw=0,
-                    protected=pair.a.doc_id,
-                    unprotected=pair.b.doc_id,
-                    first=answer(z1, Side.PROTECTED, Side.UNPROTECTED),
-                    second=answer(z2, Side.UNPROTECTED, Side.PROTECTED),
-                )
+        protected, unprotected = Side
+        return [
+            PairVerdict(
+                pair.query.query_id, stratum, int(pair.pair_id.rpartition("/")[2]), 0, *pair.doc_ids,
+                first=answer(z1, protected, unprotected), second=answer(z2, unprotected, protected),
             )
-        return verdicts
+            for pair, (z1, z2) in zip(self.pairs, self.margins.tolist(), strict=True)
+            if pair.stratum == stratum
+        ]  # fmt: skip
 
     def preferences(self, stratum: str, sides: tuple[Side, Side] | None = None) -> list[Floats]:
         """g of a stratum's pairs, by query; of those alone whose items are of these sides."""
@@ -124,14 +117,29 @@ class AnsweredPairs:
             pair = self.pairs[place]
             if sides is None or combination(pair, self.attribute) == sides:
                 queries.setdefault(pair.query.query_id, []).append(float(g[place]))
-        return [np.array(of_query) for of_query in queries.values()]
+        return [np.array(values) for values in queries.values()]
 
     def shifted_by(self, offset: float) -> AnsweredPairs:
-        """The free baseline: `offset` off every protected item's margin over an unprotected one."""
+        """The logit offset: `offset` off every protected item's margin over an unprotected one."""
         signs = np.array([group_sign(pair, self.attribute) for pair in self.pairs])
         return AnsweredPairs(
             self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute
         )
+
+
+def offset_of(answers: AnsweredPairs) -> float:
+    """The logit offset's one number: the median of g, strata and queries within them weighing the same.
+
+    The weighted median is the least g with half of the weight at or below it.
+    """
+    places = [(pair.stratum, pair.query.query_id) for pair in answers.pairs]
+    pairs_of = Counter(places)
+    queries = Counter(stratum for stratum, _ in pairs_of)
+    weights = [0.0 if place[0] == "mixed" else 1 / (queries[place[0]] * pairs_of[place]) for place in places]
+    g = preference(answers.margins)
+    order = np.argsort(g, kind="stable")
+    passed = np.cumsum(np.array(weights)[order])
+    return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
 
 
 # One model's figures
@@ -150,17 +158,24 @@ class Figures:
 
     def row(self, measure: str, stratum: str, group: str = "") -> Measurement:
         """The figure of all queries; one without value where there is none."""
-        for row in self.rows:
-            if (row.query_id, row.measure, row.stratum, row.group) == (ALL, measure, stratum, group):
-                return row
-        return Measurement(ALL, measure, None, PAIRS, group, n=0, reason="no_pairs", stratum=stratum)
+        key = (measure, stratum, group)
+        rows = (row for row in self.rows if (row.measure, row.stratum, row.group) == key)
+        return next(
+            rows, Measurement(ALL, measure, None, PAIRS, group, n=0, reason="no_pairs", stratum=stratum)
+        )
 
     @property
     def objective(self) -> float | None:
         """|ln ratio_relevant| + |ln ratio_irrelevant| of the ratios with ½ added; 0 is parity, None not known."""
         ratios = [self.value(SMOOTHED, stratum) for stratum in PAIR_STRATA]
-        known = [abs(log(ratio)) for ratio in ratios if ratio]
-        return sum(known) if len(known) == len(ratios) else None
+        return sum(abs(log(ratio)) for ratio in ratios if ratio) if all(ratios) else None
+
+    @property
+    def relevance_gap(self) -> float | None:
+        """How far the four combinations of sides differ in how often the relevant item is preferred."""
+        shares = [self.value(RELEVANT_FIRST, "mixed", name) for name in COMBINED]
+        defined = [share for share in shares if share is not None]
+        return max(defined) - min(defined) if len(defined) == len(shares) else None
 
 
 def measure(
@@ -169,24 +184,20 @@ def measure(
     """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
     from scipy.stats import rankdata
 
-    level, of_base = inference.level, AnsweredPairs(answers.pairs, base.margins, base.attribute)
+    level = inference.level
     by_stratum: dict[str, list[PairVerdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
     audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
 
     def add(name: str, stratum: str, estimate: Estimate | None, group: str = "") -> None:
         if estimate is not None:
-            rows.append(replace(row_of(name, PAIRS, estimate, group), stratum=stratum))
+            rows.append(dataclasses.replace(row_of(name, PAIRS, estimate, group), stratum=stratum))
 
     for stratum, verdicts in by_stratum.items():
         for name, formula in ((SMOOTHED, SMOOTHED_WIN_RATIO), (CONSISTENCY, CONSISTENT)):
             tallies = [tally(judged, formula) for judged in judged_of(verdicts, 1)]
             add(name, stratum, tallied(tallies, "macro", level))
-        g, before = answers.preferences(stratum), of_base.preferences(stratum)
-        if g:
-            # Σσ(g)/Σσ(−g), every query weighing the same
-            won, lost = ([float(np.mean(sigmoid(sign * of))) for of in g] for sign in (1, -1))
-            add(SOFT, stratum, intervals.ratio_of_means(won, lost, level))
+        g, before = answers.preferences(stratum), base.preferences(stratum)
         # rank correlations of g with the base's; equal preferences have none
         rhos = [
             float(np.corrcoef(*map(rankdata, both))[0, 1])
@@ -194,12 +205,15 @@ def measure(
             if all(map(np.ptp, both))
         ]
         add(ORDER, stratum, intervals.mean(rhos, level, (-1.0, 1.0)) if rhos else None)
-        if places := answers.places(stratum):
-            slot = float(np.median(slot_bias(answers.margins[places])))
+        if g:
+            # Σσ(g)/Σσ(−g), every query weighing the same
+            won, lost = ([float(np.mean(sigmoid(sign * values))) for values in g] for sign in (1, -1))
+            add(SOFT, stratum, intervals.ratio_of_means(won, lost, level))
+            slot = float(np.median(slot_bias(answers.margins[answers.places(stratum)])))
             add(SLOT_EFFECT, stratum, Estimate(slot, None, None, len(g)))
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for group, sides in {"": None, **COMBINED}.items():
-        shares = [float(np.mean(of > 0)) for of in answers.preferences("mixed", sides)]
+        shares = [float(np.mean(values > 0)) for values in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
@@ -216,24 +230,8 @@ def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[s
         )
         if base is not None and adapter is not None:
             change = change_of_pairs(ADJUSTED_ODDS, base, adapter, level)
-            of = change.estimate
-            odds[stratum] = OddsChange(HEADLINE, of.value, of.low, of.high, of.n, of.reason, change.p)
+            odds[stratum] = OddsChange(**figure_of(change.estimate), measure=HEADLINE, p=change.p)
     return odds
-
-
-def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
-    """The free baseline's one number: the median of g, strata and queries within them weighing the same.
-
-    The weighted median is the least g with half of the weight at or below it.
-    """
-    named = [(pair.stratum, pair.query.query_id) for pair in pairs]
-    of_query = Counter(named)
-    queries = Counter(stratum for stratum, _ in of_query)
-    weights = np.array([0.0 if of[0] == "mixed" else 1 / (queries[of[0]] * of_query[of]) for of in named])
-    g = preference(margins)
-    order = np.argsort(g, kind="stable")
-    passed = np.cumsum(weights[order])
-    return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
 
 
 # What parity must not be bought with: a model that always names the first item has it too, and ranks nothing. A
@@ -245,6 +243,7 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
 CONSISTENCY_LOST, RELEVANCE_LOST = 0.05, 0.01
 SLOT_GROWTH, SLOT_ALLOWED = 1.25, 0.2
 """The slot effect may grow by a quarter, and always to .2, at which the first of two equal items wins in 55 %."""
+ROUNDING = 1e-12
 
 SAFEGUARDS: Mapping[str, tuple[str, str]] = {
     "consistency": ("same answer in both orders", "≥"),
@@ -256,21 +255,20 @@ SAFEGUARDS: Mapping[str, tuple[str, str]] = {
 
 
 def with_text(gates: Mapping[str, Safeguard]) -> dict[str, Safeguard]:
-    """Safeguards as results have them, each with a `text` that says it whole."""
-    return {name: structs.replace(gate, text=_text(name, gate)) for name, gate in gates.items()}
+    """Safeguards with a `text`: the figure beside its limit, `relevant item preferred 0.412 (not ≥ 0.450)`."""
+
+    def text(name: str, gate: Safeguard) -> str:
+        words, sign = SAFEGUARDS[name]
+        value = "no value" if gate.value is None else f"{gate.value:.3f}"
+        limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
+        return f"{words} {value} ({limit})"
+
+    return {name: replace(gate, text=text(name, gate)) for name, gate in gates.items()}
 
 
 def missed(gates: Mapping[str, Safeguard]) -> str:
     """The gates that are not kept, in words."""
-    return ", ".join(_text(name, gate) for name, gate in gates.items() if not gate.met)
-
-
-def _text(name: str, gate: Safeguard) -> str:
-    """`same answer in both orders 0.412 (not ≥ 0.450)`: the figure of a gate beside its limit."""
-    words, sign = SAFEGUARDS[name]
-    value = "no value" if gate.value is None else f"{gate.value:.3f}"
-    limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
-    return f"{words} {value} ({limit})"
+    return ", ".join(str(gate.text) for gate in with_text(gates).values() if not gate.met)
 
 
 def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, Safeguard]:
@@ -284,24 +282,23 @@ def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, S
         values = (figures.value(measure, stratum) for stratum in PAIR_STRATA)
         return [value for value in values if value is not None]
 
-    def consistency(figures: Figures) -> float | None:
-        values = of_strata(figures, CONSISTENCY)
-        return sum(values) / len(values) if values else None
-
     def at_least(before: float | None, value: float | None, lost: float) -> Safeguard:
         if before is None:
             return Safeguard(value, None, True)
-        return Safeguard(value, before - lost, value is not None and value >= before - lost - 1e-12)
+        return Safeguard(value, before - lost, value is not None and value >= before - lost - ROUNDING)
 
-    before = [share for of in (base, offset) if (share := consistency(of)) is not None]
+    alike = [
+        sum(shares) / len(shares) if shares else None
+        for shares in (of_strata(figures, CONSISTENCY) for figures in (base, offset, after))
+    ]
+    least = min((share for share in alike[:2] if share is not None), default=None)
     relevant, relevant_after = (figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after))
-    slots = (max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after))
-    slot_before, slot = slots
-    limit = max(SLOT_GROWTH * (slot_before or 0.0), SLOT_ALLOWED)
+    before, slot = (max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after))
+    most = max(SLOT_GROWTH * (before or 0.0), SLOT_ALLOWED)
     return {
-        "consistency": at_least(min(before, default=None), consistency(after), CONSISTENCY_LOST),
+        "consistency": at_least(least, alike[2], CONSISTENCY_LOST),
         "relevance": at_least(relevant, relevant_after, RELEVANCE_LOST),
-        "first_slot": Safeguard(slot, limit, slot is not None and slot <= limit + 1e-12),
+        "first_slot": Safeguard(slot, most, slot is not None and slot <= most + ROUNDING),
     }
 
 
@@ -310,12 +307,9 @@ def validate(base: Figures, offset: Figures, after: Figures) -> Validation:
     objective = REJECTED if after.objective is None else after.objective
     gains = base.objective is None or objective < base.objective
     gates = safeguards_of(base, offset, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
-    figures = {
-        "objective": objective,
-        **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in PAIR_STRATA},
-    }
-    met = all(gate.met for gate in gates.values())
-    return Validation(objective if met else REJECTED, gates, figures)
+    ratios = {f"{SMOOTHED}/{stratum}": after.value(SMOOTHED, stratum) for stratum in PAIR_STRATA}
+    kept = all(gate.met for gate in gates.values())
+    return Validation(objective if kept else REJECTED, gates, {"objective": objective, **ratios})
 
 
 # What a finished training comes to, from figures alone.
@@ -325,18 +319,21 @@ BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
 
+def figure_of(row: Measurement | Estimate) -> dict[str, Any]:
+    """The fields of an `Interval`."""
+    return {name: getattr(row, name) for name in Interval.__struct_fields__}
+
+
 def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
     """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by stratum."""
 
-    def interval(row: Measurement) -> Interval:
-        return Interval(row.value, row.low, row.high, row.n, row.reason)
-
     def answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
-        cells, ratio = figures.cells[stratum], interval(figures.row(SMOOTHED, stratum))
+        cells, ratio = figures.cells[stratum], figure_of(figures.row(SMOOTHED, stratum))
+        shares = {side.value: Interval(**figure_of(figures.row("WinShare", stratum, side))) for side in Side}
         return AnswersOnPairs(
-            **{side.value: interval(figures.row("WinShare", stratum, side)) for side in Side},
-            flipped=interval(figures.row("FlipRate", stratum)),
-            ratio=RatioOfPairs(**asdict(ratio), protected=cells.PP, unprotected=cells.UU),
+            **shares,
+            flipped=Interval(**figure_of(figures.row("FlipRate", stratum))),
+            ratio=RatioOfPairs(**ratio, protected=cells.PP, unprotected=cells.UU),
             pairs=sum(astuple(cells)),
         )
 
@@ -344,38 +341,30 @@ def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPa
     return {stratum: {when: answers(of, stratum) for when, of in times.items()} for stratum in PAIR_STRATA}
 
 
-def relevance_gap(figures: Figures) -> float | None:
-    """How far the four combinations of sides differ in how often the relevant item is preferred."""
-    shares = [
-        share for name in COMBINED if (share := figures.value(RELEVANT_FIRST, "mixed", name)) is not None
-    ]
-    return max(shares) - min(shares) if len(shares) == len(COMBINED) else None
-
-
 def results_of(
-    told: Mapping[str, Any],
+    design: Mapping[str, Any],
     figures: Mapping[str, Figures],
     changes: Mapping[str, OddsChange],
     final: Validation,
     training: TrainingFacts,
 ) -> FinetuneResults:
-    """What --json prints; `told` is what the design tells, `final` judges the adapter on the test queries.
+    """What --json prints; `design` is what the design says, `final` judges the adapter on the test queries.
 
     Every figure of these is a row, whose `model` says whose it is.
     """
-    named = {name: told[name] for name in ("run", "dataset", "attribute")}
+    named = {name: design[name] for name in ("run", "dataset", "attribute")}
     return FinetuneResults(
-        **told,
+        **design,
         status="rejected" if training.rejected else "complete",
         rows=[
             row
-            for model, of_it in figures.items()
-            for row in rows_of(of_it.rows, {**named, "model": model}, told["words"])
+            for model, its in figures.items()
+            for row in rows_of(its.rows, {**named, "model": model}, design["words"])
         ],
-        findings={model: of_it.findings for model, of_it in figures.items()},
-        cells={model: of_it.cells for model, of_it in figures.items()},
-        objective={model: of_it.objective for model, of_it in figures.items()},
-        relevance_gap={model: relevance_gap(of_it) for model, of_it in figures.items()},
+        findings={model: its.findings for model, its in figures.items()},
+        cells={model: its.cells for model, its in figures.items()},
+        objective={model: its.objective for model, its in figures.items()},
+        relevance_gap={model: its.relevance_gap for model, its in figures.items()},
         changes=changes,
         gates_on_test=with_text(final.gates),
         figure_4=figure_4(figures[BASE], figures[ADAPTER]),
@@ -383,7 +372,7 @@ def results_of(
     )
 
 
-def target_counts(pairs: Sequence[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:
+def target_counts(pairs: Iterable[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:
     """Pairs by query, stratum and target; `weight 0` does not count in the loss, `other` is a probability."""
     counts: dict[str, dict[str, dict[str, int]]] = {}
     for pair in pairs:

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from errno import ENOSPC
 from functools import partial
+from hashlib import sha256
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
@@ -52,46 +53,11 @@ from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
 from llmfair.settings import FinetuneSettings, band_of
-from llmfair.settings.commands import ORDERS
 from llmfair.stats.intervals import FEWEST_QUERIES
-from llmfair.tuning import head, lora
-from llmfair.tuning.drawing import (
-    OF_A_GROUP,
-    DrawnPairs,
-    Example,
-    ExampleGroup,
-    Floats,
-    Ids,
-    PairGroup,
-    PairLimits,
-    TrainingPair,
-    balances,
-    chats_of,
-    counting,
-    draw,
-    in_pieces,
-    label,
-    render,
-    split_queries,
-    stratum_pairs,
-)
-from llmfair.tuning.effects import (
-    ADAPTER,
-    BASE,
-    BASELINE,
-    PAIR_STRATA,
-    AnsweredPairs,
-    Figures,
-    changes,
-    measure,
-    missed,
-    offset_of,
-    results_of,
-    target_counts,
-    validate,
-    with_text,
-)
-from llmfair.tuning.held_out import Precision, expected, held_out, measured, train_share
+from llmfair.tuning import drawing, effects, head, lora
+from llmfair.tuning.drawing import DrawnPairs, Example, ExampleGroup, Floats, Ids, PairGroup, TrainingPair
+from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
+from llmfair.tuning.lora import Tell
 from llmfair.tuning.results import (
     AdapterDir,
     FinetunePlan,
@@ -106,9 +72,8 @@ from llmfair.tuning.results import (
     TuningFacts,
     Validation,
     pairs_text,
-    sha256_of,
 )
-from llmfair.tuning.words import MEASURING, TRAINING, Tell, TrainingWatch, audit_of, judged
+from llmfair.tuning.words import MEASURING, TRAINING, TrainingWatch, audit_of, judged
 
 # The design: which data, which pairs, which model; known before a model is loaded.
 
@@ -124,12 +89,12 @@ class TuningDesign:
     settings: FinetuneSettings
     dataset: Dataset
     attribute: Attribute
-    queries: tuple[Query, ...]
+    queries: Sequence[Query]
     prompt: Prompt
     ranker: PairwiseRanker
     checkpoint: Checkpoint
     drawn: DrawnPairs
-    precision: tuple[Precision, ...]
+    precision: Sequence[drawing.Precision]
 
     @property
     def engine(self) -> Mapping[str, Any]:
@@ -138,8 +103,9 @@ class TuningDesign:
 
     @property
     def options(self) -> BackendOptions:
-        settings = self.settings
-        return BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
+        return BackendOptions(
+            system=self.settings.system, template_args=template_args(self.settings.template_arg)
+        )
 
     def place(self) -> Place:
         """Where the base runs and in which type: on a GPU in bfloat16, else as it was saved, unless told."""
@@ -152,33 +118,30 @@ class TuningDesign:
 
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
+        settings = self.settings
+        graded = settings.grades == "match" and any(
+            len(pair_grades(self.dataset.candidates(query), self.attribute, stratum)) > 1
+            for query in self.queries
+            for stratum in JUDGED_STRATA
+        )
         return {
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
-            **self.settings.of_result(),
-            "level": self.settings.level,
-            "band": self.settings.band,
+            **settings.of_result(),
+            "level": settings.level,
+            "band": settings.band,
             **lists_identity(self.dataset, self.attribute, self.queries),
             "prompt_sha256": self.prompt.sha256,
-            **({"grades": "match"} if self.settings.grades == "match" and self._graded() else {}),
+            **({"grades": "match"} if graded else {}),
         }
-
-    def _graded(self) -> bool:
-        """Whether the items of some query that pairs are made of have several grades."""
-        lists = [self.dataset.candidates(query) for query in self.queries]
-        strata = JUDGED_STRATA
-        return any(len(pair_grades(one, self.attribute, stratum)) > 1 for one in lists for stratum in strata)
 
     def folder(self) -> AdapterDir:
         """The folder that --output says, or one derived from the settings."""
-        if self.settings.output is not None:
-            return AdapterDir(self.settings.output)
-        name = Path(self.checkpoint.source).name
-        parts = (*name_parts(self.dataset, self.attribute), name)
-        return AdapterDir(ADAPTERS / folder_name(parts, self.identity()))
+        parts = (*name_parts(self.dataset, self.attribute), Path(self.checkpoint.source).name)
+        return AdapterDir(self.settings.output or ADAPTERS / folder_name(parts, self.identity()))
 
-    def told(self, run: str, findings: Mapping[str, PairFinding] | None = None) -> dict[str, Any]:
-        """What results and plans say alike (`OfTraining`); `findings` are the adapter's."""
+    def of_training(self, run: str, findings: Mapping[str, PairFinding] | None = None) -> dict[str, Any]:
+        """The fields of `OfTraining`; `findings` are the adapter's."""
         settings, drawn = self.settings, self.drawn
         return {
             "schema": SCHEMA,
@@ -200,21 +163,21 @@ class TuningDesign:
     def held_out(self, findings: Mapping[str, PairFinding] | None = None) -> HeldOut:
         """What the test queries allow, by these findings on them or by what is assumed before."""
         settings, test = self.settings, len(self.drawn.split.test)
-        precision = self.precision if findings is None else measured(test, findings.values())
-        return held_out(test, precision, band_of(settings.band), settings.level)
+        precision = self.precision if findings is None else drawing.measured(test, findings.values())
+        return drawing.held_out(test, precision, band_of(settings.band), settings.level)
 
     def facts(self) -> TuningFacts:
         """What is trained on, and how."""
         settings = self.settings
-        own: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "preset": settings.preset_name(),
             "queries": len(self.queries),
             "split": {part: len(query_ids) for part, query_ids in plain(self.drawn.split).items()},
             "loss": {"kind": settings.loss, **{name: getattr(settings, name) for name in OF_LOSS}},
             "prompt_sha256": self.prompt.sha256,
         }
-        names = {*TuningFacts.__struct_fields__} - own.keys()
-        return TuningFacts(**own, **{name: getattr(settings, name) for name in names})
+        names = {*TuningFacts.__struct_fields__} - facts.keys()
+        return TuningFacts(**facts, **{name: getattr(settings, name) for name in names})
 
 
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
@@ -236,44 +199,24 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
-    usable, measured_as = balances(lists, attribute), (settings.seed, ranker.shown, settings.grades)
-    precision = tuple(
-        expected([
-            len(stratum_pairs(listed, attribute, stratum, settings.pairs, *measured_as))
+    usable, how = drawing.balances(lists, attribute), (settings.seed, ranker.shown, settings.grades)
+    precision = [
+        drawing.expected([
+            len(drawing.stratum_pairs(listed, attribute, stratum, settings.pairs, *how))
             for listed in lists if listed.query.query_id in usable
         ])
         for stratum in PAIR_STRATA
-    )  # fmt: skip
-    share = settings.train_share
-    if share is None:
-        needed = held_out(0, precision, band_of(settings.band), settings.level).needed
-        share = train_share(len(usable), needed)
-        settings = replace(settings, train_share=share)
-    split = split_queries(lists, attribute, share, settings.split_seed)
-    limits = PairLimits(
-        group=settings.group_size // ORDERS,
-        total=settings.max_prompts // ORDERS,
-        per_query=settings.pairs_per_query,
-        per_item=settings.pairs_per_item,
-        measured=settings.pairs,
-        grades=settings.grades,
-    )
-    drawn = draw(
-        lists,
-        attribute,
-        split,
-        limits,
-        settings.seed,
-        ranker.shown,
-        anchored=settings.anchor != "none",
-        strict_items=settings.strict_items,
-    )
-    return TuningDesign(
-        settings, dataset, attribute, tuple(queries), prompt, ranker, checkpoint, drawn, precision
-    )
+    ]  # fmt: skip
+    if settings.train_share is None:
+        needed = drawing.held_out(0, precision, band_of(settings.band), settings.level).needed
+        settings = replace(settings, train_share=drawing.train_share(len(usable), needed))
+    assert settings.train_share is not None
+    split = drawing.split_queries(lists, attribute, settings.train_share, settings.split_seed)
+    drawn = drawing.draw(lists, attribute, split, settings, ranker.shown)
+    return TuningDesign(settings, dataset, attribute, queries, prompt, ranker, checkpoint, drawn, precision)
 
 
-# A full disk in one sentence, whichever library was writing.
+# The training
 
 
 LEAST_ROOM = 2**20
@@ -281,10 +224,7 @@ LEAST_ROOM = 2**20
 
 @contextmanager
 def room_wanted(folder: Path) -> Iterator[None]:
-    """For what is written below a folder that is there; each library has an error of its own for a full disk.
-
-    Raises LlmfairError where one ends it.
-    """
+    """A full disk as one sentence: LlmfairError for what is written below a folder, whichever library was writing."""
     try:
         yield
     except LlmfairError:
@@ -324,22 +264,22 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
     design, watch = make_tuning_design(settings), watch or TrainingWatch()
     folder = design.folder()
     lora.join()
-    with ExitStack() as held:
+    with ExitStack() as lock:
 
         def take() -> bool:
             if not folder.finished:  # said before a folder belongs to these settings
                 lora.require_trainable(settings, design.place().dtype)
                 lora.quantization(settings.load_in_4bit, design.place().device)
             folder.begin(design.identity(), plain(design.drawn.split))
-            held.enter_context(folder.locked())
+            lock.enter_context(folder.locked())
             return folder.finished
 
-        done = lora.first(take)
-        if not done:
+        before = lora.first(take)
+        if not before:
             watch.begin(folder.path, design)
             with room_wanted(folder.path):
                 _train_and_measure(design, folder, card, watch)
-    return Done(folder, read(folder.results, FinetuneResults), done)
+    return Done(folder, read(folder.results, FinetuneResults), before)
 
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
@@ -347,99 +287,92 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     place, engine = design.place(), design.engine
     in_4bit = lora.quantization(settings.load_in_4bit, place.device)
     model = local.load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
-    template = model.template
-    assert template is not None  # a causal model has one
+    assert model.template is not None  # a causal model has one
     rendered = dict[str, Example]()
     examples = partial(
-        render, ranker=design.ranker, template=template, context=design.checkpoint.context, rendered=rendered
+        drawing.render,
+        ranker=design.ranker,
+        template=model.template,
+        context=design.checkpoint.context,
+        rendered=rendered,
     )
 
-    def asked(groups: Sequence[PairGroup], tell: Tell | None = None) -> Floats:
+    def answers(groups: Sequence[PairGroup], tell: Tell | None = None) -> Floats:
         return margins_of(model, examples(groups), engine["batch_tokens"], tell)
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
-    trained_on = (in_pieces([*chain(*strata.values())], OF_A_GROUP) for strata in drawn.train.values())
+    trained_on = (
+        drawing.in_pieces([*chain(*strata.values())], drawing.OF_A_GROUP) for strata in drawn.train.values()
+    )
     groups = [*chain(*trained_on), *drawn.validation, *drawn.test]
     margins = lora.first(folder.margins)
     if not all(pair.pair_id in margins for pair in chain(*groups)):
         with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, groups))) as tell:
-            both = asked(groups, tell).tolist()
+            both = answers(groups, tell).tolist()
         margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
-    labelled = label(
-        drawn.train,
-        margins,
-        design.attribute,
-        settings.labels,
-        settings.anchor,
-        settings.seed,
-        settings.soft_labels,
-    )
+    labelled = drawing.label(drawn.train, margins, design.attribute, settings)
     pairs = pairs_text(_rows(design, labelled, margins))
-    lora.require_equal(sha256_of(pairs), "the pairs to train on")
+    digest = sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest()
+    lora.require_equal(digest, "the pairs to train on")
     lora.first(lambda: write_whole(folder.pairs, [pairs]))
 
     # Training; validation is the same measure as the final one, on other queries.
-    inference, band = Inference(level=settings.level, seed=settings.seed), band_of(settings.band)
+    def answered(pairs: Sequence[TrainingPair], margins: Floats) -> AnsweredPairs:
+        return AnsweredPairs(pairs, margins, design.attribute)
 
-    def base_on(pairs: Sequence[TrainingPair]) -> AnsweredPairs:
-        return AnsweredPairs(pairs, np.array([margins[pair.pair_id] for pair in pairs]), design.attribute)
+    def figures_of(after: AnsweredPairs, base: AnsweredPairs) -> Figures:
+        inference = Inference(level=settings.level, seed=settings.seed)
+        return effects.measure(after, base, inference, band_of(settings.band))
 
-    def figures_of(answers: AnsweredPairs, base: AnsweredPairs) -> Figures:
-        return measure(answers, base, inference, band)
-
-    of_training = base_on(drawn.trained)
-    before, base = (base_on([*chain(*part)]) for part in (drawn.validation, drawn.test))
-    offset = offset_of(of_training.pairs, of_training.margins)
-
-    def without_training(of: AnsweredPairs) -> tuple[Figures, Figures]:
-        """Of the base and of the free baseline."""
-        return figures_of(of, of), figures_of(of.shifted_by(offset), of)
-
-    base_figures, offset_figures = without_training(before)
-    on_test = without_training(base)
-    watch.labelled(counting(labelled), design.held_out(on_test[1].findings))
+    training, validation, test = (
+        answered(pairs, np.array([margins[pair.pair_id] for pair in pairs])) for pairs in drawn.parts.values()
+    )
+    offset = effects.offset_of(training)
+    before, on_test = (
+        (figures_of(base, base), figures_of(base.shifted_by(offset), base)) for base in (validation, test)
+    )
+    watch.labelled(drawing.counting(labelled), design.held_out(on_test[1].findings))
 
     def check() -> Validation:
-        after = AnsweredPairs(before.pairs, asked(drawn.validation), design.attribute)
-        return validate(base_figures, offset_figures, figures_of(after, before))
+        after = answered(validation.pairs, answers(drawn.validation))
+        return effects.validate(*before, figures_of(after, validation))
 
     groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
     with watch.stage(TRAINING, lora.prompts_of(settings)) as tell:
-        trained = lora.train(model, examples(groups), check, settings, folder.path, tell)
+        record = lora.train(model, examples(groups), check, settings, folder.path, tell)
     validated = check()
 
     # The test queries, once.
-    with watch.stage(MEASURING, 2 * len(base.pairs)) as tell:
-        after = AnsweredPairs(base.pairs, asked(drawn.test, tell), design.attribute)
-    figures = {BASE: on_test[0], ADAPTER: figures_of(after, base), BASELINE: on_test[1]}
-    training = TrainingFacts(
-        **structs.asdict(trained),
-        prompts_per_second=trained.prompts / trained.seconds if trained.seconds else None,
-        validation=structs.replace(validated, gates=with_text(validated.gates)),
-        why=f"{NONE_KEPT}: {missed(validated.gates)}." if trained.rejected else None,
-        offset=offset,
-        processes=lora.world(),
-    )
-    results = results_of(
-        design.told(folder.path.name, figures[ADAPTER].findings),
+    with watch.stage(MEASURING, 2 * len(test.pairs)) as tell:
+        after = answered(test.pairs, answers(drawn.test, tell))
+    figures = {BASE: on_test[0], ADAPTER: figures_of(after, test), BASELINE: on_test[1]}
+    results = effects.results_of(
+        design.of_training(folder.path.name, figures[ADAPTER].findings),
         figures,
-        changes(base, after, settings.level),
-        validate(figures[BASE], figures[BASELINE], figures[ADAPTER]),
-        training,
+        effects.changes(test, after, settings.level),
+        effects.validate(*on_test, figures[ADAPTER]),
+        TrainingFacts(
+            **structs.asdict(record),
+            prompts_per_second=record.prompts / record.seconds if record.seconds else None,
+            validation=structs.replace(validated, gates=effects.with_text(validated.gates)),
+            why=f"{NONE_KEPT}: {effects.missed(validated.gates)}." if record.rejected else None,
+            offset=offset,
+            processes=lora.world(),
+        ),
     )
     results = judged(results, audit_of(settings, f"hf:{design.checkpoint.name}", folder.path))
     manifest = {
         **manifest_of(design, model, results),
         "seconds": time.monotonic() - started,
-        "targets": target_counts([*labelled.values()]),
-        "pairs_sha256": sha256_of(pairs),
+        "targets": effects.target_counts(labelled.values()),
+        "pairs_sha256": digest,
     }
     files = {
         "metrics.csv": csv_text(COLUMNS, lines_of(results.rows)),
         "results.json": json_text(results),
         "README.md": card(results),
     }
-    lora.first(lambda: folder.finish(manifest, files, passed=not trained.rejected))
+    lora.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
 
 
 def margins_of(
@@ -458,29 +391,25 @@ def margins_of(
 
 
 def _rows(
-    design: TuningDesign, labelled: Mapping[str, TrainingPair], margins: Mapping[str, tuple[float, float]]
+    design: TuningDesign, labelled: Mapping[str, TrainingPair], margins: drawing.Margins
 ) -> Iterator[PairRow]:
     """The lines of `pairs.jsonl`: what is trained on, then what is measured, each pair once."""
-    attribute, name = design.attribute, design.attribute.name
+    attribute = design.attribute
     relevance = {query.query_id: design.dataset.candidates(query).relevance for query in design.queries}
 
     def item(document: Document, query_id: str) -> PairItem:
-        groups, grade = document.groups.get(name, ()), relevance[query_id].get(document.doc_id, 0)
+        groups = document.groups.get(attribute.name, ())
+        grade = relevance[query_id].get(document.doc_id, 0)
         return PairItem(document.doc_id, document.title, groups, attribute.side(document), grade)
 
-    parts = {
-        "train": labelled.values(),
-        "validation": chain(*design.drawn.validation),
-        "test": chain(*design.drawn.test),
-    }
-    for part, pairs in parts.items():
+    for part, pairs in {**design.drawn.parts, "train": labelled.values()}.items():
         for pair in pairs:
-            query_id, text = pair.query.query_id, pair.query.text
-            a, b = item(pair.a, query_id), item(pair.b, query_id)
-            z1, z2 = margins[pair.pair_id]
+            query = pair.query
+            a, b = (item(document, query.query_id) for document in (pair.a, pair.b))
             yield PairRow(
-                pair.pair_id, query_id, text, pair.stratum, a, b, pair.target, pair.weight, part, z1, z2
-            )
+                pair.pair_id, query.query_id, query.text, pair.stratum, a, b, pair.target, pair.weight, part,
+                *margins[pair.pair_id],
+            )  # fmt: skip
 
 
 # What the manifest says of where an adapter belongs and where it comes from (keys: `results.py`).
@@ -497,7 +426,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResult
     """
     settings, checkpoint, template = design.settings, design.checkpoint, model.template
     assert template is not None  # a causal model has one
-    chat, _ = chats_of(design.drawn.groups[0][0], design.ranker)
+    chat, _ = drawing.chats_of(design.drawn.groups[0][0], design.ranker)
     texts = label_answers(chat.expects)
     ids, labels = template.label_ids(chat.messages, texts)
     identity = design.identity()
@@ -525,9 +454,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResult
             "name": settings.prompt,
             "sha256": design.prompt.sha256,
             "text": design.prompt.text,
-            "form": settings.form,
-            "input": settings.input,
-            "words": settings.words,
+            **{name: getattr(settings, name) for name in ("form", "input", "words")},
         },
         "attribute": design.attribute.name,
         "dataset": {"name": design.dataset.name, "lists_sha256": identity["lists_sha256"]},
@@ -556,29 +483,24 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     design = make_tuning_design(settings)
     tokenizer = tokenizer_of(design.checkpoint)
     template = ChatTemplate(tokenizer, design.options.system, design.options.template_args)
-    pairs, by_query, prompts = (
-        [*chain(*design.drawn.groups)],
-        dict[str, list[Ids]](),
-        list[PromptAsAsked](),
-    )
+    pairs, by_query, prompts = [*chain(*design.drawn.groups)], dict[str, list[Ids]](), list[PromptAsAsked]()
     for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
-        for chat in chats_of(pair, design.ranker):
-            ids, answers = template.label_ids(chat.messages, label_answers(chat.expects))
+        for chat in drawing.chats_of(pair, design.ranker):
+            ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
             by_query.setdefault(pair.query.query_id, []).append(np.array(ids, np.int32))
-            prompts.append(PromptAsAsked(pair.pair_id, tokenizer.decode(ids), answers))
+            prompts.append(PromptAsAsked(pair.pair_id, tokenizer.decode(ids), labels))
     lengths = [len(ids) for ids in chain(*by_query.values())]
     common = [head.common_prefix(of_query) for of_query in by_query.values()]
     mean, shared = sum(lengths) / len(lengths), sum(common) / len(common)
-    test, warnings = len(design.drawn.split.test), []
-    if test < FEWEST_QUERIES:
-        warnings = [
-            f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, "
-            f"which needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
-        ]
+    test = len(design.drawn.split.test)
+    few = (
+        f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, "
+        f"which needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
+    )
     return FinetunePlan(
-        **design.told(str(design.folder().path)),
+        **design.of_training(str(design.folder().path)),
         status="planned",
-        warnings=warnings,
+        warnings=[few] * (test < FEWEST_QUERIES),
         steps=lora.steps_of(settings),
         tokens=PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
@@ -607,9 +529,9 @@ def estimate(
     size = 0.55 if settings.load_in_4bit else 4 if settings.dtype == "float32" else 2
     embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
     gib = 2.0**30
-    own = shared / settings.group_size + tokens - shared
     operations = {
-        name: 4 * weights * lora.prompts_of(settings) * n for name, n in (("plain", tokens), ("shared", own))
+        layout: 4 * weights * lora.prompts_of(settings) * n
+        for layout, n in {"plain": tokens, "shared": shared / settings.group_size + tokens - shared}.items()
     }
     return Needs(
         weights=weights + embedded,

@@ -138,13 +138,8 @@ class Collator:
         prompts = [example.first for example in group] + [example.second for example in group]
         common = common_prefix(prompts) if self.layout == "shared" else 0
         shared = common if common >= FEWEST_SHARED else 0
-        lengths = torch.tensor([len(ids) - shared for ids in prompts])
-        ids = torch.zeros(len(prompts), max(self.width, int(lengths.max())), dtype=torch.long)
-        for row, prompt in zip(ids, prompts, strict=True):
-            row[: len(prompt) - shared] = torch.from_numpy(prompt[shared:])
         batch = {
-            "ids": ids,
-            "last": lengths - 1,
+            **padded([ids[shared:] for ids in prompts], self.width),
             "target": torch.tensor([example.target for example in group], dtype=torch.float32),
             "weight": torch.tensor([example.weight for example in group], dtype=torch.float32),
             "stratum": torch.tensor([STRATA.index(example.stratum) for example in group]),
@@ -152,6 +147,17 @@ class Collator:
         if shared:
             batch["prefix"] = torch.from_numpy(prompts[0][None, :shared]).long()
         return batch
+
+
+def padded(prompts: Sequence[Ids], width: int = 0) -> Batch:
+    """`ids` and `last` of these prompts."""
+    import torch
+
+    last = torch.tensor([len(prompt) - 1 for prompt in prompts])
+    ids = torch.zeros(len(prompts), max(width, int(last.max()) + 1), dtype=torch.long)
+    for row, prompt in zip(ids, prompts, strict=True):
+        row[: len(prompt)] = torch.from_numpy(prompt)
+    return {"ids": ids, "last": last}
 
 
 def common_prefix(prompts: Sequence[Ids]) -> int:
@@ -181,10 +187,9 @@ def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
 
 
 def choose_layout(
-    model: Any,
+    model: LocalModel,
     groups: Sequence[ExampleGroup],
     asked: Literal["auto", "padded", "shared"],
-    dtype: str,
     loss: Callable[[Any, Batch], torch.Tensor],
 ) -> tuple[Layout, str]:
     """The layout of a training, and why it is that one.
@@ -200,14 +205,14 @@ def choose_layout(
     if length < FEWEST_SHARED:
         return "padded", f"a query's prompts share {length} tokens, too few to run them once"
     try:
-        padded, shared = (_gradient(model, group, layout, loss) for layout in ("padded", "shared"))
+        padded, shared = (_gradient(model.model, group, layout, loss) for layout in ("padded", "shared"))
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return "padded", f"this model's cache cannot be shared ({line.rstrip('.')})"
     apart = float((padded - shared).norm() / padded.norm().clamp(min=1e-30))
-    if not apart <= GRADIENTS_DIFFER[dtype]:
+    if not apart <= GRADIENTS_DIFFER[model.place.dtype]:
         return "padded", f"with a shared beginning the gradient differs by {apart:.1e}: not taken"
     return "shared", f"prompts of a query share {length} tokens; gradients differ by {apart:.1e}"
 
@@ -224,17 +229,17 @@ def _gradient(model: Any, group: ExampleGroup, layout: Layout, loss: Any) -> tor
     return torch.cat([gradient.flatten().double() for gradient in gradients])
 
 
-def compile_layers(inner: Any) -> Callable[[], None]:
-    """Compiles each decoder layer for one shape of input; what undoes it."""
+@contextmanager
+def compiled(inner: Any) -> Iterator[None]:
+    """Each decoder layer is compiled for one shape of input meanwhile."""
     layers = list(inner.get_decoder().layers)
     for layer in layers:
         layer.compile(dynamic=False)
-
-    def undo() -> None:
+    try:
+        yield
+    finally:
         for layer in layers:
             layer._compiled_call_impl = None
-
-    return undo
 
 
 # The adapter itself: where it sits in a model, and its two files, which are peft's own.
@@ -366,18 +371,17 @@ def pair_margins(
     length share a batch of up to `batch_tokens` positions. Raises BackendError for a model whose logits two rows
     of its output matrix do not give, and for a prompt that does not fit the memory.
     """
-    prompts = [ids for group in groups for example in group for ids in example.prompts]
+    examples = [*chain(*groups)]
+    prompts = [ids for example in examples for ids in example.prompts]
     if not prompts:
         return [np.zeros((0, 2)) for _ in groups]
-    answers = answer_ids(groups)
-    inner = language_model(model.model)
+    inner, margins = language_model(model.model), np.zeros(len(prompts))
     training = inner.training
     model.model.eval()
     try:
         with inputs_cast(inner, True):
-            require_same_margin(model, next(example for group in groups for example in group))
-            margins = np.zeros(len(prompts))
-            with answer_head(inner, answers):
+            require_same_margin(model, examples[0])
+            with answer_head(inner, answer_ids(groups)):
                 for rows in _batches(prompts, batch_tokens):
                     margins[rows] = _margins(model, [prompts[row] for row in rows])
     finally:
@@ -401,23 +405,18 @@ def _margins(model: LocalModel, prompts: Sequence[Ids]) -> NDArray[np.float64]:
     """Padded on the right, without a mask; a batch that is too large for the memory runs in halves."""
     import torch
 
-    inner = language_model(model.model)
-    lengths = [len(ids) for ids in prompts]
-    ids = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
-    for row, prompt in zip(ids, prompts, strict=True):
-        row[: len(prompt)] = torch.from_numpy(prompt)
+    inner = language_model(model.model)  # not the wrapped model: a training's autocast is none of an audit's
     try:
         with torch.inference_mode():
-            # Not the wrapped model: a training's autocast is none of an audit's.
-            logits = inner(input_ids=ids.to(inner.device), use_cache=False).logits
-            last = logits[torch.arange(len(prompts)), torch.tensor(lengths) - 1].double()
-            margins: NDArray[np.float64] = (last[:, 0] - last[:, 1]).cpu().numpy()
+            batch = {name: values.to(inner.device) for name, values in padded(prompts).items()}
+            logits = answer_logits(inner, batch).double()
+            margins: NDArray[np.float64] = (logits[:, 0] - logits[:, 1]).cpu().numpy()
             return margins
     except torch.OutOfMemoryError:
         pass  # out here the batch's own tensors are gone
     if len(prompts) == 1:
         raise BackendError(
-            f"the memory of {model.place.device} is too small for a prompt of {max(lengths):,} tokens.",
+            f"the memory of {model.place.device} is too small for a prompt of {len(prompts[0]):,} tokens.",
             "choose fewer --words, --dtype bfloat16, or a smaller model",
         )
     half = len(prompts) // 2

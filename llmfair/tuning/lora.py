@@ -34,7 +34,7 @@ from llmfair.tuning.head import (
     answer_logits,
     attach,
     choose_layout,
-    compile_layers,
+    compiled,
     inputs_cast,
     language_model,
     load_weights,
@@ -87,24 +87,18 @@ def loss_parts(
     z1, z2 = (both[:, 0] - both[:, 1]).view(2, -1)
     level = ((z1 - z2) / 2 / settings.group_temperature).tanh()
     relevant, irrelevant, mixed = (stratum == number for number in range(len(STRATA)))
-    parts = {
-        "pairs": _mean(each, ~mixed),
-        "anchor": _mean(each, mixed),
-        "group": _mean(level, relevant) ** 2 + _mean(level, irrelevant) ** 2,
-        "slot": ((z1 + z2) / 2).square().mean(),
-    }
+
+    def mean(values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        """The mean of the chosen values; 0 where there are none, so that an absent stratum pulls nowhere."""
+        return (values * chosen).sum() / chosen.sum().clamp(min=1)
+
+    pairs, anchor = mean(each, ~mixed), mean(each, mixed)
+    group = mean(level, relevant) ** 2 + mean(level, irrelevant) ** 2
+    slot = ((z1 + z2) / 2).square().mean()
     loss = (
-        parts["pairs"]
-        + settings.anchor_weight * parts["anchor"]
-        + settings.group_weight * parts["group"]
-        + settings.slot_weight * parts["slot"]
+        pairs + settings.anchor_weight * anchor + settings.group_weight * group + settings.slot_weight * slot
     )
-    return {"loss": loss, **parts}
-
-
-def _mean(values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """The mean of the chosen values; 0 where there are none, so that an absent stratum pulls nowhere."""
-    return (values * chosen).sum() / chosen.sum().clamp(min=1)
+    return dict(zip(PARTS, (loss, pairs, anchor, group, slot), strict=True))
 
 
 # What outlives a training that is stopped: its log, its checkpoints, and how far it has come.
@@ -154,16 +148,16 @@ def last_checkpoint(folder: Path) -> Path | None:
     return max(whole)[1] if whole else None
 
 
-def is_over(state: Any, patience: int, steps: int) -> bool:
+def is_over(state: Any, settings: FinetuneSettings) -> bool:
     """Whether a training has come to its end: all steps, parity with every gate kept, or no progress for too long.
 
     `state` holds transformers' history, in which a validation is a row with `eval_standing`, lower being better.
     """
     standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
-    if state.global_step >= steps or not standings:
-        return bool(state.global_step >= steps)
+    if state.global_step >= steps_of(settings) or not standings:
+        return bool(state.global_step >= steps_of(settings))
     since_best = len(standings) - 1 - standings.index(min(standings))
-    return bool(standings[-1] <= PARITY) or since_best >= patience
+    return bool(standings[-1] <= PARITY) or since_best >= settings.patience
 
 
 MOMENTS = 2.0
@@ -179,14 +173,13 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.number = 0
-        self._since: float | None = None
+        self._since = 0.0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in STOPPING:
-                if signal.getsignal(number) != signal.SIG_IGN:
-                    self._previous[number] = signal.signal(number, self._note)
+            numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+            self._previous = {number: signal.signal(number, self._note) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -196,7 +189,7 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self._since is None:
+        if not self._since:
             self._since, self.number = now, self.number or number
         elif number == signal.SIGINT and now - self._since >= MOMENTS:
             self.__exit__()
@@ -287,20 +280,16 @@ SAVE_EVERY = 2_500
 """Prompts between checkpoints where nothing is validated meanwhile."""
 
 
+Parts = Callable[[Any, Batch], Mapping[str, "torch.Tensor"]]
+"""Of a model and a batch, the loss and what it is made of."""
+Tell = Callable[[int, str], None]
+
+
 def make_trainer(
-    *,
-    model: LocalModel,
-    settings: FinetuneSettings,
-    checkpoints: Path,
-    groups: Sequence[ExampleGroup],
-    collator: Collator,
-    parts: Callable[[Any, Batch], Mapping[str, torch.Tensor]],
-    validate: Callable[[], Validation],
-    log: TrainingLog,
-    interrupts: Interrupts,
-    tell: Callable[[int, str], None],
-) -> Any:
-    """A Trainer that takes `groups` in their order; `parts(model, batch)` are the loss and what it is made of."""
+    model: LocalModel, settings: FinetuneSettings, folder: Path, groups: Sequence[ExampleGroup], collator: Collator,
+    parts: Parts, validate: Callable[[], Validation], interrupts: Interrupts, tell: Tell,
+) -> Any:  # fmt: skip
+    """A Trainer that takes `groups` in their order."""
     import torch
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
@@ -308,15 +297,15 @@ def make_trainer(
     warmup = round(settings.warmup * steps)
     evaluate_every = max(1, round(settings.eval_every / per_step)) if settings.eval_every else steps
     save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
+    schedule: str = settings.schedule
+    log = TrainingLog(folder / LOG)
     arguments = TrainingArguments(
-        output_dir=str(checkpoints),
+        output_dir=str(folder / CHECKPOINTS),
         per_device_train_batch_size=1,  # group
         gradient_accumulation_steps=groups_at_a_time(settings, world()),
         max_steps=steps,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant_with_warmup"
-        if warmup and settings.schedule == "constant"
-        else settings.schedule,
+        lr_scheduler_type="constant_with_warmup" if warmup and schedule == "constant" else schedule,
         warmup_steps=warmup,
         weight_decay=0.0,
         max_grad_norm=settings.clip,
@@ -351,7 +340,7 @@ def make_trainer(
             control.should_save = control.should_evaluate or number % save_every == 0
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop |= is_over(state, settings.patience, state.max_steps)
+            control.should_training_stop |= is_over(state, settings)
 
     class PairTrainer(Trainer):  # type: ignore[misc]
         control: Any
@@ -398,14 +387,7 @@ def make_trainer(
 
         def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
             validation, number = validate(), self.state.global_step
-            log.add(
-                {
-                    "step": number,
-                    "prompts": number * per_step,
-                    **plain(validation),
-                    "seconds": 0.0,
-                }
-            )
+            log.add({"step": number, "prompts": number * per_step, **plain(validation), "seconds": 0.0})
             metrics = {"eval_standing": validation.standing, "eval_objective": validation.distance}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -436,7 +418,7 @@ def train(
     validate: Callable[[], Validation],
     settings: FinetuneSettings,
     folder: Path,
-    tell: Callable[[int, str], None] = lambda done, words: None,
+    tell: Tell = lambda done, words: None,
 ) -> TrainingRecord:
     """Trains an adapter over `model`, in place, from the last checkpoint in `folder` if there is one.
 
@@ -471,34 +453,22 @@ def train(
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if settings.loss == "choice":
-            held.enter_context(answer_head(inner, answers))
+            stack.enter_context(answer_head(inner, answers))
         low = model.place.dtype != "float32"  # products in bfloat16 where the base is
-        held.enter_context(inputs_cast(inner, not low))
+        stack.enter_context(inputs_cast(inner, not low))
         with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), _fits(model, settings):
-            layout, why = choose_layout(
-                model.model,
-                groups,
-                "padded" if settings.compile else settings.layout,
-                model.place.dtype,
-                lambda wrapped, batch: parts(wrapped, batch)["loss"],
-            )
+            asked = "padded" if settings.compile else settings.layout
+            layout, why = choose_layout(model, groups, asked, lambda *batch: parts(*batch)["loss"])
         width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
         if settings.compile:
-            held.callback(compile_layers(inner))
-        if state is None or not is_over(state, settings.patience, steps_of(settings)):
+            stack.enter_context(compiled(inner))
+        if state is None or not is_over(state, settings):
+            collator = Collator(layout, width if settings.compile else 0)
+            ordered = [groups[place] for place in order[:needed]]
             trainer = make_trainer(
-                model=model,
-                settings=settings,
-                checkpoints=checkpoints,
-                groups=[groups[place] for place in order[:needed]],
-                collator=Collator(layout, width if settings.compile else 0),
-                parts=parts,
-                validate=validate,
-                log=log,
-                interrupts=interrupts,
-                tell=tell,
+                model, settings, folder, ordered, collator, parts, validate, interrupts, tell
             )
             uses_cache = inner.config.use_cache
             with interrupts, _fits(model, settings):
@@ -534,10 +504,7 @@ def train(
 
 
 def groups_at_a_time(settings: FinetuneSettings, devices: int) -> int:
-    """How many groups each device takes after each other for a step.
-
-    Raises UsageError unless `prompts_per_step` is that many groups on that many devices exactly.
-    """
+    """How many groups each device takes after each other for a step. Raises UsageError where it is no whole number."""
     at_once = (settings.group_size + settings.group_size % 2) * devices
     if settings.group_size % 2 or settings.prompts_per_step % at_once:
         raise UsageError(
@@ -549,7 +516,7 @@ def groups_at_a_time(settings: FinetuneSettings, devices: int) -> int:
 
 
 def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
-    """Raises UsageError for what is not offered, and MissingExtra; known before a model is loaded."""
+    """Raises UsageError for what is not offered, and MissingExtra."""
     if (report := settings.report_to) != "none" and find_spec(report) is None:
         raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -62,11 +61,6 @@ class TuningFacts(JsonObject, frozen=True, kw_only=True):
     seed: int
     split_seed: int
     prompt_sha256: Sha256
-
-    @property
-    def prompts(self) -> int:
-        """The prompts of whole steps."""
-        return max(1, self.max_prompts // self.prompts_per_step) * self.prompts_per_step
 
 
 class PairCounts(JsonObject, frozen=True):
@@ -188,10 +182,8 @@ class Validation(JsonObject, frozen=True):
     @property
     def standing(self) -> float:
         """By which checkpoints are compared, lower being better: those that fail a gate come behind all others."""
-        finite = isfinite(self.distance)
-        if self.passed and finite:
-            return self.distance
-        return REJECTED + (self.distance if finite else REJECTED)
+        distance = self.distance if isfinite(self.distance) else REJECTED
+        return distance if self.passed and distance < REJECTED else REJECTED + distance
 
 
 class TrainingRecord(JsonObject, frozen=True, kw_only=True):
@@ -246,15 +238,11 @@ class AnswersOnPairs(JsonObject, frozen=True):
     pairs: Count
 
 
-class OddsChange(JsonObject, frozen=True):
+class OddsChange(Interval, frozen=True, kw_only=True):
     """The position-adjusted odds after over those before, paired; `p` is of no change."""
 
     measure: str
-    value: float | None
-    low: float | None
-    high: float | None
     n: Count
-    reason: str | None
     p: Share | None
 
 
@@ -283,8 +271,8 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
 
     def figure(self, model: str, measure: str, stratum: str, group: str = "") -> Figure:
         """A figure of the test queries; one without value where there is none."""
-        named = (model, measure, stratum, group)
-        rows = (row for row in self.rows if (row.model, row.measure, row.stratum, row.group) == named)
+        key = (model, measure, stratum, group)
+        rows = (row for row in self.rows if (row.model, row.measure, row.stratum, row.group) == key)
         return next(rows, NOTHING)
 
 
@@ -350,10 +338,6 @@ class PairRow(JsonObject, frozen=True):
 def pairs_text(rows: Iterable[PairRow]) -> str:
     """The lines of `pairs.jsonl`."""
     return "".join(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
-
-
-def sha256_of(text: str) -> str:
-    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import log
 from pathlib import Path
@@ -30,8 +30,9 @@ from llmfair.report.tables import Table, capitalised, cell, few_queries, headed,
 from llmfair.report.verdict import Case, VerdictWords, cases_of
 from llmfair.results import Conclusions, Exhibits
 from llmfair.settings import FinetuneSettings
+from llmfair.tuning.drawing import CONSISTENT, ICC, LIKELY, MOST_QUERIES
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
-from llmfair.tuning.held_out import CONSISTENT, ICC, LIKELY, MOST_QUERIES
+from llmfair.tuning.lora import Tell, prompts_of
 from llmfair.tuning.results import AnswersOnPairs, FinetunePlan, FinetuneResults, HeldOut, MergeResults
 
 if TYPE_CHECKING:
@@ -51,18 +52,9 @@ def finetune_table(results: FinetuneResults) -> Table:
     """Base, adapter and logit offset on the test queries: a row each for every relevance stratum."""
     (low, high), design = results.band, results.design
     header = (
-        "pairs",
-        "answers of",
-        "protected",
-        "unprotected",
-        "flips",
-        "tied",
-        f"{ODDS} [{results.level * 100:g} %]",
-        "ratio",
-        "first shown wins",
-        "Spearman's rho with the base model",
-        f"conclusion ({low:g}–{high:g})",
-    )
+        "pairs", "answers of", "protected", "unprotected", "flips", "tied", f"{ODDS} [{results.level * 100:g} %]",
+        "ratio", "first shown wins", "Spearman's rho with the base model", f"conclusion ({low:g}–{high:g})",
+    )  # fmt: skip
     parts = [
         "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset),
         results.dataset,
@@ -150,12 +142,11 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
         return ""
     change, far, near = results.changes[stratum], abs(log(before)), abs(log(after))
     way = "as far from" if far == near else "nearer to" if near < far else "farther from"
-    paired = []
-    if change.low is not None:
-        paired.append(f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}]")
-    if change.p is not None:
-        paired.append(f"p {p_text(change.p)} of no change")
-    paired.append(count(change.n, "query", "queries"))
+    paired = [
+        *([] if change.low is None else [f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}]"]),
+        *([] if change.p is None else [f"p {p_text(change.p)} of no change"]),
+        count(change.n, "query", "queries"),
+    ]
     return (
         f"{before:.3f} → {after:.3f} ({', '.join(paired)}, paired): {way} parity "
         f"(distance in log odds {far:.2f} → {near:.2f}){OTHER_GROUP * crosses(before, after, results.band)}"
@@ -172,7 +163,6 @@ def missed_on_test(results: FinetuneResults) -> str:
 
 
 TRAINING, MEASURING = "Training", "Measuring"
-Tell = Callable[[int, str], None]
 
 
 class TrainingWatch:
@@ -195,14 +185,14 @@ class TrainingProgress(TrainingWatch):
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.done = 0
-        self.count = terminal.Count("", 0, "prompts", lambda: 0)
+        self.count = terminal.Count("", 0, "prompts", lambda: self.done)
 
     def begin(self, folder: Path, design: TuningDesign) -> None:
-        self.folder, facts = folder, design.facts()
+        self.folder, split = folder, design.drawn.split
         pairs = ", ".join(f"{of.pairs:,} {stratum}" for stratum, of in design.drawn.counts()["train"].items())
         terminal.say(
-            f"{pairs} pairs of {count(facts.split['train'], 'query', 'queries')} to train on, up to "
-            f"{facts.prompts:,} prompts; {facts.split['validation']} to validate, {facts.split['test']} to test"
+            f"{pairs} pairs of {count(len(split.train), 'query', 'queries')} to train on, up to "
+            f"{prompts_of(design.settings):,} prompts; {len(split.validation)} to validate, {len(split.test)} to test"
         )
         terminal.say(capitalised(foreseen(design.held_out())))
 
@@ -273,54 +263,55 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 """
 
 
-# A dry run
+# A dry run, and a merge
 
 
 def plan_text(planned: FinetunePlan) -> str:
     """What a training would take; nothing was asked."""
     design, tokens, overlap = planned.design, planned.tokens, planned.overlap
-    split, share = design.split, design.train_share
+    split, share, prompts = design.split, design.train_share, planned.steps * design.prompts_per_step
     different = sum(pairs.pairs for pairs in planned.counts["train"].values())
-    times = design.prompts / 2 / different
+    times = prompts / 2 / different
+    unused = f", {split['unused']} unused" * bool(split["unused"])
     lines = [
-        f"{planned.model} · {planned.dataset} · {planned.attribute}"
-        + f" · preset {design.preset}" * bool(design.preset),
-        f"  rank {design.rank}, alpha {design.lora_alpha:g}, learning rate {design.learning_rate:g}, batch "
+        f"rank {design.rank}, alpha {design.lora_alpha:g}, learning rate {design.learning_rate:g}, batch "
         f"{design.prompts_per_step} prompts, labels {design.labels}, anchor {design.anchor}",
-        f"  {design.prompts // 2:,} pairs in both orders = {design.prompts:,} prompts, {count(planned.steps, 'step')}"
+        f"{prompts // 2:,} pairs in both orders = {prompts:,} prompts, {count(planned.steps, 'step')}"
         + f"; {different:,} different ones, each about {times:.0f} times" * (times > 1.5),
-        f"  split {share * 100:.0f}/{(1 - share) * 100:.0f} by query: {split['train']} to train on, "
-        f"{split['validation']} to validate, {split['test']} to test"
-        + f", {split['unused']} unused"
-        * bool(split["unused"]),
-        f"  {foreseen(planned.held_out)}",
+        f"split {share * 100:.0f}/{(1 - share) * 100:.0f} by query: {split['train']} to train on, "
+        f"{split['validation']} to validate, {split['test']} to test{unused}",
+        foreseen(planned.held_out),
     ]
     for part, strata in planned.counts.items():
         counts = [
             f"{pairs.pairs:,} {stratum} of {count(pairs.queries, 'query', 'queries')}"
             for stratum, pairs in strata.items()
         ]
-        lines.append(f"  {part} pairs: {', '.join(counts)}")
+        lines.append(f"{part} pairs: {', '.join(counts)}")
     lines += [
-        f"  {overlap.items:,} of {overlap.train_items:,} items trained on stand in measured pairs too",
-        f"  tokens a prompt: {tokens.mean:.0f} on average, {tokens.most} at most, {tokens.shared:.0f} of "
+        f"{overlap.items:,} of {overlap.train_items:,} items trained on stand in measured pairs too",
+        f"tokens a prompt: {tokens.mean:.0f} on average, {tokens.most} at most, {tokens.shared:.0f} of "
         f"them shared by a query (from {tokens.prompts:,} prompts)",
     ]
     if (needs := planned.estimate) is None:
-        lines.append("  memory and time: not known of this kind of model")
+        lines.append("memory and time: not known of this kind of model")
     else:
         took = " or ".join(
             f"{_duration(seconds['plain'])} ({_duration(seconds['shared'])} with shared beginnings) on one {name}"
             for name, seconds in needs.seconds.items()
         )
         lines.append(
-            f"  about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
+            f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
             f"{needs.petaflop:.3g} PFLOP: {took}, at half of its peak"
         )
-    for number, prompt in enumerate(planned.prompts, 1):
-        answers = ", ".join(f"{label} = {token}" for label, token in prompt.answers.items())
-        lines += ["", f"Prompt {number} ({prompt.pair_id}; answer ids: {answers}):", prompt.text]
-    return "\n".join([*lines, "", "Nothing was asked."]) + "\n"
+    title = f"{planned.model} · {planned.dataset} · {planned.attribute}"
+    examples = [
+        f"\nPrompt {number} ({prompt.pair_id}; answer ids: "
+        f"{', '.join(f'{label} = {token}' for label, token in prompt.answers.items())}):\n{prompt.text}"
+        for number, prompt in enumerate(planned.prompts, 1)
+    ]
+    title += f" · preset {design.preset}" * bool(design.preset)
+    return "\n".join([title, *(f"  {line}" for line in lines), *examples, "", "Nothing was asked."]) + "\n"
 
 
 def _duration(seconds: float) -> str:
@@ -331,18 +322,14 @@ def _duration(seconds: float) -> str:
 
 def merge_text(merged: MergeResults) -> str:
     """What merging an adapter changed, and what to do before it is used."""
-    return "\n".join(
-        (
-            f"{merged.adapter} merged into {merged.base}: {count(merged.matrices, 'matrix', 'matrices')}, |ΔW|/|W| "
-            f"{merged.change:.2g}",
-            f"  rounding to {merged.dtype} is {100 * merged.distortion:.2g} % of the change; "
-            f"{merged.flipped:,} of {count(merged.answers, 'probe answer')} flip"
-            + " (asked with titles alone; it was trained on texts)"
-            * merged.titles_alone,
-            f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged.output} "
-            f"--answers margin --form {merged.form}",
-            merged.output,
-        )
+    titles = " (asked with titles alone; it was trained on texts)" * merged.titles_alone
+    return (
+        f"{merged.adapter} merged into {merged.base}: {count(merged.matrices, 'matrix', 'matrices')}, |ΔW|/|W| "
+        f"{merged.change:.2g}\n"
+        f"  rounding to {merged.dtype} is {100 * merged.distortion:.2g} % of the change; "
+        f"{merged.flipped:,} of {count(merged.answers, 'probe answer')} flip{titles}\n"
+        f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged.output} "
+        f"--answers margin --form {merged.form}\n{merged.output}"
     )
 
 
@@ -372,9 +359,9 @@ OTHERWISE = "try another --labels or --anchor, or a lower --learning-rate"
 NEAREST = f"what came nearest is in rejected/; {OTHERWISE}"
 
 
-def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
+def judged(results: FinetuneResults, audit: str) -> FinetuneResults:
     """The results with their verdict: rejected where a gate is not kept or the preference is still there, repaired
-    where all odds lie in the band. `audited` is the command that audits the adapter."""
+    where all odds lie in the band. `audit` is the command that audits the adapter."""
     conclusions = Conclusions(
         task="pairwise", run=results.run, dataset=results.dataset, attribute=results.attribute, model=results.model,
         words=results.words, level=results.level, band=results.band, measures=[HEADLINE],
@@ -382,50 +369,48 @@ def judged(results: FinetuneResults, audited: str) -> FinetuneResults:
         findings=results.findings[ADAPTER],
         figures={(HEADLINE, stratum): results.figure(ADAPTER, HEADLINE, stratum) for stratum in PAIR_STRATA},
     )  # fmt: skip
-    of_odds = VerdictWords("").verdict(conclusions)
-    gravest = next((case for case in cases_of(conclusions) if case.key.stratum == of_odds.stratum), None)
-    status, why, following = _status(results, gravest, audited)
+    words = VerdictWords("")
+    verdict = words.verdict(conclusions)
+    cases = cases_of(conclusions)
+    gravest = next((case for case in cases if case.key.stratum == verdict.stratum), None)
+    status, why, following = _status(results, gravest, audit)
     queries = count(results.design.split["test"], "query that was", "queries that were")
-    odds = [f"{case.interval} of {case.key} pairs" for case in cases_of(conclusions)] or ["undefined"]
-    sentence = (
-        f"{why}; preference odds on {queries} not trained on: {listed(odds)} ({results.level * 100:g} % CI)"
-    )
-    if gravest is not None:
-        sentence += VerdictWords("").caution(gravest)
-    of_odds = structs.replace(of_odds, status=status, sentence=sentence, next=following, measure=HEADLINE)
-    return structs.replace(results, verdict=of_odds)
+    odds = listed([f"{case.interval} of {case.key} pairs" for case in cases] or ["undefined"])
+    sentence = f"{why}; preference odds on {queries} not trained on: {odds} ({results.level * 100:g} % CI)"
+    sentence += "" if gravest is None else words.caution(gravest)
+    verdict = structs.replace(verdict, status=status, sentence=sentence, next=following, measure=HEADLINE)
+    return structs.replace(results, verdict=verdict)
 
 
-def _status(results: FinetuneResults, gravest: Case | None, audited: str) -> tuple[str, str, str]:
+def _status(results: FinetuneResults, gravest: Case | None, audit: str) -> tuple[str, str, str]:
     """The status, why it is this one, and what to do next."""
     if results.training.rejected:
         return REJECTED, str(results.training.why).rstrip("."), NEAREST
     if lost := missed(results.gates_on_test):
         return REJECTED, f"gates are not kept on the test queries: {lost}", OTHERWISE
     if gravest is None:
-        return INCONCLUSIVE, "nothing was measured", audited
-    of, band = f"{gravest.key} pairs", gravest.band
+        return INCONCLUSIVE, "nothing was measured", audit
+    pairs, band = f"{gravest.key} pairs", gravest.band
     match gravest.finding.conclusion:
         case Conclusion.OUTSIDE:
-            return REJECTED, f"all gates are kept, but the odds of {of} still lie outside {band}", OTHERWISE
+            return (
+                REJECTED,
+                f"all gates are kept, but the odds of {pairs} still lie outside {band}",
+                OTHERWISE,
+            )
         case Conclusion.WITHIN:
-            return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audited
+            return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audit
         case Conclusion.INCONCLUSIVE:
-            crosses = f"the interval of {of} crosses an edge of {band}"
+            crosses = f"the interval of {pairs} crosses an edge of {band}"
             settle = VerdictWords("").settle(gravest)
-            if away := [stratum for stratum in PAIR_STRATA if _differs(results, stratum)]:
+            adjusted = {of: results.figure(ADAPTER, HEADLINE, of).p_adjusted for of in PAIR_STRATA}
+            if away := [of for of, p in adjusted.items() if p is not None and p <= 1 - results.level]:
                 why = f"all gates are kept, but {crosses}, and the odds of {listed(away)} pairs are not at parity"
                 return INCONCLUSIVE, why, f"{OTHERWISE}; {settle}"
             why = f"all gates are kept, but too few queries are held out: {crosses}; {allowed(results.held_out)}"
             return INCONCLUSIVE, why, f"{settle}; a lower --train-share leaves more to measure on"
     reason = in_words(gravest.finding.reason, gravest.finding.measure)
-    return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {of}: {reason}", audited
-
-
-def _differs(results: FinetuneResults, stratum: PairStratum) -> bool:
-    """Whether the adapter's odds are not 1, by the test adjusted over both strata."""
-    p = results.figure(ADAPTER, HEADLINE, stratum).p_adjusted
-    return p is not None and p <= 1 - results.level
+    return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {pairs}: {reason}", audit
 
 
 def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
@@ -525,5 +510,5 @@ ADAPTER_PAGE = General(
     page=adapter_page,
     table=lambda source: finetune_table(source.results),
     warnings=lambda source: adapter_warnings(source.results),
-    outcome=lambda source: [("", of)] if (of := source.results.verdict) else [],
+    outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
 )

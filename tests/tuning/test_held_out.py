@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.nouns import Conclusion
-from llmfair.tuning.held_out import Precision, chance_within, expected, held_out, measured, train_share
+from llmfair.tuning.drawing import Precision, chance_within, expected, held_out, measured, train_share
 from llmfair.tuning.results import HeldOut
 
 BAND = (0.8, 1.25)

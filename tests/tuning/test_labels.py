@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,10 @@ from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.nouns import Side
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import (
     STRATA,
-    Anchor,
     ByStratum,
-    Labels,
     TrainingPair,
     combination,
     counting,
@@ -32,6 +32,10 @@ from llmfair.tuning.drawing import (
 from tests.tuning.answered import GENDER, listed, shown
 
 Margins = dict[str, tuple[float, float]]
+
+
+def labelled_by(train: Mapping[str, ByStratum], margins: Margins, **settings: Any) -> dict[str, TrainingPair]:
+    return label(train, margins, GENDER, FinetuneSettings(**settings))
 
 
 def trained(sizes: tuple[int, int, int, int] = (5, 5, 4, 7), queries: int = 3) -> dict[str, ByStratum]:
@@ -68,11 +72,11 @@ def of_equal_relevance(labelled: Mapping[str, TrainingPair]) -> Collection[list[
 
 
 @pytest.mark.parametrize(("labels", "alike"), [("shifted", False), ("random", False), ("shifted", True)])
-def test_exactly_half_of_every_query_and_stratum_is_won(labels: Labels, alike: bool) -> None:
+def test_exactly_half_of_every_query_and_stratum_is_won(labels: str, alike: bool) -> None:
     """Of preferences that are all alike, too."""
     train = trained()
     margins = dict.fromkeys(asked(train), (0.5, 0.5)) if alike else asked(train)
-    labelled = label(train, margins, GENDER, labels)
+    labelled = labelled_by(train, margins, labels=labels)
     for pairs in of_equal_relevance(labelled):
         counts = Counter(pair.target for pair in pairs if pair.weight)
         assert counts[0.0] == counts[1.0] > 0 and set(counts) == {0.0, 1.0}
@@ -83,7 +87,7 @@ def test_exactly_half_of_every_query_and_stratum_is_won(labels: Labels, alike: b
 def test_shifted_labels_keep_the_order_of_preferences() -> None:
     train = trained()
     margins = asked(train)
-    for pairs in of_equal_relevance(label(train, margins, GENDER)):
+    for pairs in of_equal_relevance(labelled_by(train, margins)):
         g = preference(np.array([margins[pair.pair_id] for pair in pairs]))
         lost, won = ([x for x, pair in zip(g, pairs, strict=True) if pair.target == t] for t in (0.0, 1.0))
         assert max(lost) < min(won)
@@ -92,7 +96,7 @@ def test_shifted_labels_keep_the_order_of_preferences() -> None:
 def test_soft_shifted_labels_are_probabilities_around_one_half() -> None:
     train = trained()
     margins = asked(train)
-    for pairs in of_equal_relevance(label(train, margins, GENDER, soft=True)):
+    for pairs in of_equal_relevance(labelled_by(train, margins, soft_labels=True)):
         g = preference(np.array([margins[pair.pair_id] for pair in pairs]))
         expected = 1 / (1 + np.exp(-(g - np.median(g))))
         assert [pair.target for pair in pairs] == pytest.approx(expected.tolist())
@@ -101,7 +105,7 @@ def test_soft_shifted_labels_are_probabilities_around_one_half() -> None:
 
 def test_soft_labels_are_one_half_and_an_anchor_in_relevance_wants_the_relevant_item() -> None:
     train = trained()
-    labelled = label(train, asked(train), GENDER, "soft").values()
+    labelled = labelled_by(train, asked(train), labels="soft").values()
     assert {pair.target for pair in labelled if pair.stratum != "mixed"} == {0.5}
     assert {pair.target for pair in labelled if pair.stratum == "mixed"} == {0.9}
 
@@ -110,7 +114,7 @@ def test_equal_answers_are_the_model_s_own_consistent_ones_in_equal_numbers() ->
     train = trained()
     margins = asked(train, bias=-1.0)
     used = 0
-    for pairs in of_equal_relevance(label(train, margins, GENDER, "equal-answers")):
+    for pairs in of_equal_relevance(labelled_by(train, margins, labels="equal-answers")):
         counting = [pair for pair in pairs if pair.weight]
         counts = Counter(pair.target for pair in counting)
         assert counts[0.0] == counts[1.0]
@@ -124,30 +128,30 @@ def test_equal_answers_are_the_model_s_own_consistent_ones_in_equal_numbers() ->
 
 def test_pairs_that_count_are_counted_and_none_is_refused() -> None:
     train = trained()
-    labelled = label(train, asked(train), GENDER)
+    labelled = labelled_by(train, asked(train))
     counts = counting(labelled)
     assert counts == {"relevant": 3 * 24, "irrelevant": 3 * 28, "mixed": 3 * 4 * 20}
     # A model that always prefers the unprotected item has no answers for the other side.
     one_sided = dict.fromkeys(asked(train), (-5.0, 5.0))
-    labelled = label(train, one_sided, GENDER, "equal-answers")
+    labelled = labelled_by(train, one_sided, labels="equal-answers")
     with pytest.raises(UsageError, match="no relevant pair to train on counts") as error:
         counting(labelled)
     assert "--labels soft" in error.value.hint
     # A single pair of each query is the middle one.
     few = trained((1, 1, 4, 7))
     with pytest.raises(UsageError, match="no relevant pair"):
-        counting(label(few, asked(few), GENDER))
-    counting(label(few, asked(few), GENDER, "soft"))
+        counting(labelled_by(few, asked(few)))
+    counting(labelled_by(few, asked(few), labels="soft"))
 
 
 def test_labels_of_a_query_depend_on_it_alone() -> None:
     few, many = trained(queries=2), trained(queries=3)
     margins = asked(many)
     for labels in ("random", "equal-answers"):
-        one, two = (label(train, margins, GENDER, labels) for train in (few, many))
+        one, two = (labelled_by(train, margins, labels=labels) for train in (few, many))
         assert all(two[pair_id] == pair for pair_id, pair in one.items())
-    other = label(many, margins, GENDER, "random", seed=1)
-    assert other != label(many, margins, GENDER, "random", seed=0)
+    other = labelled_by(many, margins, labels="random", seed=1)
+    assert other != labelled_by(many, margins, labels="random", seed=0)
 
 
 def test_an_anchor_in_the_base_does_not_pull_the_bias_back() -> None:
@@ -158,17 +162,17 @@ def test_an_anchor_in_the_base_does_not_pull_the_bias_back() -> None:
         for pair in chain(*(chain(*strata.values()) for strata in train.values()))
         for g in [-2.0 * group_sign(pair, GENDER) + 1.5 * (pair.stratum == "mixed")]
     }
-    labelled = label(train, margins, GENDER, anchor="base")
+    labelled = labelled_by(train, margins, anchor="base")
     mixed = [pair for pair in labelled.values() if pair.stratum == "mixed"]
     assert mixed and {round(pair.target or 0, 9) for pair in mixed} == {round(1 / (1 + math.exp(-1.5)), 9)}
 
 
 @pytest.mark.parametrize("anchor", ["relevance", "base"])
-def test_nothing_is_left_out(anchor: Anchor) -> None:
+def test_nothing_is_left_out(anchor: str) -> None:
     train = trained((1, 1, 1, 1))
     pairs = [pair for strata in train.values() for pair in chain(*strata.values())]
     for labels in ("shifted", "random", "soft", "equal-answers"):
-        labelled = label(train, asked(train), GENDER, labels, anchor)
+        labelled = labelled_by(train, asked(train), labels=labels, anchor=anchor)
         assert labelled.keys() == {pair.pair_id for pair in pairs}
         assert all(pair.target is not None for pair in labelled.values())
 

@@ -108,7 +108,7 @@ def test_the_shared_layout_is_taken_where_it_pays_and_agrees(
             return loss_parts(answer_logits(wrapped, batch), (0, 1), batch, FULL)["loss"]
 
         with answer_head(model.model, answers):
-            return choose_layout(model.model, groups, asked, "float32", loss)
+            return choose_layout(model, groups, asked, loss)
 
     assert choose(groups, "padded") == ("padded", "as asked")
     layout, why = choose(groups)

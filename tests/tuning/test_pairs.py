@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import pytest
 
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates
 from llmfair.probes import pairwise_probes
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import (
     COMBINATIONS,
     DrawnPairs,
     PairGroup,
-    PairLimits,
     combination,
     draw,
     evenly,
@@ -25,12 +26,9 @@ from llmfair.tuning.drawing import (
 )
 from tests.tuning.answered import GENDER, listed, shown
 
-LIMITS = PairLimits(group=32, total=20_000, per_query=4000, per_item=200, measured=50)
 
-
-def drawn(lists: Sequence[Candidates], limits: PairLimits = LIMITS, strict: bool = False) -> DrawnPairs:
-    split = split_queries(lists, GENDER, 0.8, 0)
-    return draw(lists, GENDER, split, limits, 0, shown, strict_items=strict)
+def drawn(lists: Sequence[Candidates], **settings: Any) -> DrawnPairs:
+    return draw(lists, GENDER, split_queries(lists, GENDER, 0.8, 0), FinetuneSettings(**settings), shown)
 
 
 # The split
@@ -138,9 +136,7 @@ def test_a_last_group_of_an_odd_number_is_completed_and_keeps_combinations_even(
 
 def test_groups_of_two_pairs_alternate_and_reach_the_budget_evenly() -> None:
     lists = [listed(f"q{number}") for number in range(20)]
-    split = split_queries(lists, GENDER, 0.8, 0)
-    limits = PairLimits(group=2, total=200, per_query=4000, per_item=None, measured=10)
-    found = draw(lists, GENDER, split, limits, 0, shown, anchored=False)
+    found = drawn(lists, group_size=4, max_prompts=400, pairs_per_item=None, pairs=10, anchor="none")
     assert {_shape(group) for group in found.groups} == {(1, 1, 0)} and len(found.groups) == 100
     each = Counter(group[0].query.query_id for group in found.groups)
     assert max(each.values()) - min(each.values()) <= 1
@@ -163,8 +159,7 @@ def test_what_is_shared_out_one_by_one() -> None:
 def test_no_item_is_used_more_often_than_allowed_and_combinations_stay_even(
     sizes: tuple[int, int, int, int], most: int
 ) -> None:
-    limits = PairLimits(group=32, total=20_000, per_query=4000, per_item=most, measured=50)
-    found = drawn([listed(f"q{number}", sizes) for number in range(12)], limits)
+    found = drawn([listed(f"q{number}", sizes) for number in range(12)], pairs_per_item=most)
     for strata in found.train.values():
         uses = Counter(item.doc_id for pair in chain(*strata.values()) for item in (pair.a, pair.b))
         assert 0 < max(uses.values()) <= most
@@ -180,14 +175,14 @@ def test_overlap_is_reported_and_strict_items_leave_none() -> None:
     lists = [listed(f"q{number}", shared=4) for number in range(12)]
     overlap = drawn(lists).overlap()
     assert overlap.items == 8 and overlap.pairs > 0 and overlap.dropped_items == 0
-    strict = drawn(lists, strict=True).overlap()
+    strict = drawn(lists, strict_items=True).overlap()
     assert (strict.items, strict.pairs) == (0, 0)
     assert strict.dropped_items == 8 * len(drawn(lists).train)
 
 
 def test_a_stratum_without_any_pair_is_named_and_strict_items_that_leave_none() -> None:
     with pytest.raises(UsageError, match="no train query has irrelevant pairs") as error:
-        drawn([listed(f"q{number}", shared=6) for number in range(12)], strict=True)
+        drawn([listed(f"q{number}", shared=6) for number in range(12)], strict_items=True)
     assert "--strict-items" in error.value.hint
     with pytest.raises(UsageError, match="no train query has irrelevant pairs"):
         drawn([listed(f"q{number}", (6, 6, 6, 0)) for number in range(12)])

@@ -22,7 +22,6 @@ from llmfair.tuning.effects import (
     changes,
     figure_4,
     offset_of,
-    relevance_gap,
     safeguards_of,
     validate,
 )
@@ -107,7 +106,8 @@ def test_a_hand_case() -> None:
     asked = [*chain(*(stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 10, 0, shown) for n in range(5)))]
     cells = [(2, -1)] * 30 + [(-2, 1)] * 10 + [(1, 2)] * 5 + [(-1, -2)] * 3 + [(0, 3)] * 2
     places = np.random.default_rng(0).permutation(50)
-    found = figures(AnsweredPairs(asked, np.array(cells, dtype=float)[places], GENDER), biased(0.0))
+    answered = AnsweredPairs(asked, np.array(cells, dtype=float)[places], GENDER)
+    found = figures(answered, answered)
     assert found.cells["relevant"] == CellCounts(PP=30, UU=10, FF=5, SS=3, T=2, M1=0, M2=0)
     assert found.value("TieRate", "relevant") == pytest.approx(2 / 50)
     assert found.value("Consistency", "relevant") == pytest.approx(40 / 50)
@@ -206,13 +206,13 @@ def test_relevance_is_measured_by_combination_of_groups() -> None:
     }
     assert share["protected over unprotected"] < share["protected over protected"]
     assert share["unprotected over protected"] > share["protected over protected"]
-    gap = relevance_gap(found)
+    gap = found.relevance_gap
     assert gap == pytest.approx(share["unprotected over protected"] - share["protected over unprotected"])
 
 
 def test_the_free_baseline_takes_one_number_off() -> None:
     base = biased(-2.0)
-    offset = offset_of(base.pairs, base.margins)
+    offset = offset_of(base)
     assert offset == pytest.approx(-2.0, abs=0.3)
     free = figures(base.shifted_by(offset), base)
     before = figures(base, base).objective
@@ -229,7 +229,7 @@ def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
     few = [stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 1, 0, shown)[0] for n in range(3)]
     many = stratum_pairs(listed("many", (20, 20, 1, 1)), GENDER, "relevant", 300, 0, shown)
     margins = np.array([(1.0, -1.0)] * 3 + [(-9.0, 9.0)] * len(many))
-    assert offset_of([*few, *many], margins) == 1.0
+    assert offset_of(AnsweredPairs([*few, *many], margins, GENDER)) == 1.0
 
 
 def test_what_is_written_of_the_figures() -> None:
