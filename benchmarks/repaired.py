@@ -23,9 +23,8 @@ from llmfair.probes import pair_schedule
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.pairs import PairContributions, estimate, pair_p
 from llmfair.stats.significance import holm
-from llmfair.tuning.drawing import Floats, preference, slot_bias
+from llmfair.tuning.drawing import Floats, Precision, chance_within, preference, slot_bias
 from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, SLOT_EFFECT, Figures, safeguards_of
-from llmfair.tuning.held_out import Precision, chance_within
 
 BAND, LEVEL = (0.8, 1.25), 0.95
 ITEMS, PAIRS = 20, 50

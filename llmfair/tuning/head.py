@@ -24,6 +24,7 @@ from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import whole
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids, answer_ids
+from llmfair.tuning.results import ADAPTER
 
 if TYPE_CHECKING:
     import torch
@@ -93,9 +94,8 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
         raise BackendError(error.message, "choose another --base-model") from None
     audited = score.logprobs["first"] - score.logprobs["second"]
     with answer_head(model.model, example.answers), torch.inference_mode():
-        logits = model.model(
-            input_ids=torch.tensor([ids], device=model.model.device), use_cache=False
-        ).logits[0, -1]
+        rows = torch.tensor([ids], device=model.model.device)
+        logits = model.model(input_ids=rows, use_cache=False).logits[0, -1]
     margin = float(logits[0] - logits[1])
     allowed = 1e-3 if model.place.dtype == "float32" else 0.1
     if logits.dtype != torch.float32 or abs(margin - audited) > allowed * max(1.0, abs(audited)):
@@ -204,29 +204,27 @@ def choose_layout(
     length = common_prefix([*chain(*(example.prompts for example in group))])
     if length < FEWEST_SHARED:
         return "padded", f"a query's prompts share {length} tokens, too few to run them once"
+
+    def gradient(layout: Layout) -> torch.Tensor:
+        """All of it in one row. Without dropout, which draws anew each time."""
+        model.model.eval()
+        device = language_model(model.model).device
+        batch = {name: values.to(device) for name, values in Collator(layout)((group,)).items()}
+        trained = [weights for weights in model.model.parameters() if weights.requires_grad]
+        gradients = torch.autograd.grad(loss(model.model, batch), trained)
+        return torch.cat([part.flatten().double() for part in gradients])
+
     try:
-        padded, shared = (_gradient(model.model, group, layout, loss) for layout in ("padded", "shared"))
+        plain, shared = gradient("padded"), gradient("shared")
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return "padded", f"this model's cache cannot be shared ({line.rstrip('.')})"
-    apart = float((padded - shared).norm() / padded.norm().clamp(min=1e-30))
+    apart = float((plain - shared).norm() / plain.norm().clamp(min=1e-30))
     if not apart <= GRADIENTS_DIFFER[model.place.dtype]:
         return "padded", f"with a shared beginning the gradient differs by {apart:.1e}: not taken"
     return "shared", f"prompts of a query share {length} tokens; gradients differ by {apart:.1e}"
-
-
-def _gradient(model: Any, group: ExampleGroup, layout: Layout, loss: Any) -> torch.Tensor:
-    """The gradient of one group's loss, all of it in one row. Without dropout, which draws anew each time."""
-    import torch
-
-    inner = language_model(model)
-    model.eval()
-    batch = {name: values.to(inner.device) for name, values in Collator(layout)((group,)).items()}
-    trained = [weights for weights in model.parameters() if weights.requires_grad]
-    gradients = torch.autograd.grad(loss(model, batch), trained)
-    return torch.cat([gradient.flatten().double() for gradient in gradients])
 
 
 @contextmanager
@@ -245,7 +243,7 @@ def compiled(inner: Any) -> Iterator[None]:
 # The adapter itself: where it sits in a model, and its two files, which are peft's own.
 
 
-WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
+SETTINGS, WEIGHTS = ADAPTER
 NAME = "default"
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 

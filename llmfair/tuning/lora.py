@@ -28,6 +28,7 @@ from llmfair.io.files import itself, plain, write_whole
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
 from llmfair.tuning.head import (
+    WEIGHTS,
     Batch,
     Collator,
     answer_head,
@@ -107,7 +108,7 @@ def loss_parts(
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""
 _STATE = "trainer_state.json"
-_NEEDED = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt")
+_NEEDED = (WEIGHTS, "optimizer.pt", "scheduler.pt")
 
 
 class TrainingLog:
@@ -332,15 +333,12 @@ def make_trainer(
     arguments._n_gpu = min(1, arguments.n_gpu)  # one process never spreads over several GPUs
 
     class Rhythm(TrainerCallback):  # type: ignore[misc]
-        """When there is a validation or a checkpoint, and when no step follows."""
+        """When there is a validation or a checkpoint."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             number = state.global_step
             control.should_evaluate = number % evaluate_every == 0 or number >= state.max_steps
             control.should_save = control.should_evaluate or number % save_every == 0
-
-        def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop |= is_over(state, settings)
 
     class PairTrainer(Trainer):  # type: ignore[misc]
         control: Any
@@ -380,7 +378,8 @@ def make_trainer(
                 self._since = now
                 if rank() == 0:
                     tell(done, f"loss {logs['loss']:.3f}")
-                if number := _of_any(interrupts.number, self.args.device):
+                # the signal that any process got: all of them have to leave after the same step
+                if number := max(shared_out([interrupts.number] * world(), list)):
                     interrupts.number = number
                     self.control.should_save = self.control.should_training_stop = True
             super().log(logs, *arguments)
@@ -391,6 +390,7 @@ def make_trainer(
             metrics = {"eval_standing": validation.standing, "eval_objective": validation.distance}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            self.control.should_training_stop |= is_over(self.state, settings)
             self._since = time.perf_counter()  # a validation is no part of a step
             return metrics
 
@@ -399,17 +399,6 @@ def make_trainer(
                 save_adapter(self.model, Path(output_dir or self.args.output_dir))
 
     return PairTrainer()
-
-
-def _of_any(number: int, device: Any) -> int:
-    """The signal that any process got: all of them have to leave after the same step."""
-    if world() == 1:
-        return number
-    import torch
-
-    flag = torch.tensor([number], device=device)
-    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
-    return int(flag.item())
 
 
 def train(
@@ -448,25 +437,23 @@ def train(
     needed = prompts_of(settings) // settings.group_size
     order = [int(place) for _ in range(-(-needed // len(groups))) for place in rng.permutation(len(groups))]
 
-    checkpoints = folder / CHECKPOINTS
-    last = first(lambda: last_checkpoint(checkpoints))
+    last = first(lambda: last_checkpoint(folder / CHECKPOINTS))
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
     with ExitStack() as stack:
         if settings.loss == "choice":
             stack.enter_context(answer_head(inner, answers))
-        low = model.place.dtype != "float32"  # products in bfloat16 where the base is
+        low, width = model.place.dtype != "float32", 0  # products in bfloat16 where the base is
         stack.enter_context(inputs_cast(inner, not low))
         with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), _fits(model, settings):
             asked = "padded" if settings.compile else settings.layout
             layout, why = choose_layout(model, groups, asked, lambda *batch: parts(*batch)["loss"])
-        width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
         if settings.compile:
+            width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
             stack.enter_context(compiled(inner))
         if state is None or not is_over(state, settings):
-            collator = Collator(layout, width if settings.compile else 0)
-            ordered = [groups[place] for place in order[:needed]]
+            collator, ordered = Collator(layout, width), [groups[place] for place in order[:needed]]
             trainer = make_trainer(
                 model, settings, folder, ordered, collator, parts, validate, interrupts, tell
             )
@@ -481,7 +468,7 @@ def train(
 
     # The best of all checkpoints, or the one that came nearest.
     rejected = state.best_metric >= REJECTED
-    best = checkpoints / f"checkpoint-{state.best_global_step}"
+    best = folder / CHECKPOINTS / f"checkpoint-{state.best_global_step}"
     first(lambda: publish(best, folder / "rejected" if rejected else folder))
     load_weights(model.model, best)
     model.model.eval()
@@ -526,10 +513,7 @@ def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
                 "start it with torchrun --nproc-per-node N, which needs one GPU's memory per copy of the base",
             )
     if dtype == "float16":
-        raise UsageError(
-            "float16 needs its gradients scaled, which is not done here.",
-            "use --dtype bfloat16 or float32",
-        )
+        raise UsageError("float16 needs its gradients scaled.", "use --dtype bfloat16 or float32")
     if settings.compile and settings.layout == "shared":  # a cache makes every layer compile anew
         raise UsageError("--compile goes with padded prompts only.", "leave --layout shared out")
 
@@ -548,10 +532,8 @@ def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
     import torch
     from transformers import BitsAndBytesConfig
 
-    settings = BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
-    )
-    return {"quantization_config": settings}
+    kind: dict[str, Any] = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
+    return {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **kind)}
 
 
 @contextmanager

@@ -39,8 +39,7 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     """
     require_local("peft")
     assert settings.merge is not None and settings.output is not None  # checked by the settings
-    manifest = read_manifest(settings.merge)
-    if manifest is None:
+    if (manifest := read_manifest(settings.merge)) is None:
         raise UsageError(
             f"{settings.merge} holds no finished adapter of llmfair: it has no llmfair.json.",
             f"the command that began it completes it; a rejected one: --merge {AdapterDir(settings.merge).rejected}",
@@ -57,27 +56,15 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     )
     model = load_model(checkpoint, Place(device, base["dtype"], why), options, engine["attention"])
     assert model.template is not None  # it was trained with one
-    ranker = PairwiseRanker(
-        prompt=load_prompt(asked["name"], "pairwise"),
-        form=asked["form"],
-        answers="margin",
-        input=asked["input"],
-        words=asked["words"],
-    )
+    how = {name: asked[name] for name in ("form", "input", "words")}
+    ranker = PairwiseRanker(prompt=load_prompt(asked["name"], "pairwise"), answers="margin", **how)
     examples = render([_probes(settings.merge)], ranker, model.template, checkpoint.context)
     cost = merge(model, settings.output, examples, engine["batch_tokens"])
     return MergeResults(
-        schema=SCHEMA,
-        status="complete",
-        task="merge",
-        adapter=str(settings.merge),
-        base=checkpoint.name,
-        dtype=base["dtype"],
-        output=str(settings.output),
-        form=asked["form"],
-        titles_alone=asked["input"] != "title",
+        schema=SCHEMA, status="complete", task="merge", adapter=str(settings.merge), base=checkpoint.name,
+        dtype=base["dtype"], output=str(settings.output), form=asked["form"], titles_alone=asked["input"] != "title",
         **asdict(cost),
-    )
+    )  # fmt: skip
 
 
 def _probes(folder: Path) -> PairGroup:
@@ -86,23 +73,19 @@ def _probes(folder: Path) -> PairGroup:
     By title alone: `pairs.jsonl` holds no texts, and the data may be gone. Those of a rejected adapter lie in the
     folder above. Raises UsageError where they cannot be read.
     """
-    own, above = AdapterDir(folder.resolve()), AdapterDir(folder.resolve().parent)
-    path = above.pairs if above.rejected == own.path else own.pairs
+    here, above = AdapterDir(folder.resolve()), AdapterDir(folder.resolve().parent)
+    path = above.pairs if above.rejected == here.path else here.pairs
     try:
         rows = [row for row in read_lines(path, PairRow) if row.part == "test"]
     except UsageError as damaged:
         raise UsageError(damaged.message, "train the adapter again") from None
+
+    def pair(row: PairRow) -> TrainingPair:
+        a, b = (Document(item.doc_id, item.title) for item in (row.a, row.b))
+        return TrainingPair(row.pair_id, Query(row.query_id, row.query), row.stratum, a, b)
+
     most = min(PROBES, len(rows))
-    return tuple(
-        TrainingPair(
-            row.pair_id,
-            Query(row.query_id, row.query),
-            row.stratum,
-            Document(row.a.doc_id, row.a.title),
-            Document(row.b.doc_id, row.b.title),
-        )
-        for row in (rows[place * len(rows) // most] for place in range(most))
-    )
+    return tuple(pair(rows[place * len(rows) // most]) for place in range(most))
 
 
 # Merging an adapter into its base, on request, and what that costs. A rank-1 change is smaller than the steps of
@@ -149,23 +132,21 @@ def _add(model: Any) -> tuple[int, Any]:
     """Adds every matrix's change to it; how many there are, and the sums of squares of W, ΔW and what rounding lost."""
     import torch
 
-    sums, matrices = np.zeros(3), 0
+    modules = (module for module in model.modules() if hasattr(module, "get_delta_weight"))
+    layers, sums = [layer for layer in modules if NAME in getattr(layer, "lora_A", {})], np.zeros(3)
     with torch.no_grad():
-        for layer in model.modules():
-            if not hasattr(layer, "get_delta_weight") or NAME not in getattr(layer, "lora_A", {}):
-                continue
+        for layer in layers:
             weight = layer.get_base_layer().weight
             if not weight.is_floating_point():
                 raise BackendError(
                     "a base in 4 bits cannot take an adapter in.", "merge it into the whole base"
                 )
-            own, delta = weight.float(), layer.get_delta_weight(NAME).float()
-            rounded = (own + delta).to(weight.dtype)
-            lost = rounded.float() - own - delta
-            sums += [float(part.double().square().sum()) for part in (own, delta, lost)]
+            base, delta = weight.float(), layer.get_delta_weight(NAME).float()
+            rounded = (base + delta).to(weight.dtype)
+            lost = rounded.float() - base - delta
+            sums += [float(part.double().square().sum()) for part in (base, delta, lost)]
             weight.copy_(rounded)
-            matrices += 1
-    return matrices, sums
+    return len(layers), sums
 
 
 def _save(model: LocalModel, folder: Path) -> None:
@@ -174,10 +155,9 @@ def _save(model: LocalModel, folder: Path) -> None:
 
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    source, revision = model.checkpoint.source, model.checkpoint.revision
+    revision = {"revision": model.checkpoint.revision} if model.checkpoint.revision else {}
     with suppress(OSError, ValueError):  # many bases have none
-        named = {"revision": revision} if revision else {}
-        model.model.generation_config = GenerationConfig.from_pretrained(source, **named)
+        model.model.generation_config = GenerationConfig.from_pretrained(model.checkpoint.source, **revision)
     try:
         with room_wanted(folder.parent):
             partial.mkdir(parents=True)  # so that it is no link
