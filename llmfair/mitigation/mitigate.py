@@ -103,20 +103,35 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     results = write(
         folder, results, rows, {name: text for each in tried for name, text in each.files.items()}
     )
-    errors = []
-    for each in tried:
-        if each.failed and each.error is not None:
-            each.error.message = f"{each.row.remedy}: {each.error.message}"
-            errors.append(each.error)
-    return Mitigated(results, folder, max(errors, key=lambda error: error.exit_code, default=None))
+    errors = [(each.row.remedy, each.error) for each in tried if each.failed and each.error is not None]
+    for spec, error in errors:
+        error.message = f"{spec}: {error.message}"
+    gravest = max((error for _, error in errors), key=lambda error: error.exit_code, default=None)
+    return Mitigated(results, folder, gravest)
 
 
 def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
     """What each remedy would ask; nothing is asked or written. Raises UsageError as `mitigate` does."""
     base, remedies = _begun(run, settings)
-    planned = [_planned(base, spec, remedy) for spec, remedy in remedies.items()]
-    calls = sum(remedy.calls or 0 for remedy in planned)
-    return MitigationPlan(schema=SCHEMA, task="mitigate", run=str(run.path), calls=calls, remedies=planned)
+    rows = []
+    for spec, remedy in remedies.items():
+        counts: dict[str, Any] = {"calls": 0, "answered": 0, "folder": None}
+        error = None
+        try:
+            if isinstance(remedy, Asking):
+                audit = remedy.audit(base)
+                planned = plan(audit.kind, _settings_of(base, audit))
+                counts = {key: planned[key] for key in counts}
+                if planned["unready"]:
+                    error = ErrorDocument(kind="MissingKey", message=planned["unready"][0], hint="")
+            else:
+                assert isinstance(remedy, Reordering)
+                remedy.apply(base)
+        except NOT_HERE as absent:
+            counts, error = dict.fromkeys(counts), document_of(absent)
+        rows.append(RemedyPlanned(remedy=spec, title=remedy.title, **counts, error=error))
+    calls = sum(row.calls or 0 for row in rows)
+    return MitigationPlan(schema=SCHEMA, task="mitigate", run=str(run.path), calls=calls, remedies=rows)
 
 
 def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
@@ -179,7 +194,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
         else:
             assert isinstance(remedy, Reordering)
             made = remedy.apply(base)
-            orders, facts = base.completed(made.orders), {"calls": made.calls, "remarks": made.remarks}
+            orders, facts = base.completed(made.orders), {"calls": made.calls, "remarks": [*made.remarks]}
             answers = None if made.condition is None else answers_of(_compared(base.run), made.condition)
             measured = measure(spec, base.judged(orders), made.halves, answers=answers)
     except LlmfairError as error:
@@ -217,7 +232,7 @@ def _asked(
         orders = base.completed({query: [file.rankings[query] for file in files] for query in base.orders})
         judged, answers = base.judged(orders), answers_of(compared, audit.condition)
     facts = {
-        "calls": compared.results.calls, "cost": compared.manifest.cost, "run": str(run.path), "remarks": audit.remarks
+        "calls": compared.results.calls, "cost": compared.manifest.cost, "run": str(run.path), "remarks": [*audit.remarks]
     }  # fmt: skip
     return measure(spec, judged, own_lists=audit.own_lists, answers=answers), orders, facts
 
@@ -234,35 +249,17 @@ def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
                 f"the run was asked with {flag} {lacks}, and no run folder keeps what is secret.",
                 f"give it again: llmfair mitigate {base.run.path} {flag} …",
             )
-    budget = {item.name: getattr(base.chosen, item.name) for item in fields(SpendingSettings)}
-    return replace(
-        audit.settings,
-        **budget | {"dry_run": False, "batch": False, "output": None, "runs_dir": base.run.path.parent},
-        **dict.fromkeys(("measures", "fail_on", "junit", "label")), fresh=False, report=False, require=(),
-        model=(audit.subject.spec,),
-    )  # fmt: skip
+    changed: dict[str, Any] = {
+        item.name: getattr(base.chosen, item.name) for item in fields(SpendingSettings)
+    }
+    changed |= dict.fromkeys(("output", "measures", "fail_on", "junit", "label"))
+    changed |= dict.fromkeys(("dry_run", "batch", "fresh", "report"), False)
+    changed |= {"runs_dir": base.run.path.parent, "model": (audit.subject.spec,), "require": ()}
+    return replace(audit.settings, **changed)
 
 
 def _compared(run: RunDir) -> ComparedRun:
     return ComparedRun("", run, run.read_manifest(), results_of(run))
-
-
-def _planned(base: Unmitigated, spec: str, remedy: Remedy) -> RemedyPlanned:
-    counts: dict[str, Any] = {"calls": 0, "answered": 0, "folder": None}
-    error = None
-    try:
-        if isinstance(remedy, Asking):
-            audit = remedy.audit(base)
-            planned = plan(audit.kind, _settings_of(base, audit))
-            counts = {key: planned[key] for key in counts}
-            if planned["unready"]:
-                error = ErrorDocument(kind="MissingKey", message=planned["unready"][0], hint="")
-        else:
-            assert isinstance(remedy, Reordering)
-            remedy.apply(base)
-    except NOT_HERE as absent:
-        counts, error = dict.fromkeys(counts), document_of(absent)
-    return RemedyPlanned(remedy=spec, title=remedy.title, **counts, error=error)
 
 
 def document_of(error: LlmfairError) -> ErrorDocument:
@@ -318,13 +315,11 @@ def measure(
         assert isinstance(value, float | Undefined)
         return value
 
-    measures = {name: parse_measure(name) for name in MEASURED}
-    every = {
-        str(of.measure): of for of in measure_all([*measures.values()], {name: judged}) if of.group == ""
-    }
+    measures = [parse_measure(measure) for measure in MEASURED]
+    every = {column.measure: column for column in measure_all(measures, {name: judged}) if not column.group}
     columns = dict[str, Column]()
-    for of, declared in measures.items():
-        column = every.get(of, Column(declared, name, "", {}))
+    for of, measure in zip(MEASURED, measures, strict=True):
+        column = every.get(measure, Column(measure, name, "", {}))
         if own_lists and of not in OF_A_PAGE:
             column = replace(column, values={query.query_id: Undefined(OTHER_LISTS) for query in judged})
         elif halves is not None and of == CONSISTENCY:
@@ -351,28 +346,25 @@ def changes_of(
             name, name, ALL, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None
         )
         row = with_figures(row, figures[NONE][of], figure)
-        if of == ANSWERS:
-            changes[of] = _answers_changed(row, base, other, inference)
-            continue
-        column, before = other.columns[of], base.columns[of]
-        pairs = paired(measure, column, before, {*before.values} & {*column.values}, inference)
-        change = next(row for row in pairs if row.query_id == ALL)
-        reason = (figure.reason if change.value is None else None) or change.reason
-        limits = {"low": change.low, "high": change.high, "n": change.n or 0, "p": change.p}
-        changes[of] = structs.replace(row, change=change.value, reason=reason, **limits)
+        if of != ANSWERS:
+            later, earlier = other.columns[of], base.columns[of]
+            pairs = paired(measure, later, earlier, {*earlier.values} & {*later.values}, inference)
+            change = next(row for row in pairs if row.query_id == ALL)
+            reason = (figure.reason if change.value is None else None) or change.reason
+            limits = {"low": change.low, "high": change.high, "n": change.n or 0, "p": change.p}
+            row = structs.replace(row, change=change.value, reason=reason, **limits)
+        elif other.answers is None or base.answers is None:
+            row = structs.replace(row, reason=other.without)
+        elif not (queries := sorted(base.answers[1].keys() & other.answers[1].keys())):
+            row = structs.replace(row, reason="no_finite_odds")
+        else:
+            before, after = (
+                [values[query] for query in queries] for _, values in (base.answers, other.answers)
+            )
+            rng = np.random.default_rng(inference.seed)
+            row = changed(row, change_by_query(before, after, True, inference.level, rng))
+        changes[of] = row
     return changes
-
-
-def _answers_changed(row: ChangeRow, base: Measured, other: Measured, inference: Inference) -> ChangeRow:
-    """The change of the odds of answers, of those who have some."""
-    if other.answers is None or base.answers is None:
-        return structs.replace(row, reason=other.without)
-    queries = sorted(base.answers[1].keys() & other.answers[1].keys())
-    if not queries:
-        return structs.replace(row, reason="no_finite_odds")
-    before, after = ([of[query] for query in queries] for _, of in (base.answers, other.answers))
-    rng = np.random.default_rng(inference.seed)
-    return changed(row, change_by_query(before, after, True, inference.level, rng))
 
 
 # Whether the odds of rankings lie in the band, and which remedies are not dominated: none other is nearer to parity at

@@ -57,9 +57,8 @@ BROUGHT = {
 
 def closer(row: RemedyRow, results: MitigationResults) -> bool:
     """Whether a remedy's rankings are nearer to parity beyond chance, by its adjusted p."""
-    change = row.changes[ODDS]
-    tested = change.change is not None and change.p_adjusted is not None
-    return tested and change.p_adjusted < 1 - results.level and away(change) < 0
+    change, p = row.changes[ODDS], row.changes[ODDS].p_adjusted
+    return change.change is not None and p is not None and p < 1 - results.level and away(change) < 0
 
 
 def inside(row: RemedyRow, results: MitigationResults) -> bool:
@@ -149,10 +148,13 @@ def _mitigated(
         ndcg = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
     before, after = (row.figures[ODDS].value for row in (results.base, best))
     other_group = OTHER_GROUP * crosses(before, after, results.band)
+    in_the_band = ""
+    if best.p_inside is not None:
+        asked = "" if inside(best, results) else f" ({(1 - results.level) / 2:g} or less shows it)"
+        in_the_band = f", inside the band {least:g}–{most:g} at p {p_text(best.p_inside)}{asked}"
     sentence = (
         f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them "
-        f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{_inside_text(best, results)}, nDCG@20 {ndcg}, "
-        f"{calls}{also}{caution}"
+        f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{in_the_band}, nDCG@20 {ndcg}, {calls}{also}{caution}"
     )
     place = f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
     settle = f"{_settling(best)} · " * (status == NEARER)
@@ -276,15 +278,6 @@ def _inside_notes(results: MitigationResults) -> list[str]:
     alpha, (low, high) = (1 - results.level) / 2, results.band
     test = f"odds inside the band {low:g}–{high:g}, shown from p {alpha:g} down (t, one-sided, Holm over the remedies)"
     return [f"{test}: {', '.join(p_values)}"] if p_values else []
-
-
-def _inside_text(row: RemedyRow, results: MitigationResults) -> str:
-    """p of its odds of rankings inside the band."""
-    if row.p_inside is None:
-        return ""
-    alpha, (low, high) = (1 - results.level) / 2, results.band
-    asked = "" if inside(row, results) else f" ({alpha:g} or less shows it)"
-    return f", inside the band {low:g}–{high:g} at p {p_text(row.p_inside)}{asked}"
 
 
 def missing_lines(results: MitigationResults) -> list[str]:

@@ -84,10 +84,9 @@ def stratum_pairs(
     if stratum != "mixed":
         probes = pairwise_probes(candidates, attribute, stratum, most, seed, text, grades=grades)
         return [
-            TrainingPair(
-                f"{query.query_id}/{stratum}/{probe.order}", query, stratum, *probe.candidates.documents
-            )
+            TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, protected, unprotected)
             for probe in probes
+            for protected, unprotected in [probe.candidates.documents]
         ]
     documents = {document.doc_id: document for document in candidates.documents}
     relevant, irrelevant = (

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any
 
 import numpy as np
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, cell_counts, judged_of, measure_verdicts
@@ -48,11 +48,8 @@ from llmfair.tuning.drawing import (
 )
 from llmfair.tuning.results import (
     REJECTED,
-    AnswersOnPairs,
     FinetuneResults,
-    Interval,
     OddsChange,
-    RatioOfPairs,
     Safeguard,
     TrainingFacts,
     Validation,
@@ -230,7 +227,16 @@ def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[s
         )
         if base is not None and adapter is not None:
             change = change_of_pairs(ADJUSTED_ODDS, base, adapter, level)
-            odds[stratum] = OddsChange(**figure_of(change.estimate), measure=HEADLINE, p=change.p)
+            of = change.estimate
+            odds[stratum] = OddsChange(
+                measure=HEADLINE,
+                value=of.value,
+                low=of.low,
+                high=of.high,
+                n=of.n,
+                reason=of.reason,
+                p=change.p,
+            )
     return odds
 
 
@@ -319,28 +325,6 @@ BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
 
-def figure_of(row: Measurement | Estimate) -> dict[str, Any]:
-    """The fields of an `Interval`."""
-    return {name: getattr(row, name) for name in Interval.__struct_fields__}
-
-
-def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
-    """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by stratum."""
-
-    def answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
-        cells, ratio = figures.cells[stratum], figure_of(figures.row(SMOOTHED, stratum))
-        shares = {side.value: Interval(**figure_of(figures.row("WinShare", stratum, side))) for side in Side}
-        return AnswersOnPairs(
-            **shares,
-            flipped=Interval(**figure_of(figures.row("FlipRate", stratum))),
-            ratio=RatioOfPairs(**ratio, protected=cells.PP, unprotected=cells.UU),
-            pairs=sum(astuple(cells)),
-        )
-
-    times = {"before": before, "after": after}
-    return {stratum: {when: answers(of, stratum) for when, of in times.items()} for stratum in PAIR_STRATA}
-
-
 def results_of(
     design: Mapping[str, Any],
     figures: Mapping[str, Figures],
@@ -367,18 +351,5 @@ def results_of(
         relevance_gap={model: its.relevance_gap for model, its in figures.items()},
         changes=changes,
         gates_on_test=with_text(final.gates),
-        figure_4=figure_4(figures[BASE], figures[ADAPTER]),
         training=training,
     )
-
-
-def target_counts(pairs: Iterable[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:
-    """Pairs by query, stratum and target; `weight 0` does not count in the loss, `other` is a probability."""
-    counts: dict[str, dict[str, dict[str, int]]] = {}
-    for pair in pairs:
-        target = "weight 0"
-        if pair.weight:
-            target = f"{pair.target:g}" if pair.target in (0.0, 0.5, 0.9, 1.0) else "other"
-        strata = counts.setdefault(pair.query.query_id, {}).setdefault(pair.stratum, {})
-        strata[target] = strata.get(target, 0) + 1
-    return counts

@@ -364,7 +364,6 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     manifest = {
         **manifest_of(design, model, results),
         "seconds": time.monotonic() - started,
-        "targets": effects.target_counts(labelled.values()),
         "pairs_sha256": digest,
     }
     files = {
@@ -416,7 +415,7 @@ def _rows(
 
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate")
-COPIED = ("counts", "overlap", "figure_4", "gates_on_test", "objective", "changes", "training")
+COPIED = ("counts", "overlap", "gates_on_test", "objective", "changes", "training")
 
 
 def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResults) -> dict[str, Any]:

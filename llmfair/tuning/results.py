@@ -211,38 +211,15 @@ class TrainingFacts(TrainingRecord, frozen=True, kw_only=True):
     processes: Count
 
 
-class Interval(JsonObject, frozen=True):
-    """A figure of the test queries with its interval."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: Count | None
-    reason: str | None
-
-
-class RatioOfPairs(Interval, frozen=True):
-    """The ratio of pairs that either side's item wins in both orders, and these pairs."""
-
-    protected: Count
-    unprotected: Count
-
-
-class AnswersOnPairs(JsonObject, frozen=True):
-    """Shares of pairs, and their ratio."""
-
-    protected: Interval
-    unprotected: Interval
-    flipped: Interval
-    ratio: RatioOfPairs
-    pairs: Count
-
-
-class OddsChange(Interval, frozen=True, kw_only=True):
+class OddsChange(JsonObject, frozen=True, kw_only=True):
     """The position-adjusted odds after over those before, paired; `p` is of no change."""
 
     measure: str
+    value: float | None
+    low: float | None
+    high: float | None
     n: Count
+    reason: str | None
     p: Share | None
 
 
@@ -266,7 +243,6 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
         Mapping[str, Safeguard],
         Meta(description="What parity may not be bought with, on queries never seen."),
     ]
-    figure_4: Mapping[str, Mapping[str, AnswersOnPairs]]
     training: TrainingFacts
 
     def figure(self, model: str, measure: str, stratum: str, group: str = "") -> Figure:

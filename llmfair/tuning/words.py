@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
@@ -33,7 +33,7 @@ from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import CONSISTENT, ICC, LIKELY, MOST_QUERIES
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
 from llmfair.tuning.lora import Tell, prompts_of
-from llmfair.tuning.results import AnswersOnPairs, FinetunePlan, FinetuneResults, HeldOut, MergeResults
+from llmfair.tuning.results import FinetunePlan, FinetuneResults, HeldOut, MergeResults
 
 if TYPE_CHECKING:
     from llmfair.tuning.finetune import TuningDesign
@@ -72,7 +72,7 @@ def finetune_tsv(results: FinetuneResults) -> str:
 
 
 def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[str, ...]:
-    cells, pairs = results.cells[model][stratum], results.figure_4[stratum]["before"].pairs
+    cells = results.cells[model][stratum]
 
     def text(measure: str, form: str = "{:.1f} %", times: int = 100, group: str = "") -> str:
         value = results.figure(model, measure, stratum, group).value
@@ -80,7 +80,7 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[st
 
     odds, finding = results.figure(model, HEADLINE, stratum), results.findings[model].get(stratum)
     return (
-        f"{stratum}, {pairs:,}" if model == BASE else "",
+        f"{stratum}, {sum(astuple(cells)):,}" if model == BASE else "",
         model,
         f"{text('WinShare', group='protected')} ({cells.PP:,})",
         f"{text('WinShare', group='unprotected')} ({cells.UU:,})",
@@ -471,10 +471,10 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
     both = (BASE, ADAPTER)
     shares = [
-        (f"{stratum}\n{model}", _shares(answers))
-        for stratum, times in results.figure_4.items()
-        for answers, model in zip(times.values(), both, strict=True)
-        if answers.pairs
+        (f"{stratum}\n{model}", _shares(results, model, stratum))
+        for stratum in PAIR_STRATA
+        for model in both
+        if any(astuple(results.cells[model][stratum]))
     ]
     if shares:
         yield stacked_answers(shares, asdict(results.words))
@@ -499,9 +499,10 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
         yield position_bias(first)
 
 
-def _shares(answers: AnswersOnPairs) -> dict[str, float]:
+def _shares(results: FinetuneResults, model: str, stratum: str) -> dict[str, float]:
     """Shares of cells; what is neither won nor flipped is tied, since margins are always read."""
-    won, lost, flipped = (of.value or 0.0 for of in (answers.protected, answers.unprotected, answers.flipped))
+    measures = (("WinShare", "protected"), ("WinShare", "unprotected"), ("FlipRate", ""))
+    won, lost, flipped = (results.figure(model, name, stratum, of).value or 0.0 for name, of in measures)
     return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}
 
 

@@ -39,9 +39,8 @@ def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     ] == "distance from parity {value:.3f} (< {limit:.3f})".format_map(found["gates_on_test"]["gain"])
     assert len(page.named("svg")) == 4 and all("scope" in header for header in page.named("th"))
     drawings = " ".join(drawing["aria-label"] for drawing in page.named("svg"))
-    ratio = found["figure_4"]["relevant"]
-    assert f"before {ratio['before']['ratio']['value']:.2f}" in drawings
-    assert f"after {ratio['after']['ratio']['value']:.2f}" in drawings
+    for when, model in (("before", "base"), ("after", "adapter")):
+        assert f"{when} {rows[model, 'SmoothedWinRatio', 'relevant', '']['value']:.2f}" in drawings
     assert json.loads(page.scripts[0]) == json.loads(json_text(found))["rows"]
 
 

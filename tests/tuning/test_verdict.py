@@ -20,7 +20,6 @@ from llmfair.tuning.effects import (
     ADAPTER,
     AnsweredPairs,
     changes,
-    figure_4,
     offset_of,
     safeguards_of,
     validate,
@@ -233,21 +232,14 @@ def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
 
 
 def test_what_is_written_of_the_figures() -> None:
-    base = biased(-2.0)
-    before, after = figures(base, base), figures(biased(0.0), base)
-    rows = results(True).rows
-    assert {row.model for row in rows} == {"base", "adapter", "logit offset"}
-    assert {row.query_id for row in rows} == {"all"}
-    told = figure_4(before, after)
-    for stratum in ("relevant", "irrelevant"):
-        for when, of_it in told[stratum].items():
-            assert of_it.pairs == 288
-            cells = (before if when == "before" else after).cells[stratum]
-            assert (of_it.ratio.protected, of_it.ratio.unprotected) == (cells.PP, cells.UU)
-            shares = [one.value or 0.0 for one in (of_it.protected, of_it.unprotected, of_it.flipped)]
-            assert sum(shares) == pytest.approx(1.0)
-            low, value, high = of_it.ratio.low, of_it.ratio.value, of_it.ratio.high
-            assert low is not None and value is not None and high is not None and low < value < high
+    made = results(True)
+    assert {row.model for row in made.rows} == {"base", "adapter", "logit offset"}
+    assert {row.query_id for row in made.rows} == {"all"}
+    for model in ("base", "adapter"):
+        shares = [made.figure(model, "WinShare", "relevant", side).value or 0.0 for side in Side]
+        flipped = made.figure(model, "FlipRate", "relevant").value or 0.0
+        assert sum(shares) + flipped == pytest.approx(1.0)
+        assert sum(astuple(made.cells[model]["relevant"])) == 288
 
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
