@@ -231,9 +231,8 @@ def _asked(
         files = of_folder(run, ScoreSettings(), lambda path: None).conditions[audit.condition]
         orders = base.completed({query: [file.rankings[query] for file in files] for query in base.orders})
         judged, answers = base.judged(orders), answers_of(compared, audit.condition)
-    facts = {
-        "calls": compared.results.calls, "cost": compared.manifest.cost, "run": str(run.path), "remarks": [*audit.remarks]
-    }  # fmt: skip
+    calls, cost = compared.results.calls, compared.manifest.cost
+    facts = {"calls": calls, "cost": cost, "run": str(run.path), "remarks": [*audit.remarks]}
     return measure(spec, judged, own_lists=audit.own_lists, answers=answers), orders, facts
 
 
@@ -249,13 +248,12 @@ def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
                 f"the run was asked with {flag} {lacks}, and no run folder keeps what is secret.",
                 f"give it again: llmfair mitigate {base.run.path} {flag} …",
             )
-    changed: dict[str, Any] = {
-        item.name: getattr(base.chosen, item.name) for item in fields(SpendingSettings)
-    }
-    changed |= dict.fromkeys(("output", "measures", "fail_on", "junit", "label"))
-    changed |= dict.fromkeys(("dry_run", "batch", "fresh", "report"), False)
-    changed |= {"runs_dir": base.run.path.parent, "model": (audit.subject.spec,), "require": ()}
-    return replace(audit.settings, **changed)
+    budget = (item.name for item in fields(SpendingSettings))
+    values: dict[str, Any] = {name: getattr(base.chosen, name) for name in budget}
+    values |= dict.fromkeys(("output", "measures", "fail_on", "junit", "label"))
+    values |= dict.fromkeys(("dry_run", "batch", "fresh", "report"), False)
+    values |= {"runs_dir": base.run.path.parent, "model": (audit.subject.spec,), "require": ()}
+    return replace(audit.settings, **values)
 
 
 def _compared(run: RunDir) -> ComparedRun:
