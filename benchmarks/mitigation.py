@@ -25,7 +25,7 @@ import llmfair
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
 from llmfair.io.trec import read_run
-from llmfair.mitigation.remedies import TASK, Asking, Audit, Unmitigated
+from llmfair.mitigation.remedies import TASK, Audit, Remedy, Unmitigated
 from llmfair.registry import register
 
 SEEDS, QUERIES, EACH = 50, 24, 20
@@ -35,15 +35,16 @@ REMEDIES = ("consensus", "offset", "fair-star", "greedy", "stand-in")
 FIRST = 20
 
 
-class StandIn(Asking):
+class StandIn(Remedy):
     """The simulator without its preference, in the place of an adapter."""
 
     title = "stand-in for an adapter: the simulator without its preference"
+    asks = True
     does = (
         "The simulator is asked without its preference, as an adapter that took it away whole would answer."
     )
 
-    def audit(self, run: Unmitigated) -> Audit:
+    def apply(self, run: Unmitigated) -> Audit:
         settings = replace(run.settings, conditions=run.condition, repeat=False)
         return Audit(kind_of(TASK), settings, Subject(WITHOUT), run.condition)
 

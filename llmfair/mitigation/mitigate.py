@@ -38,11 +38,9 @@ from llmfair.metrics.base import Column, Judged, Undefined, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.mitigation.remedies import (
     SECRET,
-    Asking,
     Audit,
     Orders,
     Remedy,
-    Reordering,
     Unmitigated,
     unmitigated,
 )
@@ -118,15 +116,12 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
         counts: dict[str, Any] = {"calls": 0, "answered": 0, "folder": None}
         error = None
         try:
-            if isinstance(remedy, Asking):
-                audit = remedy.audit(base)
-                planned = plan(audit.kind, _settings_of(base, audit))
+            made = remedy.apply(base)
+            if isinstance(made, Audit):
+                planned = plan(made.kind, _settings_of(base, made))
                 counts = {key: planned[key] for key in counts}
                 if planned["unready"]:
                     error = ErrorDocument(kind="MissingKey", message=planned["unready"][0], hint="")
-            else:
-                assert isinstance(remedy, Reordering)
-                remedy.apply(base)
         except NOT_HERE as absent:
             counts, error = dict.fromkeys(counts), document_of(absent)
         rows.append(RemedyPlanned(remedy=spec, title=remedy.title, **counts, error=error))
@@ -137,7 +132,7 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
 def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
     """The run and its remedies, after what the run says of whom to ask is told: somebody else may have made it."""
     base, remedies = unmitigated(run, settings), remedies_of(settings)
-    if any(isinstance(remedy, Asking) for remedy in remedies.values()):
+    if any(remedy.asks for remedy in remedies.values()):
         items = (item for item in fields(base.settings) if item.metadata["effect"] is not WRITTEN)
         values = {item.name: getattr(base.settings, item.name) for item in items}
         if effects := base.settings.effects(values | {"model": (base.model,)}):
@@ -157,7 +152,7 @@ def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
             remedy: Remedy = registry.lookup("remedy", name)(parameters)
         except UsageError as error:
             raise UsageError(f"--remedy {spec}: {error.message}", error.hint) from None
-        if not (settings.free and isinstance(remedy, Asking)):
+        if not (settings.free and remedy.asks):
             remedies[spec] = remedy
     if not remedies:
         raise UsageError("--free leaves no remedy: all that are named ask a model.", "leave --free out")
@@ -189,11 +184,10 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
         return watch(folder, *more)
 
     try:
-        if isinstance(remedy, Asking):
-            measured, orders, facts = _asked(base, spec, remedy.audit(base), spending, seeing)
+        made = remedy.apply(base)
+        if isinstance(made, Audit):
+            measured, orders, facts = _asked(base, spec, made, spending, seeing)
         else:
-            assert isinstance(remedy, Reordering)
-            made = remedy.apply(base)
             orders, facts = base.completed(made.orders), {"calls": made.calls, "remarks": [*made.remarks]}
             answers = None if made.condition is None else answers_of(_compared(base.run), made.condition)
             measured = measure(spec, base.judged(orders), made.halves, answers=answers)

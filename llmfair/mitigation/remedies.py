@@ -194,11 +194,12 @@ class Audit:
 class Remedy(ABC):
     """A way to fairer rankings. `title` names it in words, `does` says what it is, in a sentence of the method.
 
-    `parameters` is what stands behind its name and a colon.
+    `asks`: whether it asks a model. `parameters` is what stands behind its name and a colon.
     """
 
     title: ClassVar[str]
     does: ClassVar[str]
+    asks: ClassVar[bool] = False
 
     def __init__(self, parameters: str = "") -> None:
         if parameters:
@@ -206,45 +207,25 @@ class Remedy(ABC):
                 f"this remedy takes no parameters, but ':{parameters}' is given.", "leave it out"
             )
 
-
-class Reordering(Remedy):
-    """A remedy that needs no more than the run's rankings."""
-
     @abstractmethod
-    def apply(self, run: Unmitigated) -> Remedied:
-        """The new rankings. Raises UsageError where the run lacks what it needs."""
+    def apply(self, run: Unmitigated) -> Remedied | Audit:
+        """The new rankings, or what has to be asked for them. Raises LlmfairError where the run lacks what it needs."""
 
 
-class Asking(Remedy):
-    """A remedy that asks a model."""
-
-    @abstractmethod
-    def audit(self, run: Unmitigated) -> Audit:
-        """What is asked. Raises LlmfairError where it cannot be."""
-
-
-class Merging(Reordering):
-    """A remedy that makes one ranking of all the orders of a list."""
-
-    @abstractmethod
-    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
-        """What merges rankings of one list of the run, and what has to be known of it. Raises UsageError."""
-
-    def apply(self, run: Unmitigated) -> Remedied:
-        merged, remarks = self.merger(run)
-        dealt = {
-            query_id: [
-                (merged([orders[k] for k in first]), merged([orders[k] for k in second]))
-                for first, second in halves(len(orders))
-            ]
-            for query_id, orders in run.orders.items()
-        }
-        return Remedied(
-            {query_id: [merged(orders)] for query_id, orders in run.orders.items()}, dealt, remarks
-        )
+def merged(run: Unmitigated, merger: Merger, remarks: Sequence[str] = ()) -> Remedied:
+    """One ranking of all the orders of each list, and those of their halves."""
+    lists = run.orders.items()
+    dealt = {
+        query_id: [
+            (merger([orders[k] for k in first]), merger([orders[k] for k in second]))
+            for first, second in halves(len(orders))
+        ]
+        for query_id, orders in lists
+    }
+    return Remedied({query_id: [merger(orders)] for query_id, orders in lists}, dealt, remarks)
 
 
-class Reranking(Reordering):
+class Reranking(Remedy):
     """A registered ranker that orders each ranking anew: it goes by groups, and by the places as scores."""
 
     ranker: ClassVar[str]
@@ -291,7 +272,7 @@ def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], NDArray[np.i
 
 
 @register("remedy", "consensus")
-class Consensus(Merging):
+class Consensus(Remedy):
     title = "consensus"
     does = (
         "The rankings of a list from its different initial orders become one, that with the least sum of Kendall "
@@ -299,23 +280,24 @@ class Consensus(Merging):
         "orders share stays, a preference too."
     )
 
-    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+    def apply(self, run: Unmitigated) -> Remedied:
         run.require_prompt()
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
                 "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
             )
-        return consensus, ()
+        return merged(run, consensus)
 
 
 UNREAD = "simulated models read no words, so the instruction cannot move them"
 
 
 @register("remedy", "fair-prompt")
-class FairPrompt(Asking):
+class FairPrompt(Remedy):
     """`fair-prompt:FILE` asks with a prompt of one's own."""
 
     title = "fair instruction"
+    asks = True
     does = (
         "The same lists in the same initial orders are asked about once more, with one sentence added to the prompt "
         "that asks to treat items of all groups alike (llmfair prompts show listwise-fair)."
@@ -324,7 +306,7 @@ class FairPrompt(Asking):
     def __init__(self, parameters: str = "") -> None:
         self.prompt = parameters
 
-    def audit(self, run: Unmitigated) -> Audit:
+    def apply(self, run: Unmitigated) -> Audit:
         run.require_prompt()
         file, twins = "" if run.manifest.prompt is None else run.manifest.prompt.file, wordings(TASK)
         if not self.prompt and file not in twins:
@@ -343,15 +325,16 @@ SIMULATED = "fake:refiner"
 
 
 @register("remedy", "fair-qr")
-class FairQr(Asking):
+class FairQr(Remedy):
     title = "FAIR-QR"
+    asks = True
     does = (
         "Each query is refined with keywords of the model until the groups on its page are near those of the relevant "
         "documents (Chen and Fang 2025). Its page is found in the whole collection, so it has other documents than the "
         "run's lists: figures of a page alone compare, nDCG@20 and AWRF@20."
     )
 
-    def audit(self, run: Unmitigated) -> Audit:
+    def apply(self, run: Unmitigated) -> Audit:
         kind, of = kind_of("refine"), run.settings
         run.require_prompt()
         # a simulated model of lists writes no keywords
@@ -391,14 +374,15 @@ class Greedy(Reranking):
 
 
 @register("remedy", "lora")
-class Lora(Asking):
+class Lora(Remedy):
     title = "LoRA adapter"
+    asks = True
     does = (
         "The same lists in the same initial orders are asked about once more, of the model with a LoRA adapter "
         "(llmfair finetune-lora trains one; --adapter names it). On queries that it was trained on it is flattered."
     )
 
-    def audit(self, run: Unmitigated) -> Audit:
+    def apply(self, run: Unmitigated) -> Audit:
         backend, _, name = run.model.partition(":")
         if " + " in run.model:
             raise UsageError("the run's model has an adapter already.", "mitigate the run of its base")
@@ -434,7 +418,7 @@ def trained_beside(run: Unmitigated, name: str) -> Path | None:
 
 
 @register("remedy", "named-prompt")
-class NamedPrompt(Reordering):
+class NamedPrompt(Remedy):
     title = "sensitive prompt"
     does = "The rankings of the run's own sensitive prompt that names the protected group, in place of the neutral one."
 
@@ -466,7 +450,7 @@ Floats = NDArray[np.float64]
 
 
 @register("remedy", "offset")
-class Offset(Merging):
+class Offset(Remedy):
     title = "logit offset"
     does = (
         "One number is added to the strengths of protected items: Bradley–Terry strengths of the run's orders of each "
@@ -474,10 +458,10 @@ class Offset(Merging):
         "the query it is applied to)."
     )
 
-    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+    def apply(self, run: Unmitigated) -> Remedied:
         offsets, sides = offsets_of(run), run.rankings.against.sides
 
-        def merged(rankings: Sequence[Ranking]) -> Ranking:
+        def merger(rankings: Sequence[Ranking]) -> Ranking:
             doc_ids, ranks = ranks_of(rankings)
             query_id = rankings[0].query_id
             protected = np.array([sides.get(doc_id) is Side.PROTECTED for doc_id in doc_ids])
@@ -486,7 +470,8 @@ class Offset(Merging):
             return Ranking(query_id, tuple(doc_ids[place] for place in order))
 
         low, high = min(offsets.values()), max(offsets.values())
-        return merged, [f"{low:+.2f} to {high:+.2f} added to the log odds of protected items, by fold"]
+        remark = f"{low:+.2f} to {high:+.2f} added to the log odds of protected items, by fold"
+        return merged(run, merger, [remark])
 
 
 def offsets_of(run: Unmitigated) -> Mapping[str, float]:

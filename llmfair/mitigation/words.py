@@ -157,17 +157,13 @@ def _mitigated(
         f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{in_the_band}, nDCG@20 {ndcg}, {calls}{also}{caution}"
     )
     place = f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
-    settle = f"{_settling(best)} · " * (status == NEARER)
-    return status, best, sentence, f"{settle}{place} · {report}"
-
-
-def _settling(row: RemedyRow) -> str:
-    """What would settle whether its odds of rankings lie in the band."""
-    if row.p_inside is None:
-        return "more items, shared by fewer lists, would settle it"
-    if row.lists_needed is None or row.lists_needed > MOST_QUERIES:
-        return "its odds are too near an edge of the band for more lists to settle it"
-    return f"about {row.lists_needed:,} lists would settle it, if the odds stay as they are"
+    if best.p_inside is None:
+        settle = "more items, shared by fewer lists, would settle it · "
+    elif best.lists_needed is None or best.lists_needed > MOST_QUERIES:
+        settle = "its odds are too near an edge of the band for more lists to settle it · "
+    else:
+        settle = f"about {best.lists_needed:,} lists would settle it, if the odds stay as they are · "
+    return status, best, sentence, f"{settle * (status == NEARER)}{place} · {report}"
 
 
 def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
@@ -341,19 +337,14 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
         results, exhibits, section, "Mitigation", f"{results.model} on {results.dataset}, {results.attribute}",
         asdict(results.words), (), [*warnings_of([results.model]), *missing_lines(results)],
     )  # fmt: skip
-    return replace(page, tables=[*page.tables, *([_changes_table(results)] if results.tried else [])])
-
-
-def _changes_table(results: MitigationResults) -> Table:
-    """Every measure's paired change, a line each remedy."""
+    if not results.tried:
+        return page
     measures = (ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY)
-    rows = tuple(
-        (row.title, *(change_text(row.changes[measure], SHORT) for measure in measures))
-        for row in results.tried
-    )
     header = ("remedy", *(LABELS.get(measure, measure) for measure in measures))
+    rows = [(row.title, *(change_text(row.changes[of], SHORT) for of in measures)) for row in results.tried]
     title = "Changes beside the unmitigated rankings, paired by query"
-    return filled(Table(title, header, rows, ("× of ratios and odds, differences of the others",)))
+    notes = ("× of ratios and odds, differences of the others",)
+    return replace(page, tables=[*page.tables, filled(Table(title, header, tuple(rows), notes))])
 
 
 def _plots(results: MitigationResults) -> Iterator[Plot]:

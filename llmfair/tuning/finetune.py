@@ -114,7 +114,8 @@ class TuningDesign:
             dtype, why_dtype = "bfloat16", "as bases of adapters are held on a GPU"
         else:
             dtype, why_dtype = dtype_of(self.checkpoint, self.settings.dtype)
-        return Place(lora.local_device(device), dtype, f"{device}: {why}; {dtype}: {why_dtype}")
+        of_process = f":{os.environ.get('LOCAL_RANK', '0')}" * (device == "cuda" and lora.world() > 1)
+        return Place(device + of_process, dtype, f"{device}: {why}; {dtype}: {why_dtype}")
 
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""

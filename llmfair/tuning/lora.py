@@ -220,11 +220,6 @@ def world() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def local_device(device: str) -> str:
-    """The device of this process: each has a GPU of its own."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world() > 1 else device
-
-
 def join() -> None:
     """Makes the processes known to each other; nothing for a single one."""
     if world() > 1:

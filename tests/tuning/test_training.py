@@ -69,11 +69,18 @@ def falling() -> Callable[[], Validation]:
     return lambda: passing(1.0 / next(numbers) + 0.2)
 
 
-@pytest.mark.parametrize("layout", [pytest.param("padded", marks=pytest.mark.slow), "shared"])
+@pytest.mark.parametrize(
+    ("layout", "dropout"),
+    [
+        ("shared", 0.0),
+        pytest.param("padded", 0.0, marks=pytest.mark.slow),
+        pytest.param("shared", 0.3, marks=pytest.mark.slow),
+    ],
+)
 def test_a_training_that_was_stopped_ends_in_the_same_adapter(
-    folder: Path, tmp_path: Path, layout: Any
+    folder: Path, tmp_path: Path, layout: Any, dropout: float
 ) -> None:
-    recipe = replace(SHORT, layout=layout)
+    recipe = replace(SHORT, layout=layout, lora_dropout=dropout)
     _, whole = trained(folder, tmp_path / "whole", recipe, falling())
     validate = falling()
     with pytest.raises(KeyboardInterrupt):
@@ -90,19 +97,6 @@ def test_a_training_that_was_stopped_ends_in_the_same_adapter(
     others = TrainingLog(tmp_path / "whole" / "training.jsonl").lines()
     losses = [[line["loss"] for line in found if "loss" in line] for found in (lines, others)]
     assert losses[0] == losses[1]
-
-
-@pytest.mark.slow
-def test_dropout_too_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, lora_dropout=0.3)
-    trained(folder, tmp_path / "whole", recipe)
-    with pytest.raises(KeyboardInterrupt):
-        trained(folder, tmp_path / "parts", recipe, tell=interrupted_after(64))
-    trained(folder, tmp_path / "parts", recipe)
-    whole, parts = (tmp_path / name / "checkpoints" / "checkpoint-8" for name in ("whole", "parts"))
-    assert tiny.difference(whole, parts) == 0.0
-    trained(folder, tmp_path / "none")
-    assert tiny.difference(whole, tmp_path / "none" / "checkpoints" / "checkpoint-8") > 0
 
 
 class Terminated(KeyboardInterrupt):
