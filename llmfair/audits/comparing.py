@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isclose, log
+from math import isclose
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,9 @@ from llmfair.audits.kind import Kind, kind_of, kinds, results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
-from llmfair.io.text import count, listed, p_text, setting_text
+from llmfair.io.text import setting_text
 from llmfair.metrics.base import Measure
-from llmfair.metrics.names import in_words, parse_measure, parse_measures
+from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.nouns import Conclusion, Key
 from llmfair.results import (
     PARITY_OPEN,
@@ -39,7 +38,7 @@ from llmfair.results import (
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings import band_of, default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
-from llmfair.stats.paired import Change, at_figure, away_from_parity, change_by_query
+from llmfair.stats.paired import Change, at_figure, change_by_query
 from llmfair.stats.significance import holm
 
 USELESS = (
@@ -399,30 +398,12 @@ def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun
     )
 
 
-# Its verdict: closer to parity than the base, by the paired change of the headline?
-
-CLOSER, FARTHER, OPEN = "closer to parity", "farther from parity", "moved; which is nearer is open"
-EQUIVALENT, NO_DIFFERENCE, NOT_ASSESSABLE = "equivalent", "no difference shown", "not assessable"
-STATUSES = (FARTHER, OPEN, NOT_ASSESSABLE, NO_DIFFERENCE, EQUIVALENT, CLOSER)
-"""The gravest first."""
-FAILING = {"worse": FARTHER, "open": OPEN, NOT_ASSESSABLE: NOT_ASSESSABLE, NO_DIFFERENCE: NO_DIFFERENCE}
-"""The statuses that `--fail-on` takes, by its words for them."""
-
-
-def verdicts_of(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
-    """By name, what every run comes to beside the base: of its conditions the gravest, and what the others came to."""
-    base, *others = compared.runs
-    for run in others:
-        rows = [
-            row for row in compared.rows if row.run == run.name and row.headline and row.better == "parity"
-        ]
-        if rows:
-            yield run.name, _verdict(compared, base, run, rows)
+# The gravest verdict, and what it refuses.
 
 
 def failed_of(compared: Comparison, fail_on: Collection[str]) -> RequirementFailed | None:
     """What ends a command whose runs have a verdict of these statuses."""
-    refusals = [refused(verdict, fail_on) for _, verdict in verdicts_of(compared)]
+    refusals = [refused(verdict, fail_on) for _, verdict in kind_of(compared.task).words.compared(compared)]
     if compared.verdict is None or not any(refusals):
         return None
     return RequirementFailed("; ".join(filter(None, refusals)), compared.verdict.next)
@@ -430,114 +411,6 @@ def failed_of(compared: Comparison, fail_on: Collection[str]) -> RequirementFail
 
 def gravest(compared: Comparison) -> RunVerdict | None:
     """The gravest verdict of all runs, the first of several; None without a headline."""
-    verdicts = [verdict for _, verdict in verdicts_of(compared)]
-    return min(verdicts, key=lambda one: STATUSES.index(one.status), default=None)
-
-
-def _verdict(
-    compared: Comparison, base: ComparisonRun, run: ComparisonRun, rows: Sequence[ChangeRow]
-) -> RunVerdict:
-    judged = [(*_judged(row, compared), row) for row in rows]
-    status, figures, row = min(judged, key=lambda change: STATUSES.index(change[0]))
-    condition = kind_of(compared.task).words.condition
-    others: dict[str, list[str]] = {}
-    for way, _, change in judged:
-        if change is not row:
-            others.setdefault(way, []).append(change.key)
-    also = [
-        f"; {way}{' also' * (way == status)} ({listed(names)} "
-        f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
-        for way, names in others.items()
-    ]
-    label = parse_measure(row.measure).label
-    sentence = f"{run.name} beside {base.name}, {label} ({row.key} {condition}): {figures}"
-    return RunVerdict(
-        status=status,
-        sentence=sentence + "".join(also),
-        next="more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
-        + f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}",
-        condition=row.condition,
-        stratum=row.stratum,
-        measure=row.measure,
-        estimate=row.change,
-        low=row.low,
-        high=row.high,
-        n=row.n,
-    )
-
-
-def _judged(row: ChangeRow, compared: Comparison) -> tuple[str, str]:
-    """The status of a change, and the figures of both with its test; or why there is none."""
-    alpha, p = 1 - compared.level, row.p_adjusted
-    if p is None:
-        return NOT_ASSESSABLE, why(row)
-    if floor_of(compared, row) >= alpha:
-        return NOT_ASSESSABLE, f"too few queries ({row.n}) for so many comparisons ({compared.family})"
-    change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
-    figures = f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(p)}, {count(row.n, 'query', 'queries')}, paired)"
-    if useless := of_no_use(row, compared):
-        return NOT_ASSESSABLE, f"{useless}: {figures}"
-    status = way_of(row, compared)
-    return status, figures + besides(row, status, compared)
-
-
-def of_no_use(row: ChangeRow, compared: Comparison) -> str:
-    """That a run is near to parity, or to the base, of which nothing says that it does its job; else nothing."""
-    if not row.useless or way_of(row, compared) not in (CLOSER, EQUIVALENT):
-        return ""
-    return f"{way_of(row, compared)}, but {in_words(row.useless, row.measure)} ({row.run})"
-
-
-OTHER_GROUP = ", now favouring the other group, outside the band"
-
-
-def besides(row: ChangeRow, status: str, compared: Comparison) -> str:
-    """What has to be known beside a status: the margin, or that the other group is favoured now."""
-    if status == EQUIVALENT:
-        return ", a change within {:g}–{:g}".format(*compared.margin)
-    return OTHER_GROUP * (status != NO_DIFFERENCE and crosses(row.base, row.other, compared.band))
-
-
-def why(row: ChangeRow) -> str:
-    """Why a change cannot be told, and of which run, where it is the reason of one."""
-    of = f" ({' and '.join(row.reason_of)})" if row.reason_of else ""
-    return in_words(row.reason or "too_few_queries", row.measure) + of
-
-
-def way_of(row: ChangeRow, compared: Comparison) -> str:
-    """The status of a ratio whose change was tested."""
-    if row.p_adjusted is None or row.low is None or row.high is None:
-        return NO_DIFFERENCE
-    (least, most), concluded = compared.margin, {row.base_conclusion, row.other_conclusion}
-    if least <= row.low and row.high <= most and concluded != {Conclusion.WITHIN, Conclusion.OUTSIDE}:
-        return EQUIVALENT
-    if row.p_adjusted >= 1 - compared.level:
-        return NO_DIFFERENCE
-    return {-1: CLOSER, 0: OPEN, 1: FARTHER}[away(row)]
-
-
-def away(row: ChangeRow) -> int:
-    """1 where a change beyond chance is shown to lead farther from parity, -1 nearer to it, 0 where that is open."""
-    return away_from_parity(
-        Estimate(row.base, row.base_low, row.base_high, row.n),
-        Estimate(row.other, row.other_low, row.other_high, row.n),
-        Estimate(row.change, row.low, row.high, row.n),
-    )
-
-
-def floor_of(compared: Comparison, row: ChangeRow) -> float:
-    """The least adjusted p that there can be: of all signs of so many queries two are as far out as the farthest."""
-    flipped = not kind_of(compared.task).measure.how_changed
-    return min(1.0, compared.family * 2.0 ** (1 - row.n)) if flipped else 0.0
-
-
-def crosses(base: float | None, other: float | None, band: tuple[float, float]) -> bool:
-    """Whether the other run lies outside the band, beyond parity from where the base lies."""
-    assert base is not None and other is not None
-    return (other < band[0] and base > 1) or (other > band[1] and base < 1)
-
-
-def distances(row: ChangeRow) -> tuple[float, float]:
-    """|ln| of a ratio in both runs."""
-    assert row.base is not None and row.other is not None
-    return abs(log(row.base)), abs(log(row.other))
+    words = kind_of(compared.task).words
+    verdicts = [verdict for _, verdict in words.compared(compared)]
+    return min(verdicts, key=lambda verdict: words.compared_statuses.index(verdict.status), default=None)

@@ -119,11 +119,12 @@ def compare(
     runs_dir: RunsDir = Path("runs"),
 ) -> View:
     """Runs side by side, paired by query: what another model, adapter or setting changes."""
-    from llmfair.audits.comparing import FAILING, failed_of
     from llmfair.audits.comparing import compare as compared_of
+    from llmfair.audits.comparing import failed_of
     from llmfair.audits.gates import statuses_of
     from llmfair.io.files import plain
     from llmfair.report.compare import compare_table, compare_tsv
+    from llmfair.report.verdict import FAILING
     from llmfair.rundir import find_run
 
     fail_on = [FAILING[word] for word in statuses_of(failing, FAILING)]

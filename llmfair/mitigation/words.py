@@ -10,7 +10,6 @@ from shlex import quote
 
 from msgspec.structs import asdict
 
-from llmfair.audits.comparing import OTHER_GROUP, away, crosses
 from llmfair.audits.documents import ChangeRow
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
@@ -32,6 +31,7 @@ from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
 from llmfair.report.tables import FEW_QUERIES, Table, capitalised, cell, few_queries, filled, headed
+from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping

@@ -8,19 +8,7 @@ from dataclasses import replace
 
 from msgspec.structs import asdict
 
-from llmfair.audits.comparing import (
-    CLOSER,
-    NO_DIFFERENCE,
-    besides,
-    crosses,
-    distances,
-    floor_of,
-    of_no_use,
-    unlike,
-    verdicts_of,
-    way_of,
-    why,
-)
+from llmfair.audits.comparing import unlike
 from llmfair.audits.documents import ChangeRow, Comparison
 from llmfair.audits.kind import kind_of
 from llmfair.audits.runs.exhibits import declared
@@ -56,6 +44,17 @@ from llmfair.report.tables import (
     uncut_notes,
     with_interval,
 )
+from llmfair.report.verdict import (
+    CLOSER,
+    NO_DIFFERENCE,
+    besides,
+    crosses,
+    distances,
+    floor_of,
+    of_no_use,
+    way_of,
+    why,
+)
 from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
@@ -87,7 +86,7 @@ def compare_table(compared: Comparison) -> Table:
         count(compared.queries, "query", "queries"),
     )
     title = f"Compare {compared.task} · {compared.dataset} · {whom} · {queries}"
-    verdicts = [("", verdict) for _, verdict in verdicts_of(compared)]
+    verdicts = [("", verdict) for _, verdict in kind_of(compared.task).words.compared(compared)]
     lead = lead_of(verdicts, "" if compared.verdict is None else compared.verdict.next)
     notes = (*_differing(compared), *_sentences(compared), *_notes(compared))
     return filled(Table(title, tuple(name for name, _ in columns), rows, notes, lead=lead))

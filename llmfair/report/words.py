@@ -29,10 +29,11 @@ from llmfair.report.tables import (
     planned_note,
     with_interval,
 )
-from llmfair.report.verdict import STATUSES, VerdictWords
+from llmfair.report.verdict import COMPARED_STATUSES, STATUSES, VerdictWords, compared_verdicts
 from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words
 
 if TYPE_CHECKING:
+    from llmfair.audits.documents import Comparison
     from llmfair.rundir import RunDir
 
 METHOD = ("Each condition is measured alike, and each query is one unit: intervals go over queries.",)
@@ -154,6 +155,9 @@ class Wording:
     """Whether tables of measured runs say which figures have no value."""
     scored_notes: Callable[[Sequence[Any]], Iterable[str]] = lambda rows: ()
     """Below a table of measured runs; a row is a `ScoredRun`, a condition and its name there."""
+    compared_statuses: Sequence[str] = COMPARED_STATUSES
+    compared: Callable[[Comparison], Iterable[tuple[str, RunVerdict]]] = compared_verdicts
+    """What every run comes to beside the base, by name: one of these statuses, the gravest first."""
     compared_notes: Callable[[Sequence[Any]], Iterable[str]] = lambda runs: ()
     """Below a comparison of these runs (`ComparisonRun`), the base first."""
 

@@ -14,7 +14,6 @@ from msgspec.structs import asdict, astuple
 
 from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
-from llmfair.audits.comparing import OTHER_GROUP, crosses
 from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.files import plain
@@ -27,7 +26,7 @@ from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
 from llmfair.report.section import Section, VerdictCard, verdict
 from llmfair.report.tables import Table, capitalised, cell, few_queries, headed, markdown, tsv
-from llmfair.report.verdict import Case, VerdictWords, cases_of
+from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
 from llmfair.results import Conclusions, Exhibits
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import CONSISTENT, ICC, LIKELY, MOST_QUERIES

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.comparing import verdicts_of
 from llmfair.audits.documents import Comparison
 from llmfair.io.files import typed
 from llmfair.report.compare import compare_table
+from llmfair.report.verdict import compared_verdicts
 from tests.cli.command import kept, llmfair, ran, refuses
 
 pytestmark = pytest.mark.whole
@@ -104,7 +104,7 @@ def test_that_odds_changed_is_not_that_they_came_closer(
     assert f"preference odds, relevant: {said}, p < 0.001 (" in notes
     assert "flips, relevant: more answers now depend on the order" in notes
     assert ("bought with indecision" in notes) == bought
-    ((_, verdict),) = verdicts_of(compared)
+    ((_, verdict),) = compared_verdicts(compared)
     assert verdict.status == said.partition(":")[0]
     assert ("now favouring the other group" in verdict.sentence) == ("now favouring" in said)
 
@@ -121,7 +121,7 @@ def test_that_odds_changed_is_not_that_they_came_closer(
     ],
 )  # fmt: skip
 def test_a_change_within_the_margin_is_equivalent(more: dict[str, Any], status: str) -> None:
-    ((_, verdict),) = verdicts_of(assumed(0.76, 0.84, **more))
+    ((_, verdict),) = compared_verdicts(assumed(0.76, 0.84, **more))
     assert verdict.status == status
 
 
@@ -159,11 +159,11 @@ def test_the_change_is_of_the_figures_beside_it() -> None:
 
 def test_a_ranker_of_no_use_came_no_closer() -> None:
     compared = assumed(0.4, 0.9, useless="chance_answers")
-    ((name, verdict),) = verdicts_of(compared)
+    ((name, verdict),) = compared_verdicts(compared)
     why = f"closer to parity, but the answers agree over both orders no more than by chance ({name})"
     assert verdict.status == "not assessable" and why in verdict.sentence
     assert any(why in note for note in compare_table(compared).notes)
-    ((_, verdict),) = verdicts_of(assumed(0.9, 0.4, useless="chance_answers"))
+    ((_, verdict),) = compared_verdicts(assumed(0.9, 0.4, useless="chance_answers"))
     assert verdict.status == "farther from parity"
 
 

@@ -184,7 +184,9 @@ def test_a_ranker_that_reads_no_prompt(tmp_path: Path) -> None:
 
 def test_forms_of_the_table(run: Path) -> None:
     rows = ran("mitigate", run, "--remedy", "offset", "--no-report", "--format", "tsv").out.splitlines()
-    assert rows[0].startswith("run\tcondition\tstratum\tmeasure") and any("offset\tall\tnDCG@20" in row for row in rows)
+    assert rows[0].startswith("run\tcondition\tstratum\tmeasure") and any(
+        "offset\tall\tnDCG@20" in row for row in rows
+    )
     metrics = table(run / "mitigation" / "metrics.csv")
     assert {row["condition"] for row in metrics} == {"none", "offset"}
     of_queries = table(run / "mitigation" / "per_query.csv")
