@@ -108,28 +108,28 @@ OF_SCORES: Mapping[str, tuple[str, str]] = {
 # The facts of a verdict in words: cases, and what to do.
 
 
-def cases_of(found: Conclusions) -> list[Case]:
+def cases_of(facts: Conclusions) -> list[Case]:
     """What something is concluded of."""
-    return [Case(found, key, found.findings[key]) for key in found.keys if key in found.findings]
+    return [Case(facts, key, facts.findings[key]) for key in facts.keys if key in facts.findings]
 
 
-def problem_of(found: Conclusions, condition: str) -> tuple[str, str]:
+def problem_of(facts: Conclusions, condition: str) -> tuple[str, str]:
     """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
-    known, problem = PROBLEMS if found.prompted else OF_SCORES, found.problems.get(condition)
-    return known.get(str(problem), ("", _LOOSE if found.prompted else _SCORER))
+    known, problem = PROBLEMS if facts.prompted else OF_SCORES, facts.problems.get(condition)
+    return known.get(str(problem), ("", _LOOSE if facts.prompted else _SCORER))
 
 
-def advice_of(found: Conclusions, text: str) -> str:
+def advice_of(facts: Conclusions, text: str) -> str:
     """Advice as it is given: with the commands, and without what names settings that nobody has a use for."""
     advice = (
-        OPTIONAL.sub(lambda part: part[1] if part[2].replace("-", "_") in found.takes else "", text) or LOOK
+        OPTIONAL.sub(lambda part: part[1] if part[2].replace("-", "_") in facts.takes else "", text) or LOOK
     )
-    return advice.format(run=quote(found.run or "RUN"), planned=found.planned or f"llmfair plan {found.task}")
+    return advice.format(run=quote(facts.run or "RUN"), planned=facts.planned or f"llmfair plan {facts.task}")
 
 
-def by_way(found: Conclusions, advice: str, reason: str) -> str:
+def by_way(facts: Conclusions, advice: str, reason: str) -> str:
     """Advice with the command that follows it, where there is one."""
-    return f"{advice} · {found.ways[reason]}" if reason in found.ways else advice
+    return f"{advice} · {facts.ways[reason]}" if reason in facts.ways else advice
 
 
 @dataclass(frozen=True)

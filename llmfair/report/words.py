@@ -122,8 +122,8 @@ class Wording:
     """A dry run; and a plan without table."""
     plan_table: Callable[[Mapping[str, Any]], Table | None] = lambda planned: None
     """A plan; None where nothing can be tabled, so that its text says all."""
-    calibration_table: Callable[[Mapping[str, Any]], Table] = lambda found: calibration_table(
-        found, "", {}, ()
+    calibration_table: Callable[[Mapping[str, Any]], Table] = lambda results: calibration_table(
+        results, "", {}, ()
     )
     """Simulated audits, where the kind has them."""
 
