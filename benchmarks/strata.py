@@ -231,6 +231,7 @@ def rows() -> list[Row]:
             Row(f"44 × 60, relevant alone {odds:g}", large, Ranker(relevant=odds))
             for odds in (0.1, 0.3, 0.5, 0.64, 0.8)
         ),
+        *(Row(f"44 × 200, {odds:g}", Lists(44, 200, 100), Ranker(odds, odds)) for odds in (1.0, 0.8)),
         Row("44 × 60, partition, one order, 1", Lists(44, 60, 18, 1, 20, 0), Ranker()),
         *(
             Row(f"5 × 40, half relevant, {odds:g}", Lists(5, 40, 20), Ranker(odds, odds))
@@ -271,8 +272,10 @@ def audit(row: Row, seed: int) -> Audit:
     rng = np.random.default_rng(seed)
     items = items_of(row.lists, rng)
     answers = answered(items, row.lists, row.ranker, rng)
-    strata = {stratum: figure(answers.comparisons, stratum) for stratum in Stratum}
-    return Audit(before(answers.named), Strata(figure(answers.comparisons), strata, answers.left_out))
+    pooled, *strata = (replace(figure(answers.comparisons, of), fit=None) for of in (None, *Stratum))
+    return Audit(
+        before(answers.named), Strata(pooled, dict(zip(Stratum, strata, strict=True)), answers.left_out)
+    )
 
 
 def before(named: Plain) -> Figure:
