@@ -389,14 +389,10 @@ def _status(results: FinetuneResults, gravest: Case | None, audit: str) -> tuple
         return REJECTED, f"gates are not kept on the test queries: {lost}", OTHERWISE
     if gravest is None:
         return INCONCLUSIVE, "nothing was measured", audit
-    pairs, band = f"{gravest.key} pairs", gravest.band
+    pairs, band, but = f"{gravest.key} pairs", gravest.band, "all gates are kept, but"
     match gravest.finding.conclusion:
         case Conclusion.OUTSIDE:
-            return (
-                REJECTED,
-                f"all gates are kept, but the odds of {pairs} still lie outside {band}",
-                OTHERWISE,
-            )
+            return REJECTED, f"{but} the odds of {pairs} still lie outside {band}", OTHERWISE
         case Conclusion.WITHIN:
             return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audit
         case Conclusion.INCONCLUSIVE:
@@ -404,12 +400,12 @@ def _status(results: FinetuneResults, gravest: Case | None, audit: str) -> tuple
             settle = VerdictWords("").settle(gravest)
             adjusted = {of: results.figure(ADAPTER, HEADLINE, of).p_adjusted for of in PAIR_STRATA}
             if away := [of for of, p in adjusted.items() if p is not None and p <= 1 - results.level]:
-                why = f"all gates are kept, but {crosses}, and the odds of {listed(away)} pairs are not at parity"
+                why = f"{but} {crosses}, and the odds of {listed(away)} pairs are not at parity"
                 return INCONCLUSIVE, why, f"{OTHERWISE}; {settle}"
-            why = f"all gates are kept, but too few queries are held out: {crosses}; {allowed(results.held_out)}"
+            why = f"{but} too few queries are held out: {crosses}; {allowed(results.held_out)}"
             return INCONCLUSIVE, why, f"{settle}; a lower --train-share leaves more to measure on"
     reason = in_words(gravest.finding.reason, gravest.finding.measure)
-    return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {pairs}: {reason}", audit
+    return INCONCLUSIVE, f"{but} nothing can be said of {pairs}: {reason}", audit
 
 
 def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:

@@ -297,11 +297,6 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
     assert not Path("adapters").exists()
 
 
-def test_too_few_queries(root: Path) -> None:
-    few = "need 10 queries with items of both groups, but there are 8"
-    refuses(few, "finetune-lora", "-m", root / "model", "--dry-run")
-
-
 def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
@@ -316,20 +311,16 @@ def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
         (("--loss", "lm"), "--loss lm goes with --preset paper"),
         (("--soft-labels", "--labels", "random"), "--soft-labels does nothing"),
         (("--max-prompts", "8"), "less than one step"),
-        (("--target-modules", "q_prj"), "has no module 'q_prj'"),
         (("--merge", "nowhere"), "--merge needs a folder"),
     ],
 )
 def test_wrong_flags(flags: tuple[str, ...], message: str, root: Path) -> None:
-    found = finetune(root, *flags)
-    assert found.code == 2 and message in found.err, found.err
-    assert found.err.count("Error:") == 1 and "Traceback" not in found.err
+    refusal(finetune(root, *flags), message)
 
 
 def test_a_number_of_processes_that_does_not_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
-    found = finetune(root)
-    assert found.code == 2 and "--prompts-per-step" in found.err and "96" in found.err
+    refusal(finetune(root), "--prompts-per-step")
     monkeypatch.setenv("RANK", "1")
     silent = finetune(root)
     assert (silent.code, silent.out, silent.err) == (2, "", ""), "the first process says it"
@@ -339,7 +330,6 @@ def test_merging_is_told_with_its_cost(adapter: Path, root: Path, tmp_path: Path
     merged = ran("finetune-lora", "--merge", adapter, "-o", tmp_path / "merged", "--json").json
     assert merged["matrices"] == 8 and 0 < merged["change"] < 1 and merged["flipped"] == 0
     assert find_checkpoint(str(tmp_path / "merged")).version != find_checkpoint(str(root / "model")).version
-    refuses("is not empty", "finetune-lora", "--merge", adapter, "-o", tmp_path / "merged")
 
 
 @pytest.mark.slow
