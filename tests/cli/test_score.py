@@ -318,6 +318,30 @@ def test_judged_items_that_a_cut_run_lacks_are_behind_what_it_lists() -> None:
     assert "6 documents in 6 queries judged but not in the run" in said
 
 
+def test_what_grades_leave_open_stands_in_the_verdict_of_a_run_file() -> None:
+    """Relevant items first, of equal grade the males; more females are relevant."""
+    relevant = {"m": 3, "f": 6}
+    items = [
+        (f"q{q}", f"{s}{q}i{i}", s, int(i < n))
+        for q in range(20)
+        for s, n in relevant.items()
+        for i in range(9)
+    ]
+    write(Path("my.run"), (f"{q} Q0 {d} 1 {2 * grade + (side == 'm')} mine" for q, d, side, grade in items))
+    write(Path("qrels.txt"), (f"{q} 0 {d} {grade}" for q, d, _, grade in items))
+    write(
+        Path("groups.tsv"), (f"{d}\tgender\t{'male' if side == 'm' else 'female'}" for _, d, side, _ in items)
+    )
+    plain = (f"{q},{q},{d},{d},{'male' if side == 'm' else 'female'}" for q, d, side, _ in items)
+    write(Path("plain.csv"), ["query_id,query,doc_id,title,gender", *plain])
+    graded, ungraded = (
+        llmfair(*command, "--json").json["runs"][0]["verdict"]["sentence"]
+        for command in (SCORE, ("score", "my.run", "-d", "plain.csv"))
+    )
+    assert "relevance grades" in graded and "no relevance was given" not in graded
+    assert "no relevance was given, so differences in merit look like preference" in ungraded
+
+
 def test_a_run_without_order_is_held_against_a_random_one() -> None:
     rng = np.random.default_rng(1)
     lists = [(f"q{q}", f"{'fm'[i % 2]}{q}i{i}", *rng.random(2)) for q in range(20) for i in range(40)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -24,6 +25,7 @@ from llmfair.audits.listwise.measure import (
     SCORED,
     HowRanked,
     assessed,
+    explained,
     findings_of,
     gain_on_chance,
     mean_gain,
@@ -282,7 +284,9 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     measures = [measure for measure in every if str(measure) not in audited]
     asked = HowRanked(
         band_of(settings.band), level=settings.level, seed=target.seed, initial=target.initial,
+        unjudged=not any(target.against.judgements.qrels.values()),
     )  # fmt: skip
+    of_lists: dict[str, HowRanked] = {}
     answered: Mapping[str, WindowAnswers] = {} if target.found is None else target.found.answers
     columns: list[Column] = []
     rows: list[Measurement] = []
@@ -303,12 +307,16 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
             of_condition = [*measured.columns, measured.exposures]
             answers = answered.get(condition)
             left_out = {} if answers is None else {condition: answers.omitted.share}
-            of_lists = replace(asked, strata=shared_strata(measured.items))
-            findings |= findings_of(of_condition, {}, useful, inference, of_lists, left_out)
+            items = measured.items
+            counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
+            of_lists[condition] = replace(asked, strata=shared_strata(items), judged=counts)
+            findings |= findings_of(of_condition, {}, useful, inference, of_lists[condition], left_out)
             by = [v.by for v in measured.exposures.values.values() if isinstance(v, Quotient)]
             alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
             relevance[condition] = None if alone is None else alone.value
     findings = with_disparities(findings, settings.level)
+    for name, finding in [*findings.items()]:
+        findings |= explained({name: finding}, (), of_lists[name])
     findings = {
         name: assessed(finding, answered[name]) if name in answered else finding
         for name, finding in findings.items()
@@ -350,8 +358,8 @@ def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFind
 class _Condition:
     """What is kept of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
-    `lengths` of the lists of all queries; `limits`: what no order of the lists passes; `items`: the side and relevance
-    that there are.
+    `lengths` of the lists of all queries; `limits`: what no order of the lists passes; `items`: how many are of a side
+    and relevant, or not.
     """
 
     columns: Sequence[Column]
@@ -360,7 +368,7 @@ class _Condition:
     lengths: Sequence[int]
     facts: ScoreFacts
     limits: Mapping[Measure, Sequence[Limit]]
-    items: Collection[tuple[Side | None, bool]]
+    items: Counter[tuple[Side | None, bool]]
 
 
 def _measured_condition(
@@ -372,7 +380,7 @@ def _measured_condition(
     if not target.incomplete:
         query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
-    exposures, gains, items = dict[str, Value](), dict[str, float](), set[tuple[Side | None, bool]]()
+    exposures, gains, items = dict[str, Value](), dict[str, float](), Counter[tuple[Side | None, bool]]()
     lengths, missing, limits, longest = list[int](), list[int](), dict[Measure, list[Limit]](), 0
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
@@ -384,7 +392,9 @@ def _measured_condition(
             gains[query_id] = gain
         lengths.append(len(judged.doc_ids))
         relevance = judged.candidates.relevance
-        items |= {(judged.sides.get(d), relevance.get(d, 0) > 0) for d in (*judged.doc_ids, *judged.missing)}
+        items.update(
+            (judged.sides.get(d), relevance.get(d, 0) > 0) for d in (*judged.doc_ids, *judged.missing)
+        )
         if rankings:
             longest = max(longest, len(judged.doc_ids) + len(judged.missing))
             missing += [len(judged.missing)] * bool(judged.missing)
