@@ -451,9 +451,7 @@ def warnings_of(
     """What has to be known before any figure is read: simulated models, warnings, gates that do not hold."""
     said = []
     if any(model.startswith("fake:") for model in models):
-        said.append(
-            "A simulated model with an injected preference: its figures test the audit procedure, no real model."
-        )
+        said.append("A simulated model: its figures test the audit procedure, no real model.")
     unmet = dict.fromkeys(entry.reason for entry in requirements if not entry.holds)
     told = (f"{capitalised(warning)}." for warning in warnings)
     return [*said, *told, *(f"Requirement not met: {reason}" for reason in unmet)]
