@@ -175,7 +175,7 @@ def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -
     assert [*attribute.variants] == ["neutral"]
     assert {side.value: word for side, word in attribute.words.items()} == {
         "protected": "female",
-        "unprotected": "unprotected",
+        "unprotected": "non-female",
     }
     design = make_design(ListwiseSettings.make(dataset=str(folder)))
     assert [condition.name for condition in design.conditions] == ["neutral", "repeat"]
