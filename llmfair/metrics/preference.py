@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, measure
 from llmfair.nouns import Encounter, Ranking, Side
-from llmfair.stats.strata import Choices, Comparisons, PairCounts, Stratum
+from llmfair.stats.strata import Choices, Comparisons, Stratum, pair_counts
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -178,11 +178,7 @@ def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
     if not pairs.size or not judged.rankings:
         return Undefined("no_common_grade")
     tied = sum(int((row[pairs.first] == row[pairs.second]).sum()) for row in places)
-    relevant, of_row = np.unique(pairs.relevant, return_inverse=True)
-    count, query = np.bincount(of_row), np.zeros(len(relevant), np.intp)
-    ahead = np.bincount(of_row, pairs.ahead) / count
-    outcomes = PairCounts(query, relevant, pairs.shown, 1, count, ahead, {0: make})
-    return QueryComparisons(outcomes, doc_ids, tied=tied / (len(places) * pairs.size))
+    return QueryComparisons(pair_counts(pairs, make), doc_ids, tied=tied / (len(places) * pairs.size))
 
 
 def _pairs(protected: Places, other: Places, grades: Places, listed: Flags, places: Floats) -> Comparisons:

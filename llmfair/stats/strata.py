@@ -191,6 +191,14 @@ class PairCounts(Outcomes):
             yield part if len(strata) > 1 else part.some(part.relevant == strata[0])
 
 
+def pair_counts(pairs: Comparisons, make: Callable[[], Comparisons]) -> PairCounts:
+    """Of one query's comparisons, which `make` makes again."""
+    relevant, row = np.unique(pairs.relevant, return_inverse=True)
+    count, query = np.bincount(row), np.zeros(len(relevant), np.intp)
+    ahead = np.bincount(row, pairs.ahead) / count
+    return PairCounts(query, relevant, pairs.shown, pairs.window, count, ahead, {0: make})
+
+
 @dataclass(frozen=True, eq=False)
 class Choices(Outcomes):
     """Of the best among several items each: where each choice `starts` in arrays of all alternatives, of shape (r,).
@@ -300,10 +308,10 @@ def together(
             alternatives += len(outcomes.item)
         for name, column in own.items():
             columns.setdefault(name, []).append(column)
-    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    arrays: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
+    arrays |= {"make": make} if make else {}
     window = max(outcomes.window for outcomes, _ in queries)
-    further = {"make": make} if make else {}
-    return type(queries[0][0])(shown=shown, window=window, **arrays, **further)
+    return type(queries[0][0])(shown=shown, window=window, **arrays)
 
 
 def _numbered(outcomes: PairCounts, number: int, item: Integers) -> Comparisons:
@@ -696,7 +704,8 @@ class _Clusters(NamedTuple):
 
 def _clusters_of(way: Integers, own: Flags, information: Floats) -> _Clusters:
     number = np.flatnonzero(np.bincount(way))
-    return _Clusters(number, np.bincount(way, own)[number], np.bincount(way, information)[number])
+    sums = (np.bincount(way, each)[number].astype(float) for each in (own, information))
+    return _Clusters(number, *sums)
 
 
 def _several(number: Integers) -> Flags:

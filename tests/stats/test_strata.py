@@ -23,6 +23,7 @@ from llmfair.stats.strata import (
     figure,
     fitted,
     null_scores,
+    pair_counts,
     simes,
     together,
 )
@@ -299,11 +300,7 @@ def counted(comparisons: Comparisons) -> tuple[PairCounts, Comparisons]:
         part = plain.some(plain.query == number)
         shown = {(0, stratum): pairs for (query, stratum), pairs in plain.shown.items() if query == number}
         part = replace(part, query=0 * part.query, shown=shown)
-        relevant, place = np.unique(part.relevant, return_inverse=True)
-        count = np.bincount(place)
-        ahead = np.bincount(place, part.ahead) / count
-        query = np.zeros(len(relevant), np.intp)
-        counts = PairCounts(query, relevant, shown, 1, count, ahead, {0: lambda part=part: part})  # type: ignore[misc]
+        counts = pair_counts(part, lambda part=part: part)  # type: ignore[misc]
         queries.append((counts, [str(item) for item in range(10_000)]))
     joined = together(queries)
     assert isinstance(joined, PairCounts)
@@ -323,21 +320,20 @@ def test_counted_pairs_have_the_figures_of_all_comparisons(
         counted(each) for each in (comparisons, replace(comparisons, ahead=np.roll(comparisons.ahead, 7)))
     ]
     figures = [[figure(each, stratum) for each in of_it] for of_it in both]
-    for counts, every in figures:
+    for here, there in figures:
         facts = [
             (each.comparisons, each.queries, each.recurs, each.recurring, each.shared)
-            for each in (counts, every)
+            for each in (here, there)
         ]
         assert facts[0] == facts[1]
-        assert counts.log_odds == pytest.approx(every.log_odds, abs=1e-9)
-        assert (counts.error, counts.freedom) == pytest.approx((every.error, every.freedom), rel=1e-9)
+        assert here.log_odds == pytest.approx(there.log_odds, abs=1e-9)
+        assert (here.error, here.freedom) == pytest.approx((there.error, there.freedom), rel=1e-9)
     of_counts, of_all = ([each.fit for each in of_it] for of_it in zip(*figures, strict=True))
     assert of_counts[0] and of_counts[1] and of_all[0] and of_all[1]
     moved, expected = change(of_counts[0], of_counts[1]), change(of_all[0], of_all[1])
     assert moved and expected and moved[1].error == pytest.approx(expected[1].error, rel=1e-9)
-    nulls = [
-        null_scores(of, stratum, fit) for of, fit in zip(both[0], (of_counts[0], of_all[0]), strict=True)
-    ]
+    counts, every = both[0]
+    nulls = null_scores(counts, stratum, of_counts[0]), null_scores(every, stratum, of_all[0])
     assert nulls[0] == pytest.approx(nulls[1], abs=1e-9)
 
 
