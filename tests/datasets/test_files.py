@@ -11,6 +11,7 @@ import pytest
 
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.datasets.attributes import read_attributes
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
 from llmfair.datasets.files import Folder, Given
 from llmfair.errors import UsageError
@@ -173,15 +174,30 @@ def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -
     (folder / "attributes.toml").write_text('[gender]\nprotected = ["female"]\nunprotected = ["*"]\n')
     (attribute,) = Folder(folder).attributes
     assert [*attribute.variants] == ["neutral"]
-    assert {side.value: word for side, word in attribute.words.items()} == {
-        "protected": "female",
-        "unprotected": "non-female",
-    }
     design = make_design(ListwiseSettings.make(dataset=str(folder)))
     assert [condition.name for condition in design.conditions] == ["neutral", "repeat"]
     with pytest.raises(UsageError, match="has no prompt 'female'") as caught:
         make_design(ListwiseSettings.make(dataset=str(folder), conditions="female"))
     assert caught.value.hint == "--conditions takes neutral"
+
+
+@pytest.mark.parametrize(
+    ("protected", "unprotected", "words"),
+    [
+        (["a"], ["b"], ["a", "b"]),
+        (["a"], ["*"], ["a", "non-a"]),
+        (["a", "b"], ["*"], ["a or b", "other"]),
+        (["*"], ["a", "b", "c"], ["other", "a, b or c"]),
+        (["a", "b", "c", "d"], ["e"], ["a, b, …", "e"]),
+    ],
+)
+def test_sides_without_words_are_called_by_their_groups(
+    tmp_path: Path, protected: list[str], unprotected: list[str], words: list[str]
+) -> None:
+    path = tmp_path / "attributes.toml"
+    path.write_text(f"[a]\nprotected = {json.dumps(protected)}\nunprotected = {json.dumps(unprotected)}\n")
+    attribute = read_attributes(path)["a"]
+    assert [attribute.words[side] for side in Side] == words
 
 
 # Runs as ranx keeps them
