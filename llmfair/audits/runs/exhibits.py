@@ -39,7 +39,7 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
         titles=titles,
         queries=queries,
         evidence=[
-            replace(answer, query=queries.get(answer.query, answer.query))
+            replace(answer, query=shortened(queries.get(answer.query, answer.query), MOST_OF_A_QUERY))
             for answer in drawn_answers(run, manifest, evidence, results.design.seed)
         ],
     )
@@ -71,7 +71,7 @@ def _once(answers: Iterable[Evidence]) -> Iterator[Evidence]:
             yield answer
 
 
-MOST_OF_AN_ANSWER, MOST_OF_A_PROMPT = 4_000, 40_000
+MOST_OF_A_QUERY, MOST_OF_AN_ANSWER, MOST_OF_A_PROMPT = 160, 4_000, 40_000
 """Characters that lists and pages show; the journal has it whole."""
 
 
