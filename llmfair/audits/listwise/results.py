@@ -254,8 +254,7 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
 
     @property
     def decisive_figure(self) -> Figure | None:
-        odds = self.strata.get(self.decisive)
-        if odds is None:
+        if (odds := self.strata.get(self.decisive)) is None:
             return None
         return Figure(odds.value, odds.low, odds.high, odds.n, odds.p, None, None, odds.reason)
 
