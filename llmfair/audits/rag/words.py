@@ -433,22 +433,9 @@ WITH_INTERVALS = "with intervals over queries"
 
 def rag_plots(results: RagResults, folder: Path) -> Iterator[Plot]:
     """Every figure of one run; the cost first."""
-    yield from curve_plots(of_enough_queries(results.tradeoff), WITH_INTERVALS)
+    yield from curve_plots(results.tradeoff, WITH_INTERVALS)
     yield from _disparities(results, folder)
     yield from _slots(results)
-
-
-def of_enough_queries(of_names: Curves) -> Curves:
-    """The curves without the means of fewer than 5 queries, which a line would make too much of."""
-    return {
-        name: [
-            structs.replace(
-                curve, points=[at for at in curve.points if (at.mean.n or FEWEST_QUERIES) >= FEWEST_QUERIES]
-            )
-            for curve in of
-        ]
-        for name, of in of_names.items()
-    }
 
 
 def curve_plots(of_names: Curves, says_of_means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
@@ -467,16 +454,27 @@ def curve_plots(of_names: Curves, says_of_means: str, by: str = "", ending: str 
         if drawn:
             first, diagonal = drawn[0][1], pair[0] == OF_SLOTS
             lines = [
-                Line(name, looks[name], _points((point.at, point.mean) for point in curve.points), curve.deterministic)
+                Line(
+                    name,
+                    looks[name],
+                    _points((point.at, point.mean) for point in curve.points if _enough(point)),
+                    curve.deterministic,
+                    _points((point.at, point.mean) for point in curve.points if not _enough(point)),
+                )
                 for name, curve in drawn
             ]  # fmt: skip
             marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
             sentence = (
                 f"{beginning} ({first.up}) by {first.across}: means of the observations (a query under an alpha) "
-                f"nearest to 0, 0.2 … 1, of {FEWEST_QUERIES} queries or more, {says_of_means}.{marks}"
+                f"nearest to 0, 0.2 … 1, {says_of_means}; off the line: of fewer than {FEWEST_QUERIES} queries.{marks}"
             )
             axes = (first.across, first.up)
             yield curves(lines, axes, title + by, sentence, file + ending, ANCHORS, diagonal)
+
+
+def _enough(point: CurvePoint) -> bool:
+    """Whether a line may go through a mean; of means over several retrievers or generators it does."""
+    return point.mean.n is None or point.mean.n >= FEWEST_QUERIES
 
 
 def _name(measure: str) -> str:
@@ -566,7 +564,7 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
     """A line a generator, and where there are several retrievers a line a retriever: means of the others' means."""
-    of_runs = {name: of_enough_queries(of.tradeoff) for name, of in _audits(group).items()}
+    of_runs = {name: of.tradeoff for name, of in _audits(group).items()}
     retrievers = list(dict.fromkeys(retriever for of in of_runs.values() for retriever in of))
     several = len(retrievers) > 1
     means = "averaged over retrievers" if several else WITH_INTERVALS

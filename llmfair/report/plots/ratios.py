@@ -484,12 +484,13 @@ def exposure_curve(
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points from left to right, and a point of its own that is drawn hollow."""
+    """A line through points from left to right, a point of its own that is drawn hollow, and points off the line."""
 
     name: str
     look: Look
     points: Sequence[tuple[float, Value]]
     hollow: tuple[float, float] | None = None
+    off: Sequence[tuple[float, Value]] = ()
 
 
 def curves(
@@ -510,9 +511,8 @@ def curves(
             axes.plot([first, last], [first, last], **{**DASHED, "color": GREY})
         for line in lines:
             look = line.look
-            at, values = zip(*line.points, strict=True)
-            _line(axes, line.name, look, at, [value.value for value in values])
-            for x, y in line.points:
+            _line(axes, line.name, look, [x for x, _ in line.points], [y.value for _, y in line.points])
+            for x, y in (*line.points, *line.off):
                 _point(axes, Value(x), y, f"{line.name}: {y} at {x:g}", look.color, 1.4, marker=look.mark,
                        markersize=6, zorder=4)  # fmt: skip
             if line.hollow is not None:
@@ -528,7 +528,8 @@ def curves(
         below(axes, names)
 
     numbers = "; ".join(
-        f"{line.name}: " + ", ".join(f"{value} at {at:g}" for at, value in line.points) for line in lines[:8]
+        f"{line.name}: " + ", ".join(f"{value} at {at:g}" for at, value in (*line.points, *line.off))
+        for line in lines[:8]
     )
     return Plot(name, title, sentence, f"{numbers}.", draw, 285 + legend_height(names))
 
