@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import Inference
-from llmfair.audits.refine.measure import Asked, Contrast, contrast, finding_of
+from llmfair.audits.refine.measure import Contrast, Rule, contrast, finding_of
 from llmfair.audits.refine.words import status_of
 from llmfair.nouns import Conclusion
 from llmfair.stats.significance import holm, sign_flip
@@ -196,8 +196,8 @@ def loops(audits: int) -> Iterable[str]:
             made = pages(row, np.random.default_rng([seed, row.topics]))
             means += [made[method].mean(axis=1) for method in METHODS]
             contrasts = changes(made.pop(METHODS[0]), **made)
-            asked = (Asked(MARGIN, by) for by in (["greedy"], ["greedy", "name"]))
-            found = [finding_of(GOALS, contrasts, of, LEVEL) for of in asked]
+            rules = (Rule(*GOALS, MARGIN, by) for by in (["greedy"], ["greedy", "name"]))
+            found = [finding_of(rule, contrasts, LEVEL) for rule in rules]
             statuses = [before(contrasts), *map(status_of, found)]
             shares.append([holds for of in statuses for holds in (of.startswith("nearer"), of == "nearer")])
         figures = "".join(f" {kl:.3f} ({awrf:.3f})" for kl, awrf, _ in means / audits)
@@ -236,7 +236,7 @@ def costs(audits: int) -> Iterable[str]:
             for n in (12, 20, 47):
                 made = changes(np.stack([*_nearer(n, rng), law(n, rng)]), bm25=np.zeros((3, n)))
                 row[0].append(before(made) == "nearer")
-                row[1].append(status_of(finding_of(GOALS, made, Asked(MARGIN, []), LEVEL)) == "nearer")
+                row[1].append(status_of(finding_of(Rule(*GOALS, MARGIN), made, LEVEL)) == "nearer")
             shares.append(row[0] + row[1])
         yield f"{name:28} {_percent(shares)}"
 
@@ -271,7 +271,7 @@ def nulls(audits: int) -> Iterable[str]:
                 objective = _nearer(n, rng)[0]
                 made = changes(np.stack([objective, 0.1 * law(n, rng), objective]), bm25=np.zeros((3, n)))
                 row[0].append(before(made) != "inconclusive")
-                after = finding_of(GOALS, made, Asked(MARGIN, []), LEVEL).conclusion
+                after = finding_of(Rule(*GOALS, MARGIN), made, LEVEL).conclusion
                 row[1].append(after in (Conclusion.WITHIN, Conclusion.OUTSIDE))
             shares.append(row[0] + row[1])
         yield f"{name:28} {_percent(shares)}"

@@ -102,6 +102,18 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
     return (value.value, value.reason) if isinstance(value, Ratio | Quotient | Tally) else (value, None)
 
 
+def numbers_of(values: Mapping[str, Value]) -> dict[str, float]:
+    """The values that are numbers, by query."""
+    numbers = {query_id: value_of(value)[0] for query_id, value in values.items()}
+    return {query_id: number for query_id, number in numbers.items() if number is not None}
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are defined; None without any."""
+    defined = [value for value in values if value is not None]
+    return fsum(defined) / len(defined) if defined else None
+
+
 def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> list[Measurement]:
     """The rows of every column: its queries, then all of them together.
 

@@ -33,6 +33,7 @@ from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
 from llmfair.results import (
+    AnswerCounts,
     Conclusions,
     Count,
     DesignFacts,
@@ -125,6 +126,7 @@ class Stage:
 
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Results)
 CHARACTERS_PER_TOKEN = 4
 FAILURE_COLUMNS = ("probe", "class", "message", "hint")
 NOBODY = Subject("")
@@ -310,18 +312,30 @@ class Design(ABC, Generic[T]):
     def outcome(self, run: str, results: Mapping[str, T], failures: Sequence[Failure]) -> Outcome:
         """What the programs' results, by probe_id, come to; the same for the same results, whoever ran it when."""
         columns = measure_all(self.measures, self.observe(results))
-        settings, (chains, answers) = self.settings, self._counts(results)
+        settings, (chains, answers) = self.settings, self.counts(results)
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
-        found = PlainResults(
-            **self.told(run, chains, failures, columns),
-            reach={},
-            answers=answers,
-            findings=as_readable(self.findings(columns), answers, settings.max_invalid),
-            family=Family(0, None),
+        found = self.resulting(
+            PlainResults, self.told(run, chains, failures, columns), answers, self.findings(columns)
         )
         return self.laid_out(found, summarise(columns, inference), self.files(results), failures)
 
-    def _counts(self, results: Mapping[str, T]) -> tuple[dict[str, ProbeCounts], dict[str, ProbeAnswers]]:
+    def resulting(
+        self,
+        of: type[R],
+        told: Mapping[str, Any],
+        answers: Mapping[str, AnswerCounts],
+        findings: Mapping[str, Finding],
+        **further: Any,
+    ) -> R:
+        """Results of this class; calls planned are those made where it is complete, since a plan counts the most."""
+        readable = as_readable(findings, answers, self.settings.max_invalid)
+        further = {"reach": {}, "family": Family(0, None), **further}
+        results = of(**told, answers=answers, findings=readable, **further)
+        if results.status == "incomplete":
+            return results
+        return structs.replace(results, design=structs.replace(results.design, calls=results.calls))
+
+    def counts(self, results: Mapping[str, T]) -> tuple[dict[str, ProbeCounts], dict[str, ProbeAnswers]]:
         """By condition, how many programs there are and came to an end; and how many of these could not be read."""
         planned, ended, unparseable = Counter[str](), Counter[str](), Counter[str]()
         for program in self.all_programs(results):

@@ -9,7 +9,7 @@ groups nor qrels name is unlisted: it keeps its rank, and is on no side.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.audits.run_files import Announce
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
-from llmfair.metrics.base import Column, Observation, measure_all
+from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Key, Measurement
 from llmfair.results import (
@@ -168,15 +168,35 @@ def measured_again(
 ) -> RemeasuredRun:
     """What a run observed, measured by --measures or its own, without conclusions. Raises UsageError."""
     check_attribute(run, results, settings)
-    measures, shown = measures_of(settings, results, reads)
+    return measured_by(run, results, settings, observations, *measures_of(settings, results, reads))
+
+
+Conclude = Callable[
+    [Sequence[Column], Sequence[Measurement], Inference],
+    tuple[Sequence[Measurement], Mapping[str, Finding], int],
+]
+"""The rows with those of conclusions, what is concluded, and how many p were adjusted together."""
+
+
+def measured_by(
+    run: RunDir,
+    results: Results,
+    settings: ScoreSettings,
+    observations: Mapping[str, Sequence[Observation]],
+    measures: Sequence[Measure],
+    shown: Sequence[str],
+    conclude: Conclude = lambda columns, rows, inference: (rows, {}, 0),
+) -> RemeasuredRun:
+    """What a run observed, by these measures, of which those `shown` by name are in the table."""
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
+    rows, findings, family = conclude(columns, summarise(columns, inference), inference)
     conditions = {
-        name: ScoreFacts(queries=len({one.query_id for one in observed}))
+        name: ScoreFacts(queries=len({query.query_id for query in observed}))
         for name, observed in observations.items()
     }
-    facts = facts_of(run, results, shown, conditions, columns)
-    return RemeasuredRun(facts, summarise(columns, inference), [*map(Key, observations)])
+    facts = facts_of(run, results, shown, conditions, columns, findings, family)
+    return RemeasuredRun(facts, rows, [*map(Key, observations)])
 
 
 def facts_of(

@@ -308,6 +308,14 @@ def filled(table: Table) -> Table:
     return replace(table, header=header, rows=tuple(rows))
 
 
+def rows_table(title: str, rows: Iterable[Mapping[str, str]], *notes: str) -> Table:
+    """A table of rows that name their cells by the heads of columns, without columns in which no row has anything."""
+    lines = [*rows]
+    header = tuple(dict.fromkeys(head for row in lines for head in row))
+    cells = tuple(tuple(row.get(head, "") for head in header) for row in lines)
+    return filled(Table(title, header, cells, tuple(filter(None, notes))))
+
+
 SAID_BY_THE_CONCLUSION = ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline")
 
 

@@ -31,7 +31,7 @@ from llmfair.on_ray import AHEAD, MOST_DEATHS, PARTS, ModelOnRay, RankerOnRay
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.bm25 import Bm25
 from tests import models
-from tests.audits.rag.test_log import write_corpus
+from tests.audits.rag.test_rag import corpus
 from tests.servers import Reply, Server, rank
 
 needs_ray = pytest.mark.skipif(
@@ -559,7 +559,8 @@ def test_scores_of_one_process_two_and_none_are_the_same(data: str, tmp_path: Pa
     models.needs_local()
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     models.encoder(tmp_path / "dense")
-    write_corpus(tmp_path / "corpus", "Yes")
+    texts = [f"topic{n % 5} note {n}" for n in range(200)]
+    corpus(texts, {f"q{n}": f"Is topic{n} known?" for n in range(4)}, "Yes", tmp_path / "corpus")
     flags = ("-d", data, "--retriever", "dense:dense")
     plain = rag_audit(
         tmp_path, "plain", *flags, OMP_NUM_THREADS="1"

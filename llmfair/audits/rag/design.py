@@ -1,7 +1,7 @@
 """The design of an audit of retrieval-augmented generation: which lists of which queries a generator is shown.
 
-The data's way: questions and items -> a retriever's scores -> one program per query (labels, then every distinct list
-of all settings) -> dispatch -> outputs -> utility, credit, exposure -> measures -> intervals -> run folder.
+Questions and items -> a retriever's scores -> one program per query (labels, then every distinct list of all settings)
+-> a second stage, in which a model judges the outputs, where one is asked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -40,7 +40,7 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.expected import Retrieved
 from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.texts import EMPTY, GREATEST, UTILITIES, cleaned, rating, utility
+from llmfair.metrics.texts import EMPTY, GREATEST, cleaned, rating, utility
 from llmfair.nouns import Candidates, Chat, Document, Failure, Query, Text
 from llmfair.on_ray import RankerOnRay
 from llmfair.prompts import Prompt, load_prompt
@@ -63,80 +63,34 @@ from llmfair.rankers.reader import (
 from llmfair.settings.asking import Asking
 from llmfair.stats.betting import fewest_queries
 
-# Attribution by a model that judges: the second stage of an audit of a generator, asked about its outputs.
+# Which of the items shown an answer is credited to: what the output itself says, or a model that judges it.
 
-
-STAGE = "attribution"
-NLI = "nli"
+STAGE, NLI = "attribution", "nli"
 MODELS = {NLI: "nli:FacebookAI/roberta-large-mnli"}
 """What a word alone stands for."""
 BARE = "{output}"
 """The hypothesis of an output that is claimed as it stands."""
-
-
-@dataclass(frozen=True)
-class Judge:
-    """The model that is asked, and what it is asked with."""
-
-    spec: str
-    prompt: Prompt
-
-    @property
-    def by(self) -> str:
-        """What names its figures."""
-        return NLI if self.spec.startswith(f"{NLI}:") else "judge"
-
-
-def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:
-    """The model that is asked; None where an output itself tells, by one of the `others`. Raises UsageError."""
-    spec = MODELS.get(attribution, attribution)
-    if spec in others:
-        return None
-    prefix, colon, name = spec.partition(":")
-    if not colon or not name or not registry.has("backend", prefix):
-        known = (*others, *MODELS)
-        raise UsageError(
-            f"--attribution {attribution} is unknown.{did_you_mean(attribution, known)}",
-            f"known: {', '.join(known)}; or a model that judges, such as nli:NAME or openai:NAME",
-        )
-    return Judge(spec, load_prompt("rag/entailment" if prefix == NLI else "rag/support"))
-
-
-def probe_of(query: Query) -> str:
-    """What the second stage calls its program of a query."""
-    return f"{query.query_id}/{STAGE}"
-
-
-def supporting(judged: Judged | None, pairs: Sequence[Pair]) -> frozenset[str] | None:
-    """The items of these pairs that support an output; None where nobody asked, or an answer cannot be read."""
-    if judged is None or any(judged.supported.get(pair) is None for pair in pairs):
-        return None
-    return frozenset(pair[0] for pair in pairs if judged.supported[pair])
-
-
-# Which of the items shown an answer is credited to, where that can be told without asking.
-
-
 MARKER = r"\[\d+(?:\s*,\s*\d+)*\]"
 """What names items in an output: [2], or several as [1, 3]."""
-_MARKERS = re.compile(rf"\s*{MARKER}(?:[\s,;]*{MARKER})*")
-Credit = Callable[[str, Shown], frozenset[str] | None]
-"""Which of the items shown an output is credited to; None where nobody asked or can tell."""
+Credit = Callable[[str, Shown], frozenset[str]]
+"""Which of the items shown an output is credited to."""
 
 
 def held(items: Mapping[str, Document]) -> Credit:
     """The items that hold the output: as their label, or anywhere in their title or text, whatever the case."""
 
-    @cache
-    def label_and_text(doc_id: str) -> tuple[str, str]:
-        item = items[doc_id]
-        return _plain(" ".join(item.groups.get("label", ()))), _plain(f"{item.title} {item.text}")
+    def plain(text: str) -> str:
+        return " ".join(text.casefold().split())
+
+    labels = {doc_id: plain(" ".join(item.groups.get("label", ()))) for doc_id, item in items.items()}
+    texts = {doc_id: plain(f"{item.title} {item.text}") for doc_id, item in items.items()}
 
     def credit(output: str, shown: Shown) -> frozenset[str]:
-        plain = _plain(output) if output != EMPTY else ""
-        texts = {doc_id: label_and_text(doc_id) for doc_id in shown} if plain else {}
+        answer = "" if output == EMPTY else plain(output)
         return frozenset(
-            doc_id for doc_id, (label, text) in texts.items() if (plain == label if label else plain in text)
+            doc_id
+            for doc_id in shown
+            if answer and (answer == labels[doc_id] if labels[doc_id] else answer in texts[doc_id])
         )
 
     return credit
@@ -150,7 +104,7 @@ def cited(output: str, shown: Shown) -> frozenset[str]:
 
 def without_markers(output: str) -> str:
     """The output without the markers of a citing generator, each row of them with the space before it."""
-    return _MARKERS.sub("", output).strip()
+    return re.sub(rf"\s*{MARKER}(?:[\s,;]*{MARKER})*", "", output).strip()
 
 
 ATTRIBUTORS: Mapping[str, Callable[[Mapping[str, Document]], Credit]] = {
@@ -160,12 +114,37 @@ ATTRIBUTORS: Mapping[str, Callable[[Mapping[str, Document]], Credit]] = {
 """How credit is given among the items of a query."""
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
+@dataclass(frozen=True)
+class Judge:
+    """The model that is asked whether items support outputs; `by` names its figures."""
+
+    spec: str
+    prompt: Prompt
+    by: str
+
+
+def judge_of(attribution: str, others: Sequence[str]) -> Judge | None:
+    """The model that is asked; None where an output itself says it, by one of the `others`. Raises UsageError."""
+    spec = MODELS.get(attribution, attribution)
+    if spec in others:
+        return None
+    prefix, _, name = spec.partition(":")
+    if not name or not registry.has("backend", prefix):
+        words = (*others, *MODELS)
+        raise UsageError(
+            f"--attribution {attribution} is unknown.{did_you_mean(attribution, words)}",
+            f"known: {', '.join(words)}; or a model that judges, such as nli:NAME or openai:NAME",
+        )
+    by, prompt = (NLI, "rag/entailment") if prefix == NLI else ("judge", "rag/support")
+    return Judge(spec, load_prompt(prompt), by)
+
+
+def probe_of(query: Query) -> str:
+    """What the second stage calls its program of a query."""
+    return f"{query.query_id}/{STAGE}"
 
 
 # What lists a condition shows of a query, and how much exposure each item gets by it.
-
 
 Floats = NDArray[np.float64]
 DETERMINISTIC, GOLD = "deterministic", "gold"
@@ -174,13 +153,13 @@ GOLD_ALPHA = 8.0
 
 def conditions_of(retrievers: Sequence[str], alphas: Sequence[float]) -> list[Condition]:
     """For each retriever its one list by score and its draws by alpha; then draws by usefulness itself, `gold`."""
-    named = {DETERMINISTIC: DETERMINISTIC, **{f"{alpha:g}": alpha for alpha in alphas}}
-    drawn = [
+    levels = {DETERMINISTIC: DETERMINISTIC, **{f"{alpha:g}": alpha for alpha in alphas}}
+    conditions = [
         Condition(f"{retriever}-{name}", {"retriever": retriever, "alpha": alpha})
         for retriever in retrievers
-        for name, alpha in named.items()
+        for name, alpha in levels.items()
     ]
-    return [*drawn, Condition(GOLD, {"retriever": GOLD, "alpha": GOLD_ALPHA})]
+    return [*conditions, Condition(GOLD, {"retriever": GOLD, "alpha": GOLD_ALPHA})]
 
 
 def names_of(retrievers: Sequence[str]) -> dict[str, str]:
@@ -188,17 +167,17 @@ def names_of(retrievers: Sequence[str]) -> dict[str, str]:
 
     Raises UsageError where two are called alike.
     """
-    names = {GOLD: GOLD}
+    names: dict[str, str] = {}
     for spec in retrievers:
         ranker, _, checkpoint = spec.partition(":")
         last = checkpoint.rstrip("/").rpartition("/")[2].partition("@")[0]
         name = re.sub(r"[^\w.-]+", "-", Path(spec).stem if Path(spec).is_file() else last) or ranker
-        if name in names:
+        if name in (GOLD, *names):
+            other = names.get(name, GOLD)
             raise UsageError(
-                f"--retriever {spec} would be called {name}, as {names[name]} is.", "rename its folder"
+                f"--retriever {spec} would be called {name}, as {other} is.", "rename its folder"
             )
         names[name] = spec
-    del names[GOLD]
     return names
 
 
@@ -217,41 +196,47 @@ class Policies:
     samples: int
     seed: int
 
-    def drawn(self, conditions: Sequence[Condition], useful: frozenset[str]) -> dict[str, Counter[Shown]]:
+    def draws(self, conditions: Sequence[Condition], useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists that each condition shows, with how many of its draws came to them."""
         noise = plackett_luce.noise(self.seed, self.query_id, self.samples, len(self.doc_ids))
-        drawn = {}
+        lists = {}
         for condition in conditions:
-            scores, alpha = self._scores(condition, useful)
-            lists = (
-                [deterministic(scores, self.k)]
-                if alpha is None
-                else plackett_luce.draws(plackett_luce.log_weights(scores, alpha), self.k, noise)
-            )
-            drawn[condition.name] = Counter(tuple(self.doc_ids[place] for place in of) for of in lists)
-        return drawn
+            best, weights = self._weighed(condition, useful)
+            draws = [best] if weights is None else plackett_luce.draws(weights, self.k, noise)
+            lists[condition.name] = Counter(tuple(self.doc_ids[place] for place in of) for of in draws)
+        return lists
 
     def exposure(self, condition: Condition, useful: frozenset[str]) -> dict[str, float]:
         """The probability that each item is shown (Kim and Diaz 2025, Eq. 5)."""
-        scores, alpha = self._scores(condition, useful)
-        if alpha is None:
+        best, weights = self._weighed(condition, useful)
+        if weights is None:
             chances = np.zeros(len(self.doc_ids))
-            chances[deterministic(scores, self.k)] = 1.0
+            chances[best] = 1.0
         else:
-            chances = plackett_luce.inclusion(plackett_luce.log_weights(scores, alpha), self.k)
+            chances = plackett_luce.inclusion(weights, self.k)
         return dict(zip(self.doc_ids, chances.tolist(), strict=True))
 
-    def _scores(self, condition: Condition, useful: frozenset[str]) -> tuple[Floats, float | None]:
-        """The scores that a condition goes by, and its alpha; None of one that draws nothing."""
+    def _weighed(
+        self, condition: Condition, useful: frozenset[str]
+    ) -> tuple[NDArray[np.intp], Floats | None]:
+        """The places of the best k items, and the log-weights of a condition; None of one that draws nothing."""
         retriever, alpha = condition.factors["retriever"], condition.factors["alpha"]
-        if retriever == GOLD:
-            return plackett_luce.gold_scores([doc_id in useful for doc_id in self.doc_ids]), alpha
-        return self.scores[retriever], None if alpha == DETERMINISTIC else alpha
+        scores = (
+            plackett_luce.gold_scores([doc_id in useful for doc_id in self.doc_ids])
+            if retriever == GOLD
+            else self.scores[retriever]
+        )
+        weights = None if alpha == DETERMINISTIC else plackett_luce.log_weights(scores, alpha)
+        return deterministic(scores, self.k), weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class RagDesign(Design[Read | Judged]):
-    """Everything an audit of a generator asks; what is useful is known only when labels are."""
+    """Everything an audit of a generator asks; what is useful is known only when labels are.
+
+    `scores`: by retriever and query, shape (items,). `useful`: by query, where judgements or a file name them, and
+    `labels` what tells them. `uncredited`: why answers are credited to nothing.
+    """
 
     task = "rag"
     settings: RagSettings
@@ -264,7 +249,7 @@ class RagDesign(Design[Read | Judged]):
     scores: Mapping[str, Mapping[str, Floats]]
     judge: Judge | None = None
     uncredited: str | None = None
-    known: Mapping[str, frozenset[str]] | None = None
+    useful: Mapping[str, frozenset[str]] | None = None
     labels: str = "gain"
 
     why_not_assessable = "the others have fewer than two useful items"
@@ -284,27 +269,35 @@ class RagDesign(Design[Read | Judged]):
         settings = self.settings
         return Policies(query.query_id, doc_ids, scores, settings.k, settings.samples, settings.seed)
 
-    def drawn(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
+    def draws(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists of every condition, with how many draws came to each."""
-        return self.policies(query).drawn(self.conditions, useful)
+        return self.policies(query).draws(self.conditions, useful)
 
     def lists(self, query: Query, useful: frozenset[str]) -> list[Shown]:
         """The distinct lists of all conditions, in their order."""
-        return [*dict.fromkeys(one for lists in self.drawn(query, useful).values() for one in lists)]
+        return [*dict.fromkeys(doc_ids for lists in self.draws(query, useful).values() for doc_ids in lists)]
 
     def asked(self, query: Query) -> Asked:
         """The query as the generator is asked about it."""
         golds, items = self.dataset.golds(query.query_id), self.items(query)
-        fitting = Fitting(self.prompt, self.ruler, self.dataset.parts(query), items)
         return Asked(
             query=query,
             items={item.doc_id: item for item in items},
-            render=fitting.messages,
+            render=Fitting(self.prompt, self.ruler, self.dataset.parts(query), items).messages,
             lists=partial(self.lists, query) if self.settings.stop_after != "labels" else lambda useful: [],
             utility=partial(self.worth, self.utility, golds),
             gain=partial(self.worth, self.gain, golds),
-            useful=None if self.known is None else self.known[query.query_id],
+            useful=None if self.useful is None else self.useful[query.query_id],
         )
+
+    def worth(self, name: str, golds: Sequence[str], output: str) -> float:
+        """The utility of an output by that name."""
+        return utility(name, without_markers(output) if self.settings.cites else output, golds)
+
+    @property
+    def bare(self) -> bool:
+        """Whether a judge is told the output alone."""
+        return self.judge is not None and self.settings.hypothesis == "bare"
 
     def meaning(self, query: Query, output: str) -> str:
         """What an output is held against items as."""
@@ -315,15 +308,6 @@ class RagDesign(Design[Read | Judged]):
         named = cited(output, shown) if self.settings.cites else shown
         meaning = without_markers(output) if self.settings.cites else self.meaning(query, output)
         return [] if cleaned(meaning) == EMPTY else [(doc_id, meaning) for doc_id in shown if doc_id in named]
-
-    @property
-    def bare(self) -> bool:
-        """Whether a judge is told the output alone."""
-        return self.judge is not None and self.settings.hypothesis == "bare"
-
-    def worth(self, name: str, golds: Sequence[str], output: str) -> float:
-        """The utility of an output by that name."""
-        return utility(name, without_markers(output) if self.settings.cites else output, golds)
 
     def programs(self) -> Iterator[Program]:
         """A program a query: what it asks of one list, other conditions need too."""
@@ -351,15 +335,13 @@ class RagDesign(Design[Read | Judged]):
         hypothesis = BARE if self.bare else self.prompt.hypothesis
         for query in () if self.stops else self.queries:
             read = results.get(query.query_id)
-            if read is None or not read.kept:
-                continue
-            items = {item.doc_id: item for item in self.items(query)}
-            pairs = dict.fromkeys(
-                pair for shown, output in read.lists.items() for pair in self.pairs(query, output.text, shown)
-            )
-            yield Program(
-                probe_of(query), Judging(query.query_id, items, [*pairs], judge.prompt, hypothesis).steps
-            )
+            if read is not None and read.kept:
+                pairs = dict.fromkeys(
+                    pair for shown, output in read.lists.items() for pair in self.pairs(query, output.text, shown)
+                )  # fmt: skip
+                items = {item.doc_id: item for item in self.items(query)}
+                judging = Judging(query.query_id, items, [*pairs], judge.prompt, hypothesis)
+                yield Program(probe_of(query), judging.steps)
 
     @cached_property
     def calls(self) -> int:
@@ -370,13 +352,13 @@ class RagDesign(Design[Read | Judged]):
         stop, calls = self.settings.stop_after, 0
         for query in self.queries if stop != "retrieval" else ():
             items = len(self.items(query))
-            if self.known is None:
+            if self.useful is None:
                 calls += 1 + items
-                drawn = self.drawn(query, frozenset())
-                lists = len({shown for name, of in drawn.items() if name != GOLD for shown in of})
+                draws = self.draws(query, frozenset())
+                lists = len({doc_ids for name, of in draws.items() if name != GOLD for doc_ids in of})
                 lists += self.settings.samples
             else:
-                lists = len(self.lists(query, self.known[query.query_id]))
+                lists = len(self.lists(query, self.useful[query.query_id]))
             judging = 0 if self.judge is None or self.stops else min(self.settings.k, items)
             calls += lists * (1 + judging) * (stop != "labels")
         return calls
@@ -384,7 +366,7 @@ class RagDesign(Design[Read | Judged]):
     @property
     def longest(self) -> int:
         lists = self.settings.stop_after not in ("labels", "retrieval")
-        return min(self.calls, (self.known is None) + lists + (self.judge is not None and not self.stops))
+        return min(self.calls, (self.useful is None) + lists + (self.judge is not None and not self.stops))
 
     def name_parts(self) -> tuple[str, ...]:
         return (self.dataset.name,)
@@ -407,13 +389,10 @@ class RagDesign(Design[Read | Judged]):
         settings = self.settings
         return RagFacts(
             **structs.asdict(super().facts()),
-            k=settings.k,
-            samples=settings.samples,
+            **{name: getattr(settings, name) for name in ("k", "samples", "attribution", "margin")},
             useful=Path(settings.useful).name,
             utility=self.utility,
-            attribution=settings.attribution,
             uncredited=self.uncredited,
-            margin=settings.margin,
             worst_loss=min(settings.worst_loss or inf, GREATEST[self.utility]),
         )
 
@@ -446,8 +425,8 @@ class RagDesign(Design[Read | Judged]):
 # Scores of every item of a query, by a retriever that asks nobody.
 
 
-class FoundOnce(ScoringRanker):
-    """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
+class RecordedScores(ScoringRanker):
+    """What a retriever scored once: a TREC run, or JSON as Fair-RAG released it. Items without a score come last."""
 
     def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
         check_belongs(path, dataset.name)
@@ -457,32 +436,34 @@ class FoundOnce(ScoringRanker):
         self._scores = read_retrieval(path, lists, needed, whole=not dataset.shared)
 
     def scores(self, candidates: Candidates) -> list[float]:
-        found = self._scores[candidates.query.query_id]
-        least = min(found.values(), default=0.0) - 1
-        return [found.get(doc_id, least) for doc_id in candidates.doc_ids]
+        scores = self._scores[candidates.query.query_id]
+        least = min(scores.values(), default=0.0) - 1
+        return [scores.get(doc_id, least) for doc_id in candidates.doc_ids]
 
 
 def retriever_of(
-    name: str, dataset: AnswerDataset, queries: Sequence[Query], settings: Asking
+    spec: str, dataset: AnswerDataset, queries: Sequence[Query], settings: Asking
 ) -> ScoringRanker:
-    """A retriever of a query's own items, among which words are counted where it counts any; or what one found.
+    """A retriever of a query's own items, among which words are counted where it counts any; or recorded scores.
 
     One that takes a model scores where models answer: here, or in processes of a Ray cluster. Raises UsageError for an
     unknown name, for a ranker without scores, and what its model raises.
     """
-    if Path(name).is_file():
-        return FoundOnce(Path(name), dataset, queries)
-    here = _named(name)
+    if Path(spec).is_file():
+        return RecordedScores(Path(spec), dataset, queries)
+
+    here = scoring_ranker(spec)
     if settings.on_ray and here.costly:
-        return RankerOnRay(partial(_named, name), here, settings.ray_workers or 1, settings.ray_address)
+        make = partial(scoring_ranker, spec)
+        return RankerOnRay(make, here, settings.ray_workers or 1, settings.ray_address)
     return here
 
 
-def _named(name: str) -> ScoringRanker:
+def scoring_ranker(spec: str) -> ScoringRanker:
     """A ranker that scores, as `dense:CHECKPOINT` names it. Raises UsageError, and what its model raises."""
-    kind, _, checkpoint = name.partition(":")
+    name, _, checkpoint = spec.partition(":")
     options = RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)
-    return scoring(kind, registry.lookup("ranker", kind)(options))
+    return scoring(name, registry.lookup("ranker", name)(options))
 
 
 def scores_of(
@@ -495,19 +476,30 @@ def scores_of(
     from msgspec import MsgspecError
     from msgspec.json import decode
 
-    if not retriever.costly:
-        return _scored(retriever, dataset, queries)
-    of_what = f"{retriever.identity} {questions_sha256(dataset, queries)}"
-    path = cache_folder() / "scores" / f"{sha256(of_what.encode()).hexdigest()[:32]}.json"
-    sizes = {query.query_id: len(dataset.candidates(query).documents) for query in queries}
-    with suppress(OSError, ValueError, MsgspecError):  # none are kept, or they are damaged
-        kept = decode(files.content(path), type=dict[str, list[float]])  # of which none is infinite
-        if {query_id: len(of) for query_id, of in kept.items()} == sizes:
-            return {query_id: np.array(of) for query_id, of in kept.items()}
-    found = _scored(retriever, dataset, queries)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
-    return found
+    lists = {query.query_id: dataset.candidates(query) for query in queries}
+    identity = f"{retriever.identity} {questions_sha256(dataset, queries)}"
+    path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
+    with suppress(OSError, ValueError, MsgspecError):  # there are none, or they are damaged
+        stored = decode(files.content(path), type=dict[str, list[float]]) if retriever.costly else {}
+        if {name: len(of) for name, of in stored.items()} == {
+            name: len(of.documents) for name, of in lists.items()
+        }:
+            return {name: np.array(of) for name, of in stored.items()}
+    searched = (
+        replace(lists[query.query_id], query=replace(query, text=dataset.searched(query)))
+        for query in queries
+    )
+    scored = zip(lists, retriever.scores_of_each(searched), strict=True)
+    scores = {query_id: np.asarray(of, dtype=np.float64) for query_id, of in scored}
+    if infinite := next((name for name, of in scores.items() if not np.isfinite(of).all()), None):
+        raise UsageError(
+            f"{retriever.identity.split()[0]} has no finite score for an item of query '{infinite}'.",
+            "another --retriever",
+        )
+    if retriever.costly:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in scores.items()})])
+    return scores
 
 
 def pooled(
@@ -533,54 +525,36 @@ def pooled(
     return dataset, scores
 
 
-def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]) -> dict[str, Floats]:
-    found = {}
-    lists = {query.query_id: dataset.candidates(query) for query in queries}
-    searched = (
-        replace(lists[query.query_id], query=replace(query, text=dataset.searched(query)))
-        for query in queries
-    )
-    for query_id, scored in zip(lists, retriever.scores_of_each(searched), strict=True):
-        scores = np.asarray(scored, dtype=np.float64)
-        if not np.isfinite(scores).all():
-            raise UsageError(
-                f"{retriever.identity.split()[0]} has no finite score for an item of query '{query_id}'.",
-                "another --retriever",
-            )
-        found[query_id] = scores
-    return found
-
-
 # The design from what the user set.
-
 
 CHANGE, DISPARITY = "EU-change", "EE-D"
 SPREAD = 0.1
 """Of changes of utility, as a share of the largest loss, for plans."""
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
+CREDIT, SLOTS, CITATIONS = ",EAR,EAE-D", ",AttributionAt", ",CitationPrecision,CitationRecall"
 CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""
 LOCAL = ("hf", "vllm")
 """Whose tokenizers are on this machine."""
 CITING = "rag/cited"
-CITATIONS = ",CitationPrecision,CitationRecall"
-CREDIT, SLOTS = "EAR(by={by}),EAE-D(by={by})", "AttributionAt(by={by})"
-
-
 NORMED = ("EE-D", "EE-R", "EE-L")
 
 
 def bounded(measures: Sequence[Measure], utility: str) -> tuple[Measure, ...]:
     """The measures with the bounds that the utility and their norm give them: their intervals go no further."""
-    greatest, of_all = GREATEST.get(utility), list[Measure]()
-    of_name = {} if greatest is None else {"EU": (0.0, greatest), "EU-change": (-greatest, greatest)}
-    for measure in measures:
-        norm, definition = measure.arguments.get("norm"), measure.definition
+    greatest = GREATEST.get(utility, inf)
+    of_utility = {"EU": (0.0, greatest), "EU-change": (-greatest, greatest)} if utility in GREATEST else {}
+
+    def bounds(measure: Measure) -> tuple[float, float]:
+        norm = measure.arguments.get("norm")
         normed = (measure.name in NORMED and norm != "raw") or (measure.name == "EU" and norm == "ceiling")
-        bounds = (0.0, 1.0) if normed else of_name.get(measure.name, definition.bounds)
-        of_all.append(replace(measure, definition=replace(definition, bounds=bounds)))
-    return tuple(of_all)
+        return (0.0, 1.0) if normed else of_utility.get(measure.name, measure.definition.bounds)
+
+    return tuple(
+        replace(measure, definition=replace(measure.definition, bounds=bounds(measure)))
+        for measure in measures
+    )
 
 
 def queries_for(margin: float, worst_loss: float, level: float) -> str:
@@ -603,34 +577,26 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels")
     queries = tuple(selected_queries(dataset, settings))
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
-    utility = settings.utility or dataset.utility
-    if utility not in UTILITIES:
-        raise UsageError(
-            f"--utility {utility} is unknown.{did_you_mean(utility, UTILITIES)}",
-            f"known: {', '.join(UTILITIES)}",
-        )
+    prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.utility
     check_golds({query.query_id: dataset.golds(query.query_id) for query in queries}, utility, settings)
     alone = settings.judging == settings.attribution
     judge = judge_of(settings.judging, (*ATTRIBUTORS, "none") if alone else ())
-    prompt, uncredited = load_prompt(str(settings.prompt), "rag"), None
     by = judge.by if judge and not settings.cites else settings.attribution.partition(",")[0]
-    by = "" if by == "none" else by
-    citations = CITATIONS if judge and settings.cites else ""
-    bare = settings.hypothesis == "bare" and not settings.cites
-    if judge is not None and bare and prompt.hypothesis != BARE:
+    credit, slots = ("", "") if by == "none" else (CREDIT, SLOTS)
+    citations, uncredited = CITATIONS * (judge is not None and settings.cites), None
+    if judge and settings.hypothesis == "bare" and not settings.cites and prompt.hypothesis != BARE:
         judge, uncredited = None, LABEL_OUTPUT  # [1] or a tag: nobody is asked what follows from that
-    given = _named_by(settings.measures, by) if settings.measures else ""
     shown, measured = (
-        given or ((f"{names},{credit.format(by=by)}" if by else names) + citations)
-        for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
+        credited_by(by, settings.measures or names)
+        for names in (f"{SHOWN}{credit}{citations}", f"{MEASURED}{credit}{slots}{citations}")
     )
-    named = names_of(settings.retriever)
-    conditions = [condition.name for condition in conditions_of([*named], settings.alphas())]
+    specs = names_of(settings.retriever)
+    conditions = [condition.name for condition in conditions_of([*specs], settings.alphas())]
     gates = read_gates(settings.require, conditions, Retrieved)
-    asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
-    retrievers = {name: retriever_of(spec, dataset, queries, settings) for name, spec in named.items()}
+    further = parse_measures(",".join((CHANGE, DISPARITY, *(gate.measure for gate in gates))), Retrieved)
+    retrievers = {name: retriever_of(spec, dataset, queries, settings) for name, spec in specs.items()}
     dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
-    known, labels = known_useful(settings, dataset, queries, subject.spec or settings.model[0])
+    useful, labels = known_useful(settings, dataset, queries, subject.spec or settings.model[0])
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
     if settings.cites and "k" not in prompt.of_passage:
         raise UsageError(
@@ -643,9 +609,9 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         dataset=dataset,
         attribute=dataset.attributes[0],
         queries=queries,
-        measures=bounded(parse_measures(asked_for, Retrieved), utility),
+        measures=bounded([*dict.fromkeys((*measured, *further))], utility),
         # what is the same in every row is said once below the table
-        shown=tuple(one for one in parse_measures(shown, Retrieved) if not (uncredited and _credits(one))),
+        shown=tuple(measure for measure in shown if not (uncredited and _credits(measure))),
         gates=gates,
         prompt=prompt,
         ruler=_ruler(settings, subject),
@@ -655,7 +621,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         scores=scores,
         judge=judge,
         uncredited=uncredited,
-        known=known,
+        useful=useful,
         labels=labels,
     )
 
@@ -687,38 +653,38 @@ def known_useful(
     settings: RagSettings, dataset: AnswerDataset, queries: Sequence[Query], model: str
 ) -> tuple[Mapping[str, frozenset[str]] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
-    path, labels = Path(settings.useful), settings.useful
+    labels = settings.useful
     grades: Mapping[str, Mapping[str, float]]
     if labels == "gain":
         return None, labels
     if labels == "qrels":
         grades = {query.query_id: dataset.candidates(query).relevance for query in queries}
     else:
+        path = Path(labels)
         check_belongs(path, dataset.name, model)
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         grades, labels = read_useful(path, lists), files.sha256(path)
+    of_queries = {query.query_id: grades.get(query.query_id, {}) for query in queries}
     return {
-        query.query_id: frozenset(
-            doc_id for doc_id, grade in grades.get(query.query_id, {}).items() if grade >= 1
-        )
-        for query in queries
+        query_id: frozenset(doc_id for doc_id, grade in of.items() if grade >= 1)
+        for query_id, of in of_queries.items()
     }, labels
 
 
-def _named_by(measures: str, by: str) -> str:
-    """The measures, those of credit with the way it is told. Raises UsageError for one that is told another way."""
-    named = []
-    for one in parse_measures(measures, Retrieved):
-        if _credits(one):
-            told = one.arguments["by"] or by
-            if told != by:
+def credited_by(by: str, names: str) -> Sequence[Measure]:
+    """The measures, those of credit with the way it is given. Raises UsageError for one that names another way."""
+    measures = list[Measure]()
+    for measure in parse_measures(names, Retrieved):
+        if _credits(measure):
+            if measure.arguments["by"] not in (None, by):
                 raise UsageError(
-                    f"--measures {one}: answers are credited by {by or 'nobody'} here.",
-                    f"{one.name} without by, or another --attribution",
+                    f"--measures {measure}: answers are credited by {'nobody' if by == 'none' else by} here.",
+                    f"{measure.name} without by, or another --attribution",
                 )
-            one = replace(one, params=tuple(sorted({**dict(one.params), "by": by}.items()))) if by else one
-        named.append(str(one))
-    return ",".join(named)
+            if by != "none":
+                measure = replace(measure, params=tuple(sorted({**dict(measure.params), "by": by}.items())))
+        measures.append(measure)
+    return measures
 
 
 def _credits(measure: Measure) -> bool:

@@ -1,26 +1,27 @@
-"""The files of a run folder of `llmfair rag`: labels, scores, lists and outputs, in formats that other tools read.
+"""What the answers of an audit of a generator come to, and the files of its run folder, from which all of it follows.
 
-All figures follow from them: `qrels.txt` has every item of every query, the useful ones judged 1; `scores.csv` what
-lists are drawn from; `outputs.csv` what was answered beside each list. `gains.tsv` says how items came to be useful,
-`rankings/` has each retriever's order, `samples/` the lists drawn, in the columns of expeval.
+`qrels.txt` has every item of every query, the useful ones judged 1; `scores.csv` what lists are drawn from;
+`outputs.csv` what was answered beside each list. `gains.tsv` says how items came to be useful, `rankings/` has each
+retriever's order, `samples/` the lists drawn, in the columns of expeval.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as Names
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
-from math import fsum, inf
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta, structs
+from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts, value_of
+from llmfair.audits.aggregates import ALL, Inference, mean_of, numbers_of, summarise, undefined_counts
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
 from llmfair.audits.documents import ChangeRow
@@ -37,7 +38,6 @@ from llmfair.audits.rag.design import (
     RagDesign,
     bounded,
     probe_of,
-    supporting,
 )
 from llmfair.audits.rag.results import (
     AlphaTest,
@@ -54,7 +54,7 @@ from llmfair.audits.rag.results import (
 )
 from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
-from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, facts_of, measures_of
+from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, measured_by, measures_of
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
@@ -67,7 +67,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query
 from llmfair.rankers.reader import Judged, Read, Shown
-from llmfair.results import Family, Figure, ProbeCounts, Words, as_readable
+from llmfair.results import Family, Figure, ProbeCounts, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings import ScoreSettings
 from llmfair.stats import tradeoff
@@ -76,34 +76,31 @@ from llmfair.stats.tradeoff import Utility, losses
 
 # What measures read of a query, from its lists and outputs: of an audit, or of its run folder.
 
-
 Outputs = Mapping[Shown, ShownList]
 """What a query's lists were answered, each list as if it was drawn once."""
 Answered = Sequence[tuple[Query, Read]]
-
-
-def answered(design: RagDesign, results: Mapping[str, Read]) -> Answered:
-    """The queries that have all their answers."""
-    return [(query, results[query.query_id]) for query in design.queries if query.query_id in results]
-
-
-def measured(queries: Answered) -> Answered:
-    """Those of them with enough useful items that were asked about lists."""
-    return [(query, read) for query, read in queries if read.kept and read.lists]
+"""Queries that have all their answers."""
 
 
 def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str, Judged]) -> Outputs:
     """The outputs for the lists of a query, with the items that they are credited to."""
-    settings, items = design.settings, {item.doc_id: item for item in design.items(query)}
-    attribute = ATTRIBUTORS.get(CITED if settings.cites else settings.attribution)
+    items = {item.doc_id: item for item in design.items(query)}
+    attribute = ATTRIBUTORS.get(CITED if design.settings.cites else design.settings.attribution)
     credit, judgement = attribute(items) if attribute else None, judged.get(probe_of(query))
     outputs = {}
-    for shown, output in read.lists.items():
-        supported = supporting(judgement, design.pairs(query, output.text, shown)) if judgement else None
-        credited = credit(design.meaning(query, output.text), shown) if credit else supported
-        outputs[shown] = ShownList(
-            shown, 1, output.text, output.utility, credited, supported if credit else None
-        )
+    for doc_ids, output in read.lists.items():
+        supported = None
+        if judgement is not None:
+            pairs = {
+                pair: judgement.supported.get(pair) for pair in design.pairs(query, output.text, doc_ids)
+            }
+            # one answer that cannot be read leaves the whole list open
+            supported = (
+                None if None in pairs.values() else frozenset(pair[0] for pair in pairs if pairs[pair])
+            )
+        credited = credit(design.meaning(query, output.text), doc_ids) if credit else supported
+        further = supported if credit else None
+        outputs[doc_ids] = ShownList(doc_ids, 1, output.text, output.utility, credited, further)
     return outputs
 
 
@@ -119,15 +116,15 @@ def observed(
     `outputs` None: nobody asked for any, and what is shown is all there is. `uncredited`: why nothing is credited,
     where that is so.
     """
-    drawn = policies.drawn(conditions, useful)
-    shown = {doc_ids for lists in drawn.values() for doc_ids in lists}
+    draws = policies.draws(conditions, useful)
+    asked_lists = {doc_ids for lists in draws.values() for doc_ids in lists}
     if outputs is None:
-        outputs = {doc_ids: ShownList(doc_ids, 1, None, None) for doc_ids in shown}
-    if not shown <= outputs.keys():
+        outputs = {doc_ids: ShownList(doc_ids, 1, None, None) for doc_ids in asked_lists}
+    if not asked_lists <= outputs.keys():
         return {}
     lists = {
         name: tuple(replace(outputs[doc_ids], count=count) for doc_ids, count in of.items())
-        for name, of in drawn.items()
+        for name, of in draws.items()
     }
     baselines = {
         condition.factors["retriever"]: lists[condition.name][0].utility
@@ -135,7 +132,7 @@ def observed(
         if condition.factors["alpha"] == DETERMINISTIC
     }
     # of its lists: a run folder has what was answered beside single items, too
-    utilities = [outputs[doc_ids].utility for doc_ids in shown]
+    utilities = [outputs[doc_ids].utility for doc_ids in asked_lists]
     return {
         condition.name: Retrieved(
             query_id=policies.query_id,
@@ -152,6 +149,8 @@ def observed(
     }
 
 
+# The files of a run folder.
+
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
 OUTPUT_COLUMNS = ("query_id", "doc_ids", "output", "finish", "utility", "credited")
 SCORE_COLUMNS = ("retriever", "query_id", "doc_id", "score")
@@ -162,30 +161,27 @@ NOBODY = "-"
 
 
 def files_of(
-    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
+    design: RagDesign, queries: Answered, measured: Answered, judged: Mapping[str, Judged]
 ) -> dict[str, Contents]:
     """Every file by name; its lines are made, a query at a time, while it is written."""
-    queries = answered(design, results)
     columns = (*OUTPUT_COLUMNS, *[SUPPORTED] * (design.settings.cites and design.judge is not None))
+    scores = (
+        (retriever, query.query_id, item.doc_id, score)
+        for retriever, scores in design.scores.items()
+        for query in design.queries
+        for item, score in zip(design.items(query), scores[query.query_id].tolist(), strict=True)
+    )
     return {
         QRELS: (
             f"{query.query_id} 0 {item.doc_id} {int(item.doc_id in read.useful)}\n"
             for query, read in queries
             for item in design.items(query)
         ),
-        SCORES: csv_lines(
-            SCORE_COLUMNS,
-            (
-                (retriever, query.query_id, item.doc_id, score)
-                for retriever, scores in design.scores.items()
-                for query in design.queries
-                for item, score in zip(design.items(query), scores[query.query_id].tolist(), strict=True)
-            ),
-        ),
+        SCORES: csv_lines(SCORE_COLUMNS, scores),
         OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
         "gains.tsv": _gains(queries),
-        **{f"rankings/{retriever}.run": _run(design, retriever) for retriever in design.scores},
-        **{f"samples/{one.name}.tsv": _samples(design, measured(queries), one) for one in design.conditions},
+        **{f"rankings/{retriever}.run": _ranking(design, retriever) for retriever in design.scores},
+        **{f"samples/{of.name}.tsv": _samples(design, measured, of) for of in design.conditions},
     }
 
 
@@ -194,19 +190,16 @@ def _outputs(
 ) -> Iterator[tuple[object, ...]]:
     """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
     for query, read in queries:
-        credit = outputs_of(design, query, read, judged)
-        labels = [(shown, output, None, None) for shown, output in read.alone.items()]
-        lists = [
-            (shown, output, credit[shown].attributed, credit[shown].supported)
-            for shown, output in read.lists.items()
-        ]
-        for shown, output, *credited in (*labels, *lists):
-            answer = (output.text, str(output.finish), output.utility)
-            names = [
-                NOBODY if of is None else " ".join(doc_id for doc_id in shown if doc_id in of)
-                for of in credited
-            ]
-            yield query.query_id, " ".join(shown), *answer, *names
+        lists = outputs_of(design, query, read, judged)
+        for outputs, credit in ((read.alone, {}), (read.lists, lists)):
+            for doc_ids, output in outputs.items():
+                of = credit.get(doc_ids)
+                names = (
+                    NOBODY if ids is None else " ".join(doc_id for doc_id in doc_ids if doc_id in ids)
+                    for ids in ((of.attributed, of.supported) if of else (None, None))
+                )
+                answer = (output.text, str(output.finish), output.utility)
+                yield query.query_id, " ".join(doc_ids), *answer, *names
 
 
 def _gains(queries: Answered) -> Iterator[str]:
@@ -218,7 +211,7 @@ def _gains(queries: Answered) -> Iterator[str]:
             yield f"{query.query_id}\t{doc_id}\t{alone!r}\t{without!r}\t{gain!r}\n"
 
 
-def _run(design: RagDesign, retriever: str) -> Iterator[str]:
+def _ranking(design: RagDesign, retriever: str) -> Iterator[str]:
     """All items of every query, best first; ranks stand for scores, which may tie."""
     for query in design.queries:
         scores, items = design.scores[retriever][query.query_id], design.items(query)
@@ -229,13 +222,10 @@ def _run(design: RagDesign, retriever: str) -> Iterator[str]:
 def _samples(design: RagDesign, queries: Answered, condition: Condition) -> Iterator[str]:
     yield "qid\tsample\tdocno\trank\tsim\trun_id\n"
     for query, read in queries:
-        lists = design.policies(query).drawn([condition], read.useful)[condition.name]
-        for drawn, doc_ids in enumerate(lists.elements()):
+        lists = design.policies(query).draws([condition], read.useful)[condition.name]
+        for sample, doc_ids in enumerate(lists.elements()):
             for rank, doc_id in enumerate(doc_ids, start=1):
-                yield f"{query.query_id}\t{drawn}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
-
-
-# Read back
+                yield f"{query.query_id}\t{sample}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
 
 
 def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
@@ -247,36 +237,31 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     results: RagResults = results_of(run)
     design, qrels = results.design, run.path / QRELS
     conditions = [Condition(name, (design.factors or {})[name]) for name in design.conditions]
-    empty = qrels.is_file() and not qrels.stat().st_size
-    labels = None if empty else {
-        query_id: {doc_id: grade >= 1 for doc_id, (grade, _) in of.items()}
-        for query_id, of in read_qrels(qrels, AGAIN).items()
-    }  # fmt: skip
-    scores = _read_scores(run.path / SCORES, {one.factors["retriever"] for one in conditions} - {GOLD})
+    labels = None if qrels.is_file() and not qrels.stat().st_size else read_qrels(qrels, AGAIN)
+    scores = _read_scores(run.path / SCORES, {of.factors["retriever"] for of in conditions} - {GOLD})
     outputs = _read_outputs(run.path / OUTPUTS, design)
     dropped = sum(results.collection.dropped.values())
     queries = {name: results.chains[name].ranked - dropped for name in design.conditions}
     asked = any(queries.values())
     if not asked:
-        conditions = [one for one in conditions if labels is not None or one.name != GOLD]
+        conditions = [of for of in conditions if labels is not None or of.name != GOLD]
         queries = dict.fromkeys(queries, design.queries if labels is None else results.collection.kept)
-    observations: dict[str, list[Retrieved]] = {one.name: [] for one in conditions}
+    observations: dict[str, list[Retrieved]] = {of.name: [] for of in conditions}
     for query_id, (doc_ids, scored) in scores.items():
-        labelled = (labels or {}).get(query_id, dict.fromkeys(doc_ids, False))
-        if labelled.keys() != {*doc_ids}:
+        grades = dict.fromkeys(doc_ids, (0, 0)) if labels is None else labels.get(query_id, {})
+        if grades.keys() != {*doc_ids}:
             raise UsageError(f"{qrels}: query '{query_id}' has other items than in {SCORES}.", AGAIN)
-        useful = frozenset(doc_id for doc_id, flag in labelled.items() if flag)
+        useful = frozenset(doc_id for doc_id, (grade, _) in grades.items() if grade >= 1)
         if labels is None or len(useful) >= FEWEST_USEFUL:
             policies = Policies(query_id, doc_ids, scored, design.k, design.samples, design.seed)
             answers = outputs.get(query_id, {}) if asked else None
-            of_query = observed(policies, conditions, useful, answers, design.uncredited)
-            for name, observation in of_query.items():
-                observations[name].append(observation)
-    for name, of in observations.items():
-        if len(of) != queries[name]:
+            for name, of in observed(policies, conditions, useful, answers, design.uncredited).items():
+                observations[name].append(of)
+    for name, of_condition in observations.items():
+        if len(of_condition) != queries[name]:
             raise UsageError(
-                f"{run.path}: {SCORES}, {QRELS} and {OUTPUTS} tell of {len(of)} of the run's {queries[name]} "
-                f"queries under {name}.",
+                f"{run.path}: {SCORES}, {QRELS} and {OUTPUTS} tell of {len(of_condition)} of the run's "
+                f"{queries[name]} queries under {name}.",
                 AGAIN,
             )
     return observations
@@ -294,11 +279,13 @@ def _read_scores(path: Path, retrievers: Names[str]) -> dict[str, tuple[Shown, d
     scores = {}
     for query_id, of in rows.items():
         doc_ids = tuple(next(iter(of.values())))  # their order is what ties and draws go by
-        if of.keys() != retrievers or any(one.keys() != {*doc_ids} for one in of.values()):
+        if of.keys() != retrievers or any(by_item.keys() != {*doc_ids} for by_item in of.values()):
             raise UsageError(
                 f"{path}: query '{query_id}' lacks scores of a retriever or of some items.", AGAIN
             )
-        by_retriever = {name: np.array([one[doc_id] for doc_id in doc_ids]) for name, one in of.items()}
+        by_retriever = {
+            name: np.array([by_item[doc_id] for doc_id in doc_ids]) for name, by_item in of.items()
+        }
         scores[query_id] = (doc_ids, by_retriever)
     return scores
 
@@ -312,17 +299,17 @@ def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
     most = GREATEST[design.utility]
 
     def read_output(row: dict[str, str]) -> None:
-        shown, worth = tuple(row["doc_ids"].split()), number(row["utility"])
+        doc_ids, worth = tuple(row["doc_ids"].split()), number(row["utility"])
         credited, supported = (
             None if items == NOBODY else frozenset(items.split())
             for items in (row["credited"], row.get(SUPPORTED, NOBODY))
         )
-        if stray := {*(credited or ()), *(supported or ())} - {*shown}:
+        if stray := {*(credited or ()), *(supported or ())} - {*doc_ids}:
             raise ValueError(f"'{min(stray)}' is credited, but was not shown")
         if not 0 <= worth <= most:
             raise ValueError(f"utility {worth:g} is not from 0 to {most:g}")
-        output = ShownList(shown, 1, row["output"], worth, credited, supported)
-        outputs.setdefault(row["query_id"], {})[shown] = output
+        output = ShownList(doc_ids, 1, row["output"], worth, credited, supported)
+        outputs.setdefault(row["query_id"], {})[doc_ids] = output
 
     read_csv(path, "an output", read_output)
     return outputs
@@ -330,8 +317,7 @@ def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
 
 # Figures of traffic that exists: a log of what a generator was shown and said, one request a line. No model is asked.
 
-
-MEASURED = "EE-D,EE-D(of=samples)"
+OF_LOGS = "EE-D,EE-D(of=samples)"
 """Of every log: how often items are shown is their exposure, which is estimated without the bias of few requests."""
 UTILITY = "exact-match"
 MOST_UTILITY = max(GREATEST.values())
@@ -340,7 +326,7 @@ Ids = list[str | int]
 
 
 @dataclass
-class Logged:
+class Request:
     """A line of the log, of which `query_id` and `shown` suffice.
 
     `items` could have been shown (else what ever was). An `output` is compared with its `gold`, one text or several, as
@@ -369,15 +355,14 @@ class Logged:
 
 def read_log(path: Path) -> list[Retrieved]:
     """The requests of a log by query, in the order that queries come first. Raises UsageError naming file and line."""
-    by_query: dict[str, list[Logged]] = {}
-    for line, row in json_lines(path, Logged, HINT):
-        for name, ids, among in (
-            ("cited", row.cited, row.shown),
-            ("shown", row.shown, row.items or row.shown),
-            ("useful", row.useful, row.items or row.useful),
+    by_query: dict[str, list[Request]] = {}
+    for line, row in json_lines(path, Request, HINT):
+        for name, ids, of, among in (
+            ("cited", row.cited, "shown", row.shown),
+            ("shown", row.shown, "items", row.items or row.shown),
+            ("useful", row.useful, "items", row.items or row.useful),
         ):
             if stray := {*map(str, ids or ())} - {*map(str, among or ())}:
-                of = "shown" if name == "cited" else "items"
                 raise wrong(path, line, name, f"'{min(stray)[:40]}' is not in `{of}`", HINT)
         by_query.setdefault(str(row.query_id), []).append(row)
     if not by_query:
@@ -385,13 +370,12 @@ def read_log(path: Path) -> list[Retrieved]:
     queries = []
     for query_id, rows in by_query.items():
         requests = Counter(row.shown_list for row in rows)
-        useful = [str(one) for row in rows for one in row.useful or ()]
-        listed = [str(one) for row in rows for one in (*row.items, *row.shown, *(row.useful or ()))]
+        named = [doc_id for row in rows for doc_id in (*row.items, *row.shown, *(row.useful or ()))]
         queries.append(
             Retrieved(
                 query_id=query_id,
-                doc_ids=tuple(dict.fromkeys(listed)),
-                useful=frozenset(useful),
+                doc_ids=tuple(dict.fromkeys(map(str, named))),
+                useful=frozenset(str(doc_id) for row in rows for doc_id in row.useful or ()),
                 k=max(len(request.doc_ids) for request in requests),
                 exposure=None,
                 lists=tuple(replace(request, count=count) for request, count in requests.items()),
@@ -405,13 +389,14 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> Remeas
     announce(path)
     queries = read_log(path)
     lists = [shown for query in queries for shown in query.lists]
-    usual = [
-        MEASURED,
-        *["EE-R"] * any(query.useful for query in queries),
-        *["EU"] * any(shown.utility is not None for shown in lists),
-        *["EAR(by=cited),EAE-D(by=cited)"] * any(shown.attributed is not None for shown in lists),
-    ]
-    measures = parse_measures(settings.measures or ",".join(usual), Retrieved)
+    usual = {
+        OF_LOGS: True,
+        "EE-R": any(query.useful for query in queries),
+        "EU": any(shown.utility is not None for shown in lists),
+        "EAR(by=cited),EAE-D(by=cited)": any(shown.attributed is not None for shown in lists),
+    }
+    names = settings.measures or ",".join(name for name, there in usual.items() if there)
+    measures = parse_measures(names, Retrieved)
     condition = str(path)
     columns = measure_all(measures, {condition: queries})
     facts = ScoredRun(
@@ -436,7 +421,6 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> Remeas
 # the one list by score is the baseline and no observation. Of several measures of one name the run's first counts, so
 # that a run with the norms of the paper has tables with those.
 
-
 AXES = ("EE-D", "EE-R", "EU")
 RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
 """The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
@@ -457,6 +441,15 @@ def lacking(measures: Sequence[Measure]) -> list[Measure]:
     return [measure for measure in map(parse_measure, wanted) if measure not in measures]
 
 
+def drawing(conditions: Sequence[Condition]) -> dict[str, list[str]]:
+    """The conditions that draw from a retriever's scores, by retriever."""
+    names: dict[str, list[str]] = {}
+    for condition in conditions:
+        if condition.name != GOLD and condition.factors["alpha"] != DETERMINISTIC:
+            names.setdefault(condition.factors["retriever"], []).append(condition.name)
+    return names
+
+
 def traded(
     conditions: Sequence[Condition], columns: Sequence[Column], slots: Mapping[str, int], level: float
 ) -> dict[str, Any]:
@@ -465,72 +458,55 @@ def traded(
     `slots`: how many items of each query are shown at a time.
     """
     measures = list(dict.fromkeys(column.measure for column in columns))
-    first, drawn = firsts(measures), _drawn(conditions)
+    first, draws = firsts(measures), drawing(conditions)
     disparity, relevance, utility = (first.get(name, name) for name in AXES)
     values: dict[tuple[str, str], Mapping[str, float]] = {
-        (str(column.measure), column.condition): {
-            query_id: figure
-            for query_id, value in column.values.items()
-            if (figure := value_of(value)[0]) is not None
-        }
+        (str(column.measure), column.condition): numbers_of(column.values)
         for column in columns
         if not column.group
     }
-    values |= {
-        (OF_SLOTS, condition): {
-            query_id: of[query_id] / shown for query_id, shown in slots.items() if query_id in of
-        }
-        for (measure, condition), of in values.items()
-        if measure == RAW
-    }
+    for (measure, condition), of in [*values.items()]:
+        if measure == RAW:
+            values[OF_SLOTS, condition] = {query: of[query] / n for query, n in slots.items() if query in of}
     axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
     axes += [(across, first["EAR"]) for across in (disparity, relevance) if "EAR" in first]
     axes += [(OF_SLOTS, first["EAE-D"])] if "EAE-D" in first else []
-    baselines = {retriever: values.get((utility, f"{retriever}-{DETERMINISTIC}"), {}) for retriever in drawn}
-    cells = [
-        tradeoff.cells(*_observations(values, drawn[retriever], disparity, utility, of), of, level)
-        if of
-        else []
-        for retriever, of in baselines.items()
-    ]
+    baselines = {retriever: values.get((utility, f"{retriever}-{DETERMINISTIC}"), {}) for retriever in draws}
+    cells = tradeoff.adjusted(
+        [
+            tradeoff.cells(*_observations(values, draws[retriever], disparity, utility, of), of, level)
+            if of
+            else []
+            for retriever, of in baselines.items()
+        ]
+    )
     bounds = {str(measure): measure.bounds for measure in measures}
     return {
         "intervals": {
             retriever: Intervals(
-                disparity=disparity, utility=utility, baseline=_mean(of.values()), cells=[*map(_cell, row)]
+                disparity=disparity, utility=utility, baseline=mean_of(of.values()), cells=[*map(_cell, row)]
             )
-            for (retriever, of), row in zip(baselines.items(), tradeoff.adjusted(cells), strict=True)
+            for (retriever, of), row in zip(baselines.items(), cells, strict=True)
         },
         "tradeoff": {
             retriever: [
                 _curve(values, retriever, names, pair, level, bounds.get(pair[1], UNBOUNDED)) for pair in axes
             ]
-            for retriever, names in drawn.items()
+            for retriever, names in draws.items()
         },
         "alpha_tests": {
-            retriever: _alpha_tests(values, disparity, names) for retriever, names in drawn.items()
+            retriever: [*_alpha_tests(values, disparity, names)] for retriever, names in draws.items()
         },
     }
 
 
-def _drawn(conditions: Sequence[Condition]) -> dict[str, list[str]]:
-    """The conditions that draw from a retriever's scores, by retriever."""
-    drawn: dict[str, list[str]] = {}
-    for condition in conditions:
-        if condition.name != GOLD and condition.factors["alpha"] != DETERMINISTIC:
-            drawn.setdefault(condition.factors["retriever"], []).append(condition.name)
-    return drawn
-
-
-def _alpha_tests(values: Values, disparity: str, conditions: Sequence[str]) -> list[AlphaTest]:
-    tests = []
+def _alpha_tests(values: Values, disparity: str, conditions: Sequence[str]) -> Iterator[AlphaTest]:
     for pair in combinations(conditions, 2):
         before, after = (values.get((disparity, condition), {}) for condition in pair)
         changes = [after[query_id] - before[query_id] for query_id in before if query_id in after]
-        if changes:
-            difference, p = fsum(changes) / len(changes), tradeoff.paired_p(changes)
-            tests.append(AlphaTest(conditions=pair, queries=len(changes), difference=difference, p=p))
-    return tests
+        if (difference := mean_of(changes)) is not None:
+            p = tradeoff.paired_p(changes)
+            yield AlphaTest(conditions=pair, queries=len(changes), difference=difference, p=p)
 
 
 def _observations(
@@ -556,22 +532,19 @@ def _curve(
 ) -> Curve:
     x, y, queries = _observations(values, conditions, *pair)
     anchors = tradeoff.anchors(x, y, queries, level) if x else []
-    places, means = tradeoff.averaged([anchors])
     line = tradeoff.line(x, y)
-    across, up = (_mean(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in pair)
+    across, up = (mean_of(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in pair)
     return Curve(
         across=pair[0],
         up=pair[1],
         observations=len(x),
         queries=len({*queries}),
         slope=None if line is None else line.slope,
-        **of_points(places, means),
+        **of_points(*tradeoff.averaged([anchors])),
         deterministic=None if across is None or up is None else (across, up),
         points=[
-            CurvePoint(
-                at=one.disparity, observations=one.observations, mean=_figure(one.quality, bounds=bounds)
-            )
-            for one in anchors
+            CurvePoint(at=of.disparity, observations=of.observations, mean=_figure(of.quality, bounds=bounds))
+            for of in anchors
         ],
     )
 
@@ -579,11 +552,11 @@ def _curve(
 def of_points(places: ArrayLike, means: ArrayLike) -> dict[str, float | None]:
     """The slope of points and the area below them, as fields of a curve."""
     line, area = tradeoff.line(places, means), tradeoff.area(places, means)
-    slope = None if line is None else line.slope
-    if area is None:
-        return {"slope_of_points": slope, **dict.fromkeys(("area", "area_observed", "low", "high"))}
-    areas = {"area": area.whole, "area_observed": area.observed, "low": area.low, "high": area.high}
-    return {"slope_of_points": slope, **areas}
+    areas = {} if area is None else {
+        "area": area.whole, "area_observed": area.observed, "low": area.low, "high": area.high,
+    }  # fmt: skip
+    absent = dict.fromkeys(("area", "area_observed", "low", "high"))
+    return {"slope_of_points": None if line is None else line.slope, **absent, **areas}
 
 
 def _cell(cell: tradeoff.Cell) -> IntervalCell:
@@ -593,19 +566,17 @@ def _cell(cell: tradeoff.Cell) -> IntervalCell:
 
 
 def _figure(
-    estimate: Estimate,
+    of: Estimate,
     p: float | None = None,
     p_adjusted: float | None = None,
     bounds: tuple[float, float] = UNBOUNDED,
 ) -> Figure:
-    low = None if estimate.low is None else max(estimate.low, bounds[0])
-    high = None if estimate.high is None else min(estimate.high, bounds[1])
-    return Figure(estimate.value, low, high, estimate.n, p, p_adjusted, None, estimate.reason)
+    low = None if of.low is None else max(of.low, bounds[0])
+    high = None if of.high is None else min(of.high, bounds[1])
+    return Figure(of.value, low, high, of.n, p, p_adjusted, None, of.reason)
 
 
-def _mean(values: Collection[float]) -> float | None:
-    return fsum(values) / len(values) if values else None
-
+# What is concluded: whether utility is kept, of every condition that draws from a retriever.
 
 KEEPING = {
     "kept": Conclusion.WITHIN,
@@ -615,85 +586,30 @@ KEEPING = {
 }
 
 
-def outcome_of(
-    design: RagDesign, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]
-) -> Outcome:
-    """Measures the queries that have all their answers and enough useful items, one at a time."""
-    settings = design.settings
-    reads = {name: result for name, result in results.items() if isinstance(result, Read)}
-    judged = {name: result for name, result in results.items() if isinstance(result, Judged)}
-    queries, further = measured(answered(design, reads)), lacking(design.measures)
-    observations = (
-        observation
-        for query, read in queries
-        for observation in observed(
-            design.policies(query),
-            design.conditions,
-            read.useful,
-            outputs_of(design, query, read, judged),
-            design.uncredited,
-        ).items()
-    )
-    every = measure_each([*design.measures, *further], observations)
-    columns = [column for column in every if column.measure not in further]
-    rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
-    findings, rows = concluded(design.conditions, columns, rows, settings.level, design.facts())
-    answers = _counted(design, queries)
-    ended = sum(bool(read.lists) or not read.kept for read in reads.values())
-    chains = {condition.name: ProbeCounts(len(design.queries), ended) for condition in design.conditions}
-    slots = {query.query_id: min(settings.k, len(design.items(query))) for query in design.queries}
-    told = RagResults(
-        **design.told(run, chains, failures, columns),
-        **traded(design.conditions, every, slots, settings.level),
-        reach={},
-        collection=_collected(design, reads),
-        calls_made=sum(len(read.alone) + len(read.lists) for read in reads.values())
-        + sum(len(one.supported) for one in judged.values()),
-        judged=_judged(design, judged),
-        answers=answers,
-        findings=as_readable(findings, answers, settings.max_invalid),
-        family=Family(sum(finding.p is not None for finding in findings.values()), None),
-    )
-    if told.status == "complete":
-        # the plan counted as many lists of `gold` as there can be, and those of queries that are dropped
-        told = structs.replace(told, design=structs.replace(told.design, calls=told.calls_made))
-    return design.laid_out(told, rows, files_of(design, reads, judged), failures)
-
-
-def _judged(design: RagDesign, judged: Mapping[str, Judged]) -> JudgedPairs | None:
-    if design.judge is None:
-        return None
-    answers = [answer for one in judged.values() for answer in one.supported.values()]
-    return JudgedPairs(
-        model=design.judge.spec,
-        by=design.judge.by,
-        asked=len(answers),
-        supported=answers.count(True),
-        unparseable=answers.count(None),
-    )
-
-
 def concluded(
     conditions: Sequence[Condition],
+    design: RagFacts,
     columns: Sequence[Column],
     rows: Sequence[Measurement],
-    level: float,
-    design: RagFacts,
-) -> tuple[dict[str, RagFinding], list[Measurement]]:
-    """Whether utility is kept, of every condition that draws from a retriever; and the rows with p and conclusion.
+    inference: Inference,
+) -> tuple[list[Measurement], dict[str, RagFinding], int]:
+    """The rows with p and conclusion, what is concluded by condition, and how many p were adjusted.
 
     The alphas of a retriever are tested from the largest, which changes least, to the smallest.
     """
-    changes = {column.condition: column for column in columns if str(column.measure) == CHANGE}
+    changes = {
+        column.condition: [*numbers_of(column.values).values()]
+        for column in columns
+        if str(column.measure) == CHANGE
+    }
     measure = next((str(column.measure) for column in columns if column.measure.name == DISPARITY), None)
     disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == measure}
     alphas = {condition.name: condition.factors["alpha"] for condition in conditions}
+    worst = Utility(design.margin, design.worst_loss, GREATEST[design.utility])
     findings: dict[str, RagFinding] = {}
-    for names in _drawn(conditions).values():
+    for names in drawing(conditions).values():
         tested = sorted((name for name in names if name in changes), key=alphas.__getitem__, reverse=True)
-        utility = Utility(design.margin, design.worst_loss, GREATEST[design.utility])
-        values = ([value_of(each)[0] for each in changes[name].values.values()] for name in tested)
-        results = losses([[change for change in of if change is not None] for of in values], utility, level)
+        results = losses([changes[name] for name in tested], worst, inference.level)
         for name, loss in zip(tested, results, strict=True):
             findings[name] = RagFinding(
                 measure=CHANGE,
@@ -707,40 +623,84 @@ def concluded(
                 p_adjusted=loss.p_adjusted,
                 losers=loss.losers,
             )
-    concluded_rows = []
-    for row in rows:
+
+    def with_conclusion(row: Measurement) -> Measurement:
         finding = findings.get(row.condition)
         if row.query_id == ALL and row.reason == LABEL_OUTPUT:
-            row = replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
-        elif row.query_id == ALL and row.measure == CHANGE and finding is not None:
-            row = replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
-        concluded_rows.append(row)
-    return findings, concluded_rows
+            return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
+        if row.query_id == ALL and row.measure == CHANGE and finding is not None:
+            return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
+        return row
+
+    tests = sum(finding.p is not None for finding in findings.values())
+    return [*map(with_conclusion, rows)], findings, tests
 
 
-def _counted(design: RagDesign, queries: Answered) -> dict[str, OutputCounts]:
-    """How the distinct outputs of every condition ended."""
-    ended: dict[str, Counter[str]] = {condition.name: Counter() for condition in design.conditions}
-    for query, read in queries:
-        for name, lists in design.drawn(query, read.useful).items():
-            ended[name].update(read.lists[shown].ended for shown in lists)
-    return {
-        name: OutputCounts(outputs=of.total(), unparseable=of.total() - of.pop("ok", 0), classes=dict(of))
-        for name, of in ended.items()
-    }
-
-
-def _collected(design: RagDesign, reads: Mapping[str, Read]) -> Collected:
-    sizes = {query.query_id: len(design.items(query)) for query in design.queries}
-    kept = [(len(read.useful), sizes[read.query_id]) for read in reads.values() if read.kept]
-    few = Counter(len(read.useful) for read in reads.values() if len(read.useful) < FEWEST_USEFUL)
-    return Collected(
-        kept=len(kept),
-        dropped={str(useful): queries for useful, queries in sorted(few.items())},
-        items=_mean([items for _, items in kept]),
-        useful=_mean([useful for useful, _ in kept]),
-        useful_share=_mean([useful / items for useful, items in kept]),
+def outcome_of(
+    design: RagDesign, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]
+) -> Outcome:
+    """Measures the queries that have all their answers and enough useful items, one at a time."""
+    reads = {name: result for name, result in results.items() if isinstance(result, Read)}
+    judged = {name: result for name, result in results.items() if isinstance(result, Judged)}
+    queries = [(query, reads[query.query_id]) for query in design.queries if query.query_id in reads]
+    measured = [(query, read) for query, read in queries if read.kept and read.lists]
+    observations = (
+        observation
+        for query, read in measured
+        for observation in observed(
+            design.policies(query),
+            design.conditions,
+            read.useful,
+            outputs_of(design, query, read, judged),
+            design.uncredited,
+        ).items()
     )
+    further = lacking(design.measures)
+    every = measure_each([*design.measures, *further], observations)
+    columns = [column for column in every if column.measure not in further]
+    inference = Inference(level=design.settings.level, seed=design.settings.seed)
+    rows, findings, tests = concluded(
+        design.conditions, design.facts(), columns, summarise(columns, inference), inference
+    )
+    ended = sum(bool(read.lists) or not read.kept for read in reads.values())
+    chains = {condition.name: ProbeCounts(len(design.queries), ended) for condition in design.conditions}
+    sizes = {query.query_id: len(design.items(query)) for query in design.queries}
+    slots = {query_id: min(design.settings.k, size) for query_id, size in sizes.items()}
+    kept = [(len(read.useful), sizes[read.query_id]) for read in reads.values() if read.kept]
+    few = Counter(len(read.useful) for read in reads.values() if not read.kept)
+    answers = [answer for of in judged.values() for answer in of.supported.values()]
+    classes: dict[str, Counter[str]] = {condition.name: Counter() for condition in design.conditions}
+    for query, read in measured:
+        for name, lists in design.draws(query, read.useful).items():
+            classes[name].update(read.lists[doc_ids].ended for doc_ids in lists)
+    document = design.resulting(
+        RagResults,
+        design.told(run, chains, failures, columns),
+        {
+            name: OutputCounts(outputs=of.total(), unparseable=of.total() - of.pop("ok", 0), classes=dict(of))
+            for name, of in classes.items()
+        },
+        findings,
+        **traded(design.conditions, every, slots, design.settings.level),
+        collection=Collected(
+            kept=len(kept),
+            dropped={str(useful): n for useful, n in sorted(few.items())},
+            items=mean_of(items for _, items in kept),
+            useful=mean_of(useful for useful, _ in kept),
+            useful_share=mean_of(useful / items for useful, items in kept),
+        ),
+        calls_made=sum(len(read.alone) + len(read.lists) for read in reads.values()) + len(answers),
+        judged=design.judge
+        and JudgedPairs(
+            model=design.judge.spec,
+            by=design.judge.by,
+            asked=len(answers),
+            supported=answers.count(True),
+            unparseable=answers.count(None),
+        ),
+        family=Family(tests, None),
+    )
+    return design.laid_out(document, rows, files_of(design, queries, measured, judged), failures)
 
 
 def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
@@ -762,14 +722,10 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
             if measure.definition.of_lists and (GOLD in observations or measure.name == DISPARITY)
         ]
         names = [name for name in names if name in map(str, measures)]
-    columns = measure_all(bounded(measures, design.utility), observations)
-    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=design.seed))
     conditions = [Condition(name, design.factors[name]) for name in observations]
-    findings, rows = concluded(conditions, columns, rows, settings.level, design)
-    facts = {name: ScoreFacts(queries=len(of)) for name, of in observations.items()}
-    tested = sum(finding.p is not None for finding in findings.values())
-    return RemeasuredRun(
-        facts_of(run, results, names, facts, columns, findings, tested), rows, [*map(Key, observations)]
+    conclude = partial(concluded, conditions, design)
+    return measured_by(
+        run, results, settings, observations, bounded(measures, design.utility), names, conclude
     )
 
 

@@ -21,7 +21,6 @@ from llmfair.results import (
     Results,
     Share,
 )
-from llmfair.settings import MOST_SEED
 
 
 class RagFactors(TypedDict):
@@ -32,23 +31,21 @@ class RagFactors(TypedDict):
 
 
 class RagFacts(DesignFacts, frozen=True, kw_only=True):
-    """What was asked; numbers have the bounds of their flags."""
+    """What was asked; numbers have the bounds of their flags.
 
-    factors: Annotated[
-        Mapping[str, RagFactors] | None,
-        Meta(description="What varies between conditions, by condition."),
-    ] = None
-    seed: Annotated[int, Meta(ge=0, le=MOST_SEED)]
+    `factors` vary between conditions. `uncredited`: why answers are credited to nothing, where that is so by design.
+    `worst_loss`: the largest loss of utility that a query can have.
+    """
+
+    factors: Mapping[str, RagFactors] | None = None
     k: Annotated[int, Meta(ge=1, le=LARGEST_K, description="Items that the generator is shown.")]
     samples: Annotated[int, Meta(ge=1, le=MOST_SAMPLES, description="Lists drawn per query and condition.")]
     useful: Annotated[str, Meta(description="How useful items are told: gain, qrels, or a file of labels.")]
     utility: Annotated[str, Meta(pattern=f"^({'|'.join(UTILITIES)})$")]
     attribution: str
-    uncredited: Annotated[
-        str | None, Meta(description="Why answers are credited to nothing, where that is so by design.")
-    ] = None
+    uncredited: str | None = None
     margin: float
-    worst_loss: Annotated[float, Meta(gt=0, description="Largest loss of utility that a query can have.")]
+    worst_loss: Annotated[float, Meta(gt=0)]
 
 
 class OutputCounts(AnswerCounts, frozen=True, kw_only=True):
@@ -64,12 +61,10 @@ class OutputCounts(AnswerCounts, frozen=True, kw_only=True):
 
 
 class Collected(JsonObject, frozen=True, kw_only=True):
-    """The queries: how many were kept, and those dropped with fewer than two useful items; means of the kept ones."""
+    """The queries kept, those dropped by how many items are useful, of fewer than two; means of the kept ones."""
 
     kept: Count
-    dropped: Annotated[
-        Mapping[str, Count], Meta(description="Dropped queries, by how many items are useful.")
-    ]
+    dropped: Mapping[str, Count]
     items: float | None
     useful: float | None
     useful_share: Share | None
@@ -170,21 +165,18 @@ class RagFinding(Finding, frozen=True, kw_only=True):
 
 
 class RagResults(Results, frozen=True, kw_only=True):
-    """llmfair rag; results.json of its run folder."""
+    """llmfair rag; results.json of its run folder.
+
+    By retriever: utility by interval of disparity, what fairer lists cost (`tradeoff`), and tests of every two alphas.
+    """
 
     task: Literal["rag"]
     measure_notes: Mapping[str, str]
     design: RagFacts
     collection: Collected
-    intervals: Annotated[
-        Mapping[str, Intervals], Meta(description="Utility by interval of disparity, by retriever.")
-    ] = {}
-    tradeoff: Annotated[
-        Mapping[str, Sequence[Curve]], Meta(description="What fairer lists cost, by retriever.")
-    ] = {}
-    alpha_tests: Annotated[
-        Mapping[str, Sequence[AlphaTest]], Meta(description="Of every two alphas, by retriever.")
-    ] = {}
+    intervals: Mapping[str, Intervals] = {}
+    tradeoff: Mapping[str, Sequence[Curve]] = {}
+    alpha_tests: Mapping[str, Sequence[AlphaTest]] = {}
     judged: JudgedPairs | None = None
     calls_made: Count
     answers: Mapping[str, OutputCounts]

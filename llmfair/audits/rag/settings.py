@@ -14,6 +14,7 @@ from llmfair.settings.declaration import IMPORTS, Form
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
 CITED = "cited"
+Utility = Literal["accuracy", "exact-match", "contains", "token-f1", "rouge-l", "rouge-l-standard", "mae"]
 
 
 def alphas_of(text: str) -> Sequence[float]:
@@ -87,10 +88,7 @@ class RagSettings(PromptSettings, AuditSettings):
         most=10_000_000,
         advanced=True,
     )
-    utility: str | None = STATISTICS(
-        None,
-        "What an answer is worth: accuracy, exact-match, contains, token-f1, rouge-l, mae (default: the dataset's).",
-    )
+    utility: Utility | None = STATISTICS(None, "What an answer is worth (default: the dataset's).")
     attribution: str = STATISTICS(
         "overlap",
         "Which items an answer is credited to: overlap (those that hold it), cited (those it names), those "

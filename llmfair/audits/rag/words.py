@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import fsum
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from llmfair.asking.journal import completion_of
+from llmfair.audits.aggregates import mean_of
 from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS, of_points
@@ -26,7 +26,7 @@ from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Line, Value, curves, scattered
 from llmfair.report.section import Section
-from llmfair.report.tables import FEWEST_QUERIES, Table, cell, conclusion_text, filled, percent
+from llmfair.report.tables import FEWEST_QUERIES, Table, cell, conclusion_text, percent, rows_table
 from llmfair.report.verdict import (
     ADVICE,
     ANSWERED,
@@ -40,22 +40,17 @@ from llmfair.report.verdict import (
 )
 from llmfair.report.words import Wording, before_text, table_of
 from llmfair.results import (
-    Band,
     Conclusions,
     Declared,
     Exhibits,
     Figure,
     RunVerdict,
-    Words,
     absent_row,
     query_figures,
 )
 from llmfair.stats.betting import fewest_queries
 from llmfair.stats.significance import holm
-from llmfair.stats.tradeoff import ANCHORS, INTERVALS, STARRED
-
-# How an audit of a generator is made and concluded, in the report's words.
-
+from llmfair.stats.tradeoff import ANCHORS, STARRED
 
 METHOD = (
     "A retriever scores every item of a query. Instead of always showing the same best k, lists are drawn from a "
@@ -71,12 +66,8 @@ METHOD = (
     "An answer is credited to shown items that hold it, or that it cites: EAR is their share of the slots, EAE-D how "
     "unequally credit is spread over items.",
 )
-
-
-# What an audit of a generator found as a table: a line a setting, from one list by score to lists by usefulness.
-
-
-SAID = {
+"""How an audit of a generator is made and concluded."""
+IN_TABLE = {
     Conclusion.WITHIN: "utility kept",
     Conclusion.INCONCLUSIVE: "inconclusive",
     Conclusion.OUTSIDE: "utility lost",
@@ -84,24 +75,18 @@ SAID = {
 
 
 def rag_table(results: RagResults) -> Table:
-    """One row a setting, one column a measure."""
+    """One row a setting, from one list by score to lists by usefulness; one column a measure."""
     table = table_of(results, "outputs")
-    said = {name: in_table(finding) for name, finding in results.findings.items()}
-    rows = tuple((*row[:-1], said.get(row[0], row[-1])) for row in table.rows)
-    said_of_all = {name: said.get(name, text) for name, text in table.said.items()}
-    return replace(table, rows=rows, said=said_of_all, notes=(*notes(results), *table.notes))
+    conclusions = {**table.said, **{name: conclusion(of) for name, of in results.findings.items()}}
+    rows = tuple((*row[:-1], conclusions[row[0]]) for row in table.rows)
+    return replace(table, rows=rows, said=conclusions, notes=(*notes(results), *table.notes))
 
 
-def conclusion(finding: RagFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
-    """A conclusion in the table of measured runs."""
-    return in_table(finding)
-
-
-def in_table(finding: RagFinding) -> str:
-    """A conclusion with the largest mean loss that is not ruled out."""
-    if finding.conclusion not in SAID or finding.lower is None:
+def conclusion(finding: RagFinding, *about: object) -> str:
+    """A conclusion in a table, with the largest mean loss that is not ruled out."""
+    if finding.conclusion not in IN_TABLE or finding.lower is None:
         return conclusion_text(finding)
-    return f"{SAID[finding.conclusion]}, loss at most {max(-finding.lower, 0.0):.3f}"
+    return f"{IN_TABLE[finding.conclusion]}, loss at most {max(-finding.lower, 0.0):.3f}"
 
 
 def what_was_shown(about: Mapping[str, Any]) -> str:
@@ -121,13 +106,14 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 def notes(results: RagResults) -> Iterator[str]:
     """How many queries the figures speak of, and what their items are like."""
-    of, design, judged = results.collection, results.design, results.judged
-    dropped = sum(of.dropped.values())
-    if of.kept:
-        more = f"; {dropped} more dropped with fewer than 2 useful items" * bool(dropped)
+    queries, design, judged = results.collection, results.design, results.judged
+    dropped = sum(queries.dropped.values())
+    if queries.kept:
         yield (
-            f"{count(of.kept, 'query', 'queries')} of {of.items:.0f} items, {of.useful:.1f} of them useful "
-            f"({100 * (of.useful_share or 0):.0f} %){more}"
+            f"{count(queries.kept, 'query', 'queries')} of {queries.items:.0f} items, {queries.useful:.1f} of them "
+            f"useful ({100 * (queries.useful_share or 0):.0f} %)"
+            + f"; {dropped} more dropped with fewer than 2 useful items"
+            * bool(dropped)
         )
     elif dropped:
         yield f"no query has 2 useful items: all {dropped} are dropped"
@@ -140,14 +126,12 @@ def notes(results: RagResults) -> Iterator[str]:
         "losses included"
     )
     if judged is not None and judged.asked:
-        neither = (
-            f"; {count(judged.unparseable, 'answer is', 'answers are')} neither yes nor no, and the lists they are of "
-            "have no EAR and no EAE-D"
-        )
+        unclear = count(judged.unparseable, "answer is", "answers are")
         yield (
             f"by={judged.by}: {judged.model} was asked of {count(judged.asked, 'pair')} of item and output whether the "
             f"item supports it, and says so of {percent(judged.supported, judged.asked)}"
-            f"{neither * bool(judged.unparseable)}"
+            + f"; {unclear} neither yes nor no, and the lists they are of have no EAR and no EAE-D"
+            * bool(judged.unparseable)
         )
     if design.uncredited:
         yield (
@@ -158,9 +142,9 @@ def notes(results: RagResults) -> Iterator[str]:
 
 # Tables of what fairer lists cost, in the layout of Kim & Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2.
 
-
-Named = tuple[str, ...]
-"""What a row is of: a retriever; of several runs the data set and the generator, too."""
+Named = dict[str, str]
+"""What a row is of, by the head of its column: a retriever; of several runs the generator, too."""
+Costs = Sequence[tuple[Named, Intervals, Sequence[Curve]]]
 NONE = "–"
 APART = 0.01
 """Of the paper's tests of alphas."""
@@ -172,120 +156,107 @@ def number_text(value: float | None, form: str = ".4f") -> str:
 
 def collection_table(results: RagResults) -> Table:
     """Which queries the figures speak of; beside the share of useful items what lists drawn at random have of them."""
-    of, figures = results.collection, results.by_key()
-    dropped = (f"{of.dropped.get(useful, 0):,}" for useful in ("0", "1"))
-    means = ((of.items, ".1f"), (of.useful, ".1f"), (of.useful_share, ".3f"))
-    uniform = [name for name, varied in (results.design.factors or {}).items() if varied["alpha"] == 0]
-    header = ("queries kept", "dropped: no useful item", "dropped: one", "items n", "useful m", "m/n")
-    cells = (
-        f"{of.kept:,}",
-        *dropped,
-        *(number_text(*mean) for mean in means),
-        *(cell(figures.get(("EE-R", name))) for name in uniform),
+    queries, figures = results.collection, results.by_key()
+    tests = {
+        name: [of.p for of in tests if of.p is not None]
+        for name, tests in results.alpha_tests.items()
+        if tests
+    }
+    sentences = (
+        f"{name}: {sum(p < APART for p in of)} of {count(len(of), 'pair')} of alphas differ in disparity (t test "
+        f"paired by query, p below {APART:g})"
+        if of
+        else f"{name}: too few queries to test whether alphas differ in disparity"
+        for name, of in tests.items()
     )
-    notes: list[str] = []
-    for retriever, tests in results.alpha_tests.items():
-        tested = [one.p for one in tests if one.p is not None]
-        apart, pairs = sum(p < APART for p in tested), count(len(tested), "pair")
-        said = f"{apart} of {pairs} of alphas differ in disparity (t test paired by query, p below {APART:g})"
-        few = "too few queries to test whether alphas differ in disparity"
-        notes += [f"{retriever}: {said if tested else few}"] * bool(tests)
-    title = "Collection: means over the queries kept"
-    return Table(title, (*header, *(f"EE-R of {name}" for name in uniform)), (cells,), tuple(notes))
+    row = {
+        "queries kept": f"{queries.kept:,}",
+        "dropped: no useful item": f"{queries.dropped.get('0', 0):,}",
+        "dropped: one": f"{queries.dropped.get('1', 0):,}",
+        "items n": number_text(queries.items, ".1f"),
+        "useful m": number_text(queries.useful, ".1f"),
+        "m/n": number_text(queries.useful_share, ".3f"),
+        **{
+            f"EE-R of {name}": cell(figures.get(("EE-R", name)))
+            for name, factors in (results.design.factors or {}).items()
+            if factors["alpha"] == 0
+        },
+    }
+    return rows_table("Collection: means over the queries kept", [row], *sentences)
 
 
-def tradeoff_tables(
-    rows: Mapping[Named, tuple[Intervals, Sequence[Curve]]], named: Sequence[str]
-) -> Iterator[Table]:
+def tradeoff_tables(costs: Costs) -> Iterator[Table]:
     """Tables 2 and 1 of these retrievers, of those that drew anything."""
-    intervals = {name: table for name, (table, _) in rows.items() if table.cells}
+    intervals = [(name, of) for name, of, _ in costs if of.cells]
     if intervals:
-        yield intervals_table(intervals, named)
-        paired = paired_table(intervals, named)
-        yield from [paired] if paired.rows else []
-    first = {name: of[0] for name, (_, of) in rows.items() if of and of[0].points}
-    if first:
-        yield slopes_table(first, named)
-
-
-def intervals_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table:
-    """Table 2: utility by interval of disparity, less that of the one list by score, pooled and unpaired."""
-    tables = [*rows.values()]
-    disparity, utility = tables[0].disparity, tables[0].utility
-    pooled = []
-    for name, of in rows.items():
-        cells = dict.fromkeys(INTERVALS, NONE)
-        for one in of.cells:
-            if one.difference is not None:
-                counted = f"({one.observations:,}, {count(one.queries, 'query', 'queries')})"
-                cells[one.interval] = f"{one.difference:+z.3f}{'*' * one.starred} {counted}"
-        pooled.append((*name, number_text(of.baseline, ".3f"), *cells.values()))
-    paired = [one.paired for of in tables for one in of.cells if one.paired is not None]
-    tested = [change for change in paired if change.p_adjusted is not None]
-    differ = [change.value or 0 for change in tested if (change.p_adjusted or 0) < STARRED]
-    ways = f" ({sum(value > 0 for value in differ)} up, {sum(value < 0 for value in differ)} down)"
-    said = (
-        f"{len(differ)} of {count(len(tested), 'interval differs', 'intervals differ')}{ways * bool(differ)}"
-        if tested
-        else "nothing can be tested"
-    )
-    return Table(
-        f"Change of {utility} by interval of {disparity}, pooled as in the paper; paired by query {said}",
-        (*named, f"{utility} of the one list", *INTERVALS),
-        tuple(pooled),
-        (
-            f"mean {utility} of the observations in the interval less that of the one list by score, over all queries; "
-            f"* unpaired p below {STARRED:g} (Student), which takes observations of one query for independent; in "
-            "brackets observations and their queries",
-        ),
-    )
-
-
-def paired_table(rows: Mapping[Named, Intervals], named: Sequence[str]) -> Table:
-    """The same, each query beside itself; a row an interval that has observations."""
-    lines = []
-    for name, one in ((name, one) for name, of in rows.items() for one in of.cells):
-        if (change := one.paired) is not None:
-            interval = "" if change.low is None else f" [{change.low:+z.3f}, {change.high:+z.3f}]"
-            paired = number_text(change.value, "+z.3f") + interval
-            tests = (change.p, change.p_adjusted, one.p_welch, one.p_student)
-            p_values = ("" if p is None else p_text(p) for p in tests)
-            lines.append(
-                (*name, one.interval, f"{one.observations:,}", f"{one.queries:,}", paired, *p_values)
-            )
-    header = (
-        *named, "interval", "observations", "queries", "paired change", "p", "p (Holm)", "p (Welch)", "p (Student)",
-    )  # fmt: skip
-    note = "paired change: mean over the interval's queries of their own mean in it less their own one list by score"
-    return filled(Table("The same changes paired by query", header, tuple(lines), (note,)))
-
-
-def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:
-    """Table 1: how one measure rises with another, and the area below it."""
-    across, up = next((one.across, one.up) for one in rows.values())
-    lines = tuple(
-        (
-            *name,
-            *map(number_text, (one.slope, one.area, one.slope_of_points, one.area_observed)),
-            "" if one.low is None else f"{one.low:g}–{one.high:g}",
-            f"{one.observations:,} ({count(one.queries, 'query', 'queries')})" if one.observations else "",
+        disparity, utility = intervals[0][1].disparity, intervals[0][1].utility
+        paired = [interval.paired for _, of in intervals for interval in of.cells]
+        tested = [change for change in paired if change is not None and change.p_adjusted is not None]
+        differ = [change.value or 0 for change in tested if (change.p_adjusted or 0) < STARRED]
+        ups, downs = sum(value > 0 for value in differ), sum(value < 0 for value in differ)
+        of_all = count(len(tested), "interval differs", "intervals differ")
+        ways = f" ({ups} up, {downs} down)" * bool(differ)
+        yield rows_table(
+            f"Change of {utility} by interval of {disparity}; paired by query "
+            + (f"{len(differ)} of {of_all}{ways}" if tested else "nothing can be tested"),
+            (name | change for name, of in intervals for change in interval_rows(of)),
+            f"pooled, as in the paper: mean {utility} of the observations in the interval less that of the one list by "
+            f"score, over all queries; * unpaired p below {STARRED:g} (Student), which takes observations of one query "
+            "for independent",
+            "paired: mean over the interval's queries of their own mean in it less their own one list by score",
         )
-        for name, one in rows.items()
-    )
-    header = (*named, "slope", "area", "slope of means", "area observed", "range", "observations")
-    notes = (
-        "observation: a query under an alpha, without the one list by score; slope: of the least-squares line over all",
-        f"means: of the observations nearest to 0, 0.2 … 1 of {across}; area: below them by trapezoid, from 0 to 1 "
-        "with constant ends, and over the range of those that are there; the paper defines neither slope nor area",
-    )
-    return filled(Table(f"{up} over {across}: slope and area", header, lines, notes))
+    curves = [(name, of[0]) for name, _, of in costs if of and of[0].points]
+    if curves:
+        across, up = curves[0][1].across, curves[0][1].up
+        yield rows_table(
+            f"{up} over {across}: slope and area",
+            (name | slopes(curve) for name, curve in curves),
+            "observation: a query under an alpha, without the one list by score; slope: of the least-squares line over "
+            "all",
+            f"means: of the observations nearest to 0, 0.2 … 1 of {across}; area: below them by trapezoid, from 0 to 1 "
+            "with constant ends, and over the range of those that are there; the paper defines neither slope nor area",
+        )
+
+
+def interval_rows(of: Intervals) -> Iterator[Named]:
+    """Table 2, a row an interval that has observations: pooled and unpaired as in the paper, and paired by query."""
+    for row in of.cells:
+        if row.difference is not None and (change := row.paired) is not None:
+            limits = "" if change.low is None else f" [{change.low:+z.3f}, {change.high:+z.3f}]"
+            tests = {
+                "p": change.p,
+                "p (Holm)": change.p_adjusted,
+                "p (Welch)": row.p_welch,
+                "p (Student)": row.p_student,
+            }
+            yield {
+                f"{of.utility} of the one list": number_text(of.baseline, ".3f"),
+                "interval": row.interval,
+                "observations": f"{row.observations:,}",
+                "queries": f"{row.queries:,}",
+                "pooled": f"{row.difference:+z.3f}{'*' * row.starred}",
+                "paired": number_text(change.value, "+z.3f") + limits,
+                **{head: "" if p is None else p_text(p) for head, p in tests.items()},
+            }
+
+
+def slopes(curve: Curve) -> Named:
+    """Table 1: how one measure rises with another, and the area below it."""
+    queries = count(curve.queries, "query", "queries")
+    return {
+        "slope": number_text(curve.slope),
+        "area": number_text(curve.area),
+        "slope of means": number_text(curve.slope_of_points),
+        "area observed": number_text(curve.area_observed),
+        "range": "" if curve.low is None else f"{curve.low:g}–{curve.high:g}",
+        "observations": f"{curve.observations:,} ({queries})" if curve.observations else "",
+    }
 
 
 # The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs.
 
-
 LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = STATUSES = ("lost", "not assessable", "inconclusive", "kept")
-ADDED = {
+TO_CHANGE = {
     **ADVICE,
     **dict.fromkeys(UNREADABLE, ANSWERED),
     "beyond_worst_loss": "leave --worst-loss out, or give a larger one",
@@ -295,127 +266,114 @@ ADDED = {
 """What to change where nothing can be said, by the reason."""
 
 
-def rag_verdict(found: Conclusions) -> RunVerdict:
+def rag_verdict(conclusions: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases = [
-        SettingCase(found, case.key, case.finding)
-        for case in cases_of(found)
-        if isinstance(case.finding, RagFinding)
-    ]
-    kept, undecided, lost = (
-        [case for case in cases if case.finding.conclusion == conclusion]
-        for conclusion in (Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE)
-    )
-    if kept:
-        fairest = min(kept, key=lambda case: case.disparity)
-        return fairest.verdict(KEPT, "{} is the fairest setting whose utility is kept")
-    if undecided:
-        nearest = max(undecided, key=lambda case: (case.finding.reason != "larger_alpha", case.finding.lower))
-        reason = nearest.finding.reason
-        why = in_words(reason, nearest.finding.measure) if reason else "more than the margin may be lost"
-        return nearest.verdict(INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
-    if lost:
-        what = "{} is the least fair of the settings drawn, and loses utility even so"
-        return max(lost, key=lambda case: case.disparity).verdict(LOST, what)
-    if not cases and found.run is None:
-        return RunVerdict(
-            status=NOT_ASSESSABLE,
-            sentence="a log says how unequally items were shown, not what fairer lists would have cost",
-            next="llmfair rag asks the generator about fairer lists of the same items",
+    cases = [(case, case.finding) for case in cases_of(conclusions) if isinstance(case.finding, RagFinding)]
+    by_conclusion = {
+        conclusion: [case for case in cases if case[1].conclusion == conclusion] for conclusion in Conclusion
+    }
+    if within := by_conclusion[Conclusion.WITHIN]:
+        fairest = min(within, key=lambda case: case[1].disparity or 0.0)
+        return verdict_on(*fairest, KEPT, "{} is the fairest setting whose utility is kept")
+    if inconclusive := by_conclusion[Conclusion.INCONCLUSIVE]:
+        case, finding = max(inconclusive, key=lambda case: (case[1].reason != "larger_alpha", case[1].lower))
+        why = (
+            in_words(finding.reason, finding.measure)
+            if finding.reason
+            else "more than the margin may be lost"
         )
-    if not cases and not found.complete:
-        why, advice = "not all questions are answered yet", by_way(found, UNFINISHED, "unfinished")
-    else:
-        reason = str(cases[0].finding.reason if cases else "no_useful_items")
-        why, advice = in_words(reason, "EU-change"), advice_of(found, ADDED.get(reason, LOOK))
+        return verdict_on(case, finding, INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
+    if outside := by_conclusion[Conclusion.OUTSIDE]:
+        least = max(outside, key=lambda case: case[1].disparity or 0.0)
+        return verdict_on(
+            *least, LOST, "{} is the least fair of the settings drawn, and loses utility even so"
+        )
+    if not cases and conclusions.run is None:
+        sentence = "a log says how unequally items were shown, not what fairer lists would have cost"
+        advice = "llmfair rag asks the generator about fairer lists of the same items"
+        return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
+    reason = str(cases[0][1].reason if cases else "no_useful_items")
+    why, advice = in_words(reason, "EU-change"), advice_of(conclusions, TO_CHANGE.get(reason, LOOK))
+    if not cases and not conclusions.complete:
+        why, advice = "not all questions are answered yet", by_way(conclusions, UNFINISHED, "unfinished")
+    sentence = f"nothing can be said of what fairness costs: {why}"
+    return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
+
+
+def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
+    """The verdict that speaks of one alpha of a retriever, which the sentence has a place for."""
+    conclusions, figure = case.found, case.figure or absent_row(finding.measure, case.key)
+    unfinished = "" if conclusions.complete else "; not all questions are answered yet"
+    figures = f"{spread_text(case, finding)}{change_text(case, finding)}"
     return RunVerdict(
-        status=NOT_ASSESSABLE,
-        sentence=f"nothing can be said of what fairness costs: {why}",
-        next=advice,
+        status=status,
+        sentence=f"{sentence.format(case.key)}: {figures}{unfinished}",
+        next=next_step(case, finding),
+        condition=case.key.condition,
+        measure=finding.measure,
+        estimate=figure.value,
+        low=figure.low,
+        high=figure.high,
+        n=figure.n,
     )
 
 
-@dataclass(frozen=True)
-class SettingCase(Case):
-    """One alpha of a retriever with what is concluded of its utility."""
+def spread_text(case: Case, finding: RagFinding) -> str:
+    """How unequally items are shown beside the one list by score, by the measure that the table has."""
+    conclusions = case.found
+    measure = next((name for name in conclusions.measures if _name(name) == DISPARITY), DISPARITY)
+    baseline = value_of(conclusions.figures.get((measure, f"{case.key.rpartition('-')[0]}-{DETERMINISTIC}")))
+    beside = f", where the one list by score has {baseline.value:g}" if baseline else ""
+    return f"expected exposure disparity {measure} {finding.disparity or 0.0:.3f}{beside}"
 
-    finding: RagFinding
 
-    @property
-    def disparity(self) -> float:
-        return self.finding.disparity or 0.0
+def change_text(case: Case, finding: RagFinding) -> str:
+    """The estimate with its interval, how many queries lost more than the margin, and which loss is ruled out."""
+    figure = case.figure
+    if figure is None or figure.value is None or finding.lower is None:
+        return ""
+    margin, level = finding.margin, f"{case.found.level * 100:g} %"
+    change = f"; utility changes by {figure.value:+.3f}"
+    if figure.low is not None and figure.high is not None and figure.low < figure.high:
+        change += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
+    change += f"; {finding.losers or 'none'} of {case.counted} lost more than {margin:g}"
+    if finding.conclusion == Conclusion.OUTSIDE:
+        return change
+    if finding.lower < -margin:
+        return f"{change}, and a mean loss of {-finding.lower:.3f} is not ruled out"
+    more = f"of more than {-finding.lower:.3f} " if finding.lower < 0 else ""
+    return f"{change}, and a mean loss {more}is ruled out at {level}"
 
-    @property
-    def spread(self) -> str:
-        """How unequally items are shown beside the one list by score, by the measure that the table has."""
-        measure = next((name for name in self.found.measures if _name(name) == DISPARITY), DISPARITY)
-        baseline = f"{self.key.rpartition('-')[0]}-{DETERMINISTIC}"
-        of_baseline = value_of(self.found.figures.get((measure, baseline)))
-        beside = f", where the one list by score has {of_baseline.value:g}" if of_baseline else ""
-        return f"expected exposure disparity {measure} {self.disparity:.3f}{beside}"
 
-    @property
-    def change(self) -> str:
-        """The estimate with its interval, how many queries lost more than the margin, and which loss is ruled out."""
-        figure, finding = self.figure, self.finding
-        if figure is None or figure.value is None or finding.lower is None:
-            return ""
-        margin, level = finding.margin, f"{self.found.level * 100:g} %"
-        change = f"; utility changes by {figure.value:+.3f}"
-        if figure.low is not None and figure.high is not None and figure.low < figure.high:
-            change += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
-        change += f"; {finding.losers or 'none'} of {self.counted} lost more than {margin:g}"
-        if finding.conclusion == Conclusion.OUTSIDE:
-            return change
-        if finding.lower < -margin:
-            return f"{change}, and a mean loss of {-finding.lower:.3f} is not ruled out"
-        more = f"of more than {-finding.lower:.3f} " if finding.lower < 0 else ""
-        return f"{change}, and a mean loss {more}is ruled out at {level}"
-
-    @property
-    def next(self) -> str:
-        """How to hold a build to it, or what would settle it."""
-        found, finding, margin = self.found, self.finding, self.finding.margin
-        if not found.complete:
-            return by_way(found, UNFINISHED, "unfinished")
-        if finding.conclusion == Conclusion.WITHIN:
-            gate = quote(f"{finding.measure}:{self.key}>={-margin:g}")
-            again = found.ways.get("again", "llmfair rag")
-            return f"hold a build to it: {again} --require {gate} --require-interval"
-        closer = "larger --alpha cost less utility"
-        if finding.conclusion == Conclusion.INCONCLUSIVE:
-            closer = f"{self.queries_wanted}; {closer}"
-        return by_way(found, closer, "alpha")
-
-    @property
-    def queries_wanted(self) -> str:
-        """How many queries it takes, where there are fewer."""
-        margin, worst_loss, level = self.finding.margin, self.finding.worst_loss, self.found.level
-        enough = fewest_queries(margin, worst_loss, 1 - level, SPREAD * worst_loss)
-        if enough is not None and self.figure is not None and (self.figure.n or 0) >= enough:
-            return "more queries rule smaller losses out"
-        return queries_for(margin, worst_loss, level)
-
-    def verdict(self, status: str, what: str) -> RunVerdict:
-        figure = self.figure or absent_row(self.finding.measure, self.key)
-        unfinished = "" if self.found.complete else "; not all questions are answered yet"
-        return RunVerdict(
-            status=status,
-            sentence=f"{what.format(self.key)}: {self.spread}{self.change}{unfinished}",
-            next=self.next,
-            condition=self.key.condition,
-            measure=self.finding.measure,
-            estimate=figure.value,
-            low=figure.low,
-            high=figure.high,
-            n=figure.n,
+def next_step(case: Case, finding: RagFinding) -> str:
+    """How to hold a build to it, or what would settle it."""
+    conclusions = case.found
+    margin, worst, alpha = finding.margin, finding.worst_loss, 1 - conclusions.level
+    if not conclusions.complete:
+        return by_way(conclusions, UNFINISHED, "unfinished")
+    if finding.conclusion == Conclusion.WITHIN:
+        gate = quote(f"{finding.measure}:{case.key}>={-margin:g}")
+        again = conclusions.ways.get("again", "llmfair rag")
+        return f"hold a build to it: {again} --require {gate} --require-interval"
+    closer = "larger --alpha cost less utility"
+    if finding.conclusion == Conclusion.INCONCLUSIVE:
+        enough, n = (
+            fewest_queries(margin, worst, alpha, SPREAD * worst),
+            None if case.figure is None else case.figure.n,
         )
+        settled = enough is not None and n is not None and n >= enough
+        more = (
+            "more queries rule smaller losses out"
+            if settled
+            else queries_for(margin, worst, conclusions.level)
+        )
+        closer = f"{more}; {closer}"
+    return by_way(conclusions, closer, "alpha")
 
 
 # The figures of audits of generators: disparity by alpha, what fairer lists cost, and where credit goes. Kim & Diaz,
 # "Towards Fair RAG", ICTIR 2025, Figures 3 to 5: one colour a retriever, or a generator where several are side by
 # side.
-
 
 Curves = Mapping[str, Sequence[Curve]]
 """By retriever, or by what else the lines of a figure are."""
@@ -438,37 +396,37 @@ def rag_plots(results: RagResults, folder: Path) -> Iterator[Plot]:
     yield from _slots(results)
 
 
-def curve_plots(of_names: Curves, says_of_means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
+def curve_plots(of_names: Curves, means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
     """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart.
 
-    `by`: what the lines are, where titles have to say so.
+    `means`: what the sentence says of them. `by`: what the lines are, where titles have to say so.
     """
     looks = palette([*of_names])
     for pair, (file, title, beginning) in FIGURES.items():
-        drawn = [
-            (name, curve)
+        curves_of = {
+            name: curve
             for name, of in of_names.items()
             for curve in of
             if curve.points and (_name(curve.across), _name(curve.up)) == pair
-        ]
-        if drawn:
-            first, diagonal = drawn[0][1], pair[0] == OF_SLOTS
+        }
+        if curves_of:
+            axes = next((curve.across, curve.up) for curve in curves_of.values())
             lines = [
                 Line(
                     name,
                     looks[name],
-                    _points((point.at, point.mean) for point in curve.points if _enough(point)),
+                    _points((of.at, of.mean) for of in curve.points if _enough(of)),
                     curve.deterministic,
-                    _points((point.at, point.mean) for point in curve.points if not _enough(point)),
+                    _points((of.at, of.mean) for of in curve.points if not _enough(of)),
                 )
-                for name, curve in drawn
+                for name, curve in curves_of.items()
             ]  # fmt: skip
+            diagonal = pair[0] == OF_SLOTS
             marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
             sentence = (
-                f"{beginning} ({first.up}) by {first.across}: means of the observations (a query under an alpha) "
-                f"nearest to 0, 0.2 … 1, {says_of_means}; off the line: of fewer than {FEWEST_QUERIES} queries.{marks}"
+                f"{beginning} ({axes[1]}) by {axes[0]}: means of the observations (a query under an alpha) nearest to "
+                f"0, 0.2 … 1, {means}; off the line: of fewer than {FEWEST_QUERIES} queries.{marks}"
             )
-            axes = (first.across, first.up)
             yield curves(lines, axes, title + by, sentence, file + ending, ANCHORS, diagonal)
 
 
@@ -485,27 +443,33 @@ def _points(figures: Iterable[tuple[float, Figure | None]]) -> list[tuple[float,
     return [(at, value) for at, figure in figures if (value := value_of(figure)) is not None]
 
 
+def _alphas(results: RagResults) -> dict[str, dict[float, str]]:
+    """The conditions that draw from a retriever's scores, by retriever and alpha."""
+    conditions: dict[str, dict[float, str]] = {name: {} for name in results.tradeoff}
+    for condition, of in (results.design.factors or {}).items():
+        if condition != GOLD and not isinstance(of["alpha"], str):
+            conditions.setdefault(of["retriever"], {})[of["alpha"]] = condition
+    return conditions
+
+
 def _disparities(results: RagResults, folder: Path) -> Iterator[Plot]:
     """A point a query, as in Figure 3 of the paper."""
-    tables, factors = list(results.intervals.values()), results.design.factors or {}
-    values: dict[str, dict[str, list[float]]] = {}
-    for row in query_figures(folder) if tables else ():
-        if row.measure == tables[0].disparity and row.value is not None and not row.reason:
-            of = factors.get(row.condition)
-            if of and of["alpha"] != DETERMINISTIC and row.condition != GOLD:
-                by_alpha = values.setdefault(of["retriever"], {})
-                by_alpha.setdefault(f"{of['alpha']:g}", []).append(row.value)
-    if values:
-        measure = tables[0].disparity
-        alphas = sorted({alpha for by_alpha in values.values() for alpha in by_alpha}, key=float)
-        ordered = {
-            name: {alpha: values[name].get(alpha, []) for alpha in alphas}
-            for name in results.tradeoff
-            if name in values
-        }
+    measure = next((of.disparity for of in results.intervals.values()), None)
+    values: dict[str, list[float]] = {}
+    for row in query_figures(folder):
+        if row.measure == measure and row.value is not None and not row.reason:
+            values.setdefault(row.condition, []).append(row.value)
+    conditions = _alphas(results)
+    alphas = sorted({alpha for of in conditions.values() for alpha, name in of.items() if name in values})
+    scattering = {
+        retriever: {f"{alpha:g}": values.get(of.get(alpha, ""), []) for alpha in alphas}
+        for retriever, of in conditions.items()
+        if any(name in values for name in of.values())
+    }
+    if scattering and measure:
         sentence = f"{measure} of every query by alpha: 0 where all its items are shown alike, 1 where always the same."
         looks, axes = palette([*results.tradeoff]), ("alpha", measure)
-        yield scattered(ordered, looks, axes, "Disparity by alpha", sentence, "disparity")
+        yield scattered(scattering, looks, axes, "Disparity by alpha", sentence, "disparity")
 
 
 def _slots(results: RagResults) -> Iterator[Plot]:
@@ -513,41 +477,32 @@ def _slots(results: RagResults) -> Iterator[Plot]:
     rows = {
         (row.condition, row.group): row for row in results.of_all() if _name(row.measure) == "AttributionAt"
     }
-    looks, lines, alphas = palette([*results.tradeoff]), [], set[str]()
-    slots = list(range(1, results.design.k + 1))
-    for retriever in results.tradeoff:
-        drawn = {
-            of["alpha"]: condition
-            for condition, of in (results.design.factors or {}).items()
-            if of["retriever"] == retriever and of["alpha"] != DETERMINISTIC
-        }
-        if drawn:
-            least = min(drawn)
-            if points := _points((slot, rows.get((drawn[least], str(slot)))) for slot in slots):
-                lines.append(Line(retriever, looks[retriever], points))
-                alphas.add(f"{least:g}")
+    looks, slots = palette([*results.tradeoff]), list(range(1, results.design.k + 1))
+    smallest = {retriever: min(of.items()) for retriever, of in _alphas(results).items() if of}
+    points = {
+        retriever: _points((slot, rows.get((condition, str(slot)))) for slot in slots)
+        for retriever, (_, condition) in smallest.items()
+    }
+    lines = [Line(retriever, looks[retriever], of) for retriever, of in points.items() if of]
     if lines:
         measure = plain_name(next(row.measure for row in rows.values()))
+        alphas = ", ".join(sorted({f"{smallest[line.name][0]:g}" for line in lines}))
         sentence = (
-            f"Share of answers credited to the item shown in each slot ({measure}), alpha {', '.join(sorted(alphas))}, "
-            "with intervals: where lists are nearly random, a line that falls or rises is the generator's attention."
+            f"Share of answers credited to the item shown in each slot ({measure}), alpha {alphas}, with intervals: "
+            "where lists are nearly random, a line that falls or rises is the generator's attention."
         )
         yield curves(lines, ("slot", measure), "Credit by slot", sentence, "credit-by-slot", slots)
-
-
-# What the report of an audit of a generator has of its own.
 
 
 def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Section:
     """Every setting, the queries, utility by interval of disparity, slope and area; and the figures."""
     design = results.design
-    rows: dict[Named, tuple[Intervals, Sequence[Curve]]] = {
-        (retriever,): (table, results.tradeoff.get(retriever, ()))
-        for retriever, table in results.intervals.items()
-    }
+    costs = [
+        ({"retriever": name}, of, results.tradeoff.get(name, ())) for name, of in results.intervals.items()
+    ]
     return Section(
         table=rag_table(results),
-        more=[collection_table(results), *tradeoff_tables(rows, ("retriever",))],
+        more=[collection_table(results), *tradeoff_tables(costs)],
         plots=list(rag_plots(results, folder)),
         words=METHOD,
         facts=[
@@ -564,15 +519,15 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
     """A line a generator, and where there are several retrievers a line a retriever: means of the others' means."""
-    of_runs = {name: of.tradeoff for name, of in _audits(group).items()}
+    of_runs = {name: of.tradeoff for name, of in _results(group).items()}
     retrievers = list(dict.fromkeys(retriever for of in of_runs.values() for retriever in of))
     several = len(retrievers) > 1
     means = "averaged over retrievers" if several else WITH_INTERVALS
-    drawn = {name: averaged([*of.values()]) for name, of in of_runs.items() if name in group.drawn}
-    yield from curve_plots(drawn, means, " by generator" * several, f"-{number}")
+    by_generator = {name: averaged([*of.values()]) for name, of in of_runs.items() if name in group.drawn}
+    yield from curve_plots(by_generator, means, " by generator" * several, f"-{number}")
     if several:
         by_retriever = {
-            one: averaged([of[one] for of in of_runs.values() if one in of]) for one in retrievers
+            name: averaged([of[name] for of in of_runs.values() if name in of]) for name in retrievers
         }
         means = "averaged over generators" if len(of_runs) > 1 else WITH_INTERVALS
         yield from curve_plots(by_retriever, means, " by retriever", f"-{number}-retrievers")
@@ -580,38 +535,29 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
 
 def group_tables(group: Group) -> Iterator[Table]:
     """Tables 2 and 1, a row a retriever and generator; p adjusted over all of them."""
-    audits = _audits(group)
-    retrievers = dict.fromkeys(retriever for of in audits.values() for retriever in of.intervals)
-    pairs = [
-        (retriever, name)
-        for retriever in retrievers
-        for name, of in audits.items()
-        if retriever in of.intervals
-    ]
-    tables = [audits[name].intervals[retriever] for retriever, name in pairs]
+    of_runs = _results(group)
+    retrievers = dict.fromkeys(retriever for of in of_runs.values() for retriever in of.intervals)
+    pairs = [(of, name) for of in retrievers for name, run in of_runs.items() if of in run.intervals]
+    tables = [of_runs[name].intervals[retriever] for retriever, name in pairs]
     adjusted = iter(holm([cell.paired.p if cell.paired else None for of in tables for cell in of.cells]))
-    rows: dict[Named, tuple[Intervals, Sequence[Curve]]] = {}
+    costs = []
     for (retriever, name), table in zip(pairs, tables, strict=True):
         cells = [
             structs.replace(cell, paired=cell.paired and structs.replace(cell.paired, p_adjusted=p))
             for cell, p in zip(table.cells, adjusted, strict=False)
         ]
-        curves_of = audits[name].tradeoff.get(retriever, ())
-        rows[retriever, name] = (structs.replace(table, cells=cells), curves_of)
-    own = "useful is what helps the generator of the row, so EE-R of two generators is not of the same items"
-    for shown in tradeoff_tables(rows, ("retriever", "generator")):
-        relevant = len(audits) > 1 and shown.title.startswith("EE-R")
-        yield replace(shown, notes=(*shown.notes, *[own] * relevant))
+        row = {"retriever": retriever, "generator": name}
+        costs.append((row, structs.replace(table, cells=cells), of_runs[name].tradeoff.get(retriever, ())))
+    note = "useful is what helps the generator of the row, so EE-R of two generators is not of the same items"
+    for of_group in tradeoff_tables(costs):
+        relevance = len(of_runs) > 1 and of_group.title.startswith("EE-R")
+        yield replace(of_group, notes=(*of_group.notes, *[note] * relevance))
 
 
-def _audits(group: Group) -> dict[str, RagResults]:
+def _results(group: Group) -> dict[str, RagResults]:
     """The results by what the rows of a group are called."""
-    return {
-        name: audited.results
-        for name, runs in group.rows.items()
-        for audited in runs.values()
-        if isinstance(audited.results, RagResults)
-    }
+    runs = ((name, audited.results) for name, of in group.rows.items() for audited in of.values())
+    return {name: results for name, results in runs if isinstance(results, RagResults)}
 
 
 def averaged(of_names: Sequence[Sequence[Curve]]) -> list[Curve]:
@@ -623,19 +569,19 @@ def averaged(of_names: Sequence[Sequence[Curve]]) -> list[Curve]:
 
 
 def _mean(of: Sequence[Curve]) -> Curve:
-    values: dict[float, list[float]] = {}
-    for point in (point for curve in of for point in curve.points):
-        if point.mean.value is not None:
-            values.setdefault(point.at, []).append(point.mean.value)
-    means = {at: fsum(values[at]) / len(values[at]) for at in sorted(values)}
+    points = [(point.at, point.mean.value) for curve in of for point in curve.points]
+    places = (
+        (at, mean_of(value for place, value in points if place == at)) for at in sorted({*dict(points)})
+    )
+    means = {at: mean for at, mean in places if mean is not None}
     ends = [curve.deterministic for curve in of if curve.deterministic is not None]
-    across, up = (fsum(end[axis] for end in ends) / max(len(ends), 1) for axis in (0, 1))
+    across, up = (mean_of(end[axis] for end in ends) for axis in (0, 1))
     return structs.replace(
         of[0],
         observations=sum(curve.observations for curve in of),
         slope=None,
         **of_points([*means], [*means.values()]),
-        deterministic=(across, up) if ends else None,
+        deterministic=None if across is None or up is None else (across, up),
         points=[
             CurvePoint(at=at, observations=0, mean=Figure(mean, None, None, None, None, None, None, None))
             for at, mean in means.items()

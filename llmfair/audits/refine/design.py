@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, product
@@ -55,7 +56,7 @@ from llmfair.nouns import (
     Steps,
 )
 from llmfair.prompts import Prompt, load_prompt
-from llmfair.rankers.base import Ranker, ScoringRanker
+from llmfair.rankers.base import Ranker, ScoringRanker, scoring
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
 from llmfair.retrieval.engine import ANALYZERS, Engine, Patience
 from llmfair.settings import seconds
@@ -64,14 +65,15 @@ from llmfair.stats.power import queries_needed
 # Methods that refinement is held against: rankers that order anew what the original query finds. Each is what
 # `llmfair rerank RUN/rankings/bm25.run --with SPEC` makes of the run's first stage.
 
-
 ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
 """The methods of the paper's Table 1 beside BM25, in its order."""
 GREEDY, NAME, NAME_ALONE = "greedy", "name", "fake:name"
 """The control of every run, and the one that is the loop itself, with its spec."""
+REFINED, FAIR_QR = "refined", "fair-qr"
+TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
+"""Whether the methods of every run are told at run time what their figures are measured against."""
 TARGET = "target"
-_ALIASED = re.compile(r"([\w.-]+)=(.+)")
 
 
 @dataclass(frozen=True)
@@ -81,59 +83,6 @@ class Baseline:
     name: str
     spec: str
     ranker: Ranker
-    _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
-
-    def steps(self, found: Candidates) -> Steps[Candidates]:
-        """Orders what the original query finds, if anything, best first; one query at a time: it may hold a model."""
-        yield from ()
-        with self._turn:
-            return self.ranker.ordered(found)[0] if found.documents else found
-
-
-def check_known(flag: str, spec: str, word: str) -> None:
-    """Raises UsageError for a ranker that nobody knows; the flag takes this word, too."""
-    known = [word, *registry.names("ranker")]
-    if spec.partition(":")[0] not in known[1:]:
-        raise UsageError(
-            f"{flag} {spec} is unknown.{did_you_mean(spec, known)}", f"known: {', '.join(known)}"
-        )
-
-
-def with_target(spec: str, target: str) -> str:
-    """The spec with the target aimed at, where its ranker has one and it names none."""
-    name, colon, parameters = spec.partition(":")
-    declared: Any = getattr(registry.lookup("ranker", name), "declared", {})
-    named = {one.partition("=")[0].strip() for one in parameters.split(",")}
-    if TARGET not in declared or TARGET in named or target == declared[TARGET].default:
-        return spec
-    return f"{spec}{',' if colon else ':'}{TARGET}={target}"
-
-
-@dataclass(frozen=True)
-class FirstStage:
-    """What rankers order: the `depth` documents that the engine finds for each topic's keywords or title."""
-
-    engine: Engine
-    dataset: Collection
-    query_text: str
-    depth: int
-
-    def ranker(self, spec: str, attribute: Attribute) -> Ranker:
-        """A ranker by its spec. Raises UsageError, and as rankers do."""
-        lists = partial(training_lists, self.dataset, self.query_text, self.engine)
-        reads_texts = getattr(registry.lookup("ranker", spec.partition(":")[0]), "reads_texts", True)
-        documents = self.documents if reads_texts else ()  # scores come with what is found
-        return Subject(spec).ranker(self.dataset, attribute, documents, lists=lists)
-
-    @cached_property
-    def documents(self) -> tuple[Document, ...]:
-        """All there are; where these are too many to hold, all that any topic finds."""
-        if not self.dataset.too_many:
-            return tuple(self.dataset.documents.values())
-        queries = (searched(query, self.query_text) for query in self.dataset.queries)
-        hits = (self.engine.search(query.text, self.depth) for query in queries)
-        found = sorted({hit.doc_id for of_query in hits for hit in of_query})
-        return tuple(self.dataset.document(doc_id) for doc_id in found)
 
 
 class NameAlone(Ranker):
@@ -149,14 +98,37 @@ class NameAlone(Ranker):
         return self.loop(candidates.query), None
 
 
+@dataclass(frozen=True)
+class FirstStage:
+    """What rankers order: the `depth` documents that the engine finds for each topic's keywords or title."""
+
+    engine: Engine
+    dataset: Collection
+    attribute: Attribute
+    query_text: str
+    depth: int
+
+    def ranker(self, spec: str) -> Ranker:
+        """A ranker by its spec. Raises UsageError, and as rankers do."""
+        lists = partial(training_lists, self.dataset, self.query_text, self.engine)
+        reads_texts = getattr(registry.lookup("ranker", spec.partition(":")[0]), "reads_texts", True)
+        documents = self.documents if reads_texts else ()  # scores come with what is found
+        return Subject(spec).ranker(self.dataset, self.attribute, documents, lists=lists)
+
+    @cached_property
+    def documents(self) -> tuple[Document, ...]:
+        """All there are; where these are too many to hold, all that any topic finds."""
+        if not self.dataset.too_many:
+            return tuple(self.dataset.documents.values())
+        queries = (searched(query, self.query_text) for query in self.dataset.queries)
+        doc_ids = {hit.doc_id for query in queries for hit in self.engine.search(query.text, self.depth)}
+        return tuple(self.dataset.document(doc_id) for doc_id in sorted(doc_ids))
+
+
 def baselines_of(
-    given: Sequence[str],
-    target: str,
-    attribute: Attribute,
-    first_stage: FirstStage,
-    loop: Callable[[Query], Candidates],
+    given: Sequence[str], target: str, first_stage: FirstStage, loop: Callable[[Query], Candidates]
 ) -> tuple[list[Baseline], list[str]]:
-    """The baselines, and what has to be said: of those that need what is not here, too. Raises UsageError.
+    """The baselines, and warnings: of those that need what is not here, too. Raises UsageError.
 
     `loop` makes a query's page with the name of the group alone.
     """
@@ -165,9 +137,7 @@ def baselines_of(
     if not any(re.match(f"({GREEDY}=)?{GREEDY}(:|$)", text) for text in texts):
         texts.append(GREEDY)
     for text in texts:
-        if text == NAME_ALONE:
-            text = f"{NAME}={text}"
-        aliased = _ALIASED.fullmatch(text)
+        aliased = re.fullmatch(r"([\w.-]+)=(.+)", f"{NAME}={text}" if text == NAME_ALONE else text)
         name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
         if spec == name == BASELINE or (name in PAPER and specs.get(name) == spec):
             continue
@@ -176,19 +146,35 @@ def baselines_of(
         if name in specs:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
         specs[name] = spec
-        if spec == NAME_ALONE:
-            baselines.append(Baseline(name, spec, NameAlone(loop)))
-            continue
-        spec = with_target(spec, target)
         try:
-            ranker = first_stage.ranker(spec, attribute)
+            spec = spec if spec == NAME_ALONE else with_target(spec, target)
+            ranker = NameAlone(loop) if spec == NAME_ALONE else first_stage.ranker(spec)
         except BackendError as error:  # no package, or no checkpoint, of the models that it needs
             missing = f"{error.message.removesuffix('.')}: {error.hint}"
             warnings.append(f"--baseline {name} is left out: {missing}")
-        else:
-            baselines.append(Baseline(name, spec, ranker))
-            warnings += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
+            continue
+        baselines.append(Baseline(name, spec, ranker))
+        warnings += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
     return baselines, warnings
+
+
+def check_known(flag: str, spec: str, word: str) -> None:
+    """Raises UsageError for a ranker that nobody knows; the flag takes this word, too."""
+    words = [word, *registry.names("ranker")]
+    if spec.partition(":")[0] not in words[1:]:
+        raise UsageError(
+            f"{flag} {spec} is unknown.{did_you_mean(spec, words)}", f"known: {', '.join(words)}"
+        )
+
+
+def with_target(spec: str, target: str) -> str:
+    """The spec with the target aimed at, where its ranker has one and it names none."""
+    name, colon, parameters = spec.partition(":")
+    declared: Any = getattr(registry.lookup("ranker", name), "declared", {})
+    named = {parameter.partition("=")[0].strip() for parameter in parameters.split(",")}
+    if TARGET not in declared or TARGET in named or target == declared[TARGET].default:
+        return spec
+    return f"{spec}{',' if colon else ':'}{TARGET}={target}"
 
 
 # What simulated models may know of a collection: the words that distinguish a group's documents from the rest.
@@ -213,14 +199,13 @@ def distinguishing(inside: Sequence[Names[str]], outside: Sequence[Names[str]], 
     alphabet.
     """
     within, without = (Counter(term for of in terms for term in of) for terms in (inside, outside))
-    known = parts_of(query)
 
     def log_odds(term: str) -> float:
-        one = (within[term] + 0.5) / (len(inside) - within[term] + 0.5)
-        return math.log(one) - math.log((without[term] + 0.5) / (len(outside) - without[term] + 0.5))
+        odds = (within[term] + 0.5) / (len(inside) - within[term] + 0.5)
+        return math.log(odds) - math.log((without[term] + 0.5) / (len(outside) - without[term] + 0.5))
 
-    found = [term for term, held in within.items() if held >= FEWEST and term not in known]
-    return sorted(found, key=lambda term: (-log_odds(term), term))[:HINTS]
+    terms = {term for term, n in within.items() if n >= FEWEST} - parts_of(query)
+    return sorted(terms, key=lambda term: (-log_odds(term), term))[:HINTS]
 
 
 # What measures read of a page: of an audit while it runs, and of its run folder.
@@ -236,8 +221,8 @@ class Pages:
 
     def judged(self, query_id: str, doc_ids: Sequence[str]) -> Judged:
         """A page, best first; its candidates are what it holds, by id."""
-        known = self.groups.documents
-        listed = [known.get(doc_id) or Document(doc_id, "") for doc_id in sorted(doc_ids)]
+        documents = self.groups.documents
+        listed = [documents.get(doc_id) or Document(doc_id, "") for doc_id in sorted(doc_ids)]
         sides = {document.doc_id: self.attribute.side(document) for document in listed}
         return Judged(
             Candidates(Query(query_id, ""), tuple(listed), self.qrels.get(query_id, {})),
@@ -251,11 +236,12 @@ class Pages:
         return value_of(measure.values(self.judged(query_id, doc_ids))[""])[0]
 
 
-REFINED, FAIR_QR = "refined", "fair-qr"
-TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
-"""Whether the methods of every run are told at run time what their figures are measured against."""
 Ended = Refined | Candidates
 """What a program comes to: a topic's loop, or what a baseline makes of what its query finds, best first."""
+OF_SETTINGS = (
+    "margin", "max_iterations", "keep", "allow_unknown", "rerank", "weight", "form", "analyzer",
+)  # fmt: skip
+"""What results say of the settings as they are."""
 MOST_REPLIES = 2
 """A round asks once more where the first reply cannot be read."""
 TOKENS_ANSWERED = 40
@@ -286,15 +272,15 @@ class RefineDesign(Design[Ended]):
     reranker: ScoringRanker | None = None
     baselines: Sequence[Baseline] = ()
     first_stages: dict[str, Candidates] = field(default_factory=dict, init=False)
-    ranking: Lock = field(default_factory=Lock, init=False)
+    turn: Lock = field(default_factory=Lock, init=False)
 
     two_groups = False
     why_not_assessable = "the others have no target"
 
     @cached_property
     def conditions(self) -> Sequence[Condition]:
-        known = TARGET_KNOWN | {one.name: one.ranker.target_known for one in self.baselines}
-        return [Condition(name, {"target_known": of}) for name, of in known.items()]
+        sources = TARGET_KNOWN | {of.name: of.ranker.target_known for of in self.baselines}
+        return [Condition(name, {"target_known": source}) for name, source in sources.items()]
 
     @property
     def k(self) -> int:
@@ -319,12 +305,6 @@ class RefineDesign(Design[Ended]):
     def topics(self) -> Sequence[Query]:
         """Those that have a target."""
         return [query for query in self.queries if query.query_id in self.targets]
-
-    @property
-    def left_out(self) -> Mapping[str, Sequence[str]]:
-        """The other topics, by the reason."""
-        without = [query.query_id for query in self.queries if query.query_id not in self.targets]
-        return {"no_target": without} if without else {}
 
     @property
     def assessable(self) -> int:
@@ -403,9 +383,10 @@ class RefineDesign(Design[Ended]):
         arguments = self.objective.arguments
         rows = self.spread.rows(doc_ids, str(arguments["membership"]), str(arguments["unlisted"]))
         shares = shares_of(rows[:, self.spread.kept])
-        held = [0.0] * len(self.spread.names) if shares is None else (shares / shares.sum()).tolist()
+        none = [0.0] * len(self.spread.names)
+        parts = none if shares is None else (shares / shares.sum()).tolist()
         objective = self.pages.value(self.objective, query.query_id, doc_ids) if doc_ids else None
-        return Page(doc_ids, dict(zip(self.spread.names, held, strict=True)), objective)
+        return Page(doc_ids, dict(zip(self.spread.names, parts, strict=True)), objective)
 
     def reorder(self, query: Query, doc_ids: Sequence[str]) -> Sequence[str]:
         """By the original query, ties by id; documents that bm25 does not find come last."""
@@ -415,9 +396,10 @@ class RefineDesign(Design[Ended]):
             scores = self.engine.scores(query.text, doc_ids)
         else:
             documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
-            with self.ranking:  # one topic at a time, since the ranker may hold a model
-                found = self.reranker.scores(Candidates(query, documents, {}))
-            scores = dict(zip(doc_ids, found, strict=True))
+            with self.turn:  # one topic at a time, since rankers may hold a model
+                scores = dict(
+                    zip(doc_ids, self.reranker.scores(Candidates(query, documents, {})), strict=True)
+                )
         return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
 
     def watched_by(self, progress: Progress) -> None:
@@ -437,24 +419,18 @@ class RefineDesign(Design[Ended]):
 
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
-            yield Program(
-                query.query_id,
-                partial(lambda query: self.program.steps(self.topic(query)), query),
-                threaded=True,
-                condition=FAIR_QR,
-            )
-        for one in self.baselines:
-            for query in self.topics:
-                yield Program(
-                    ordering(query, one.name),
-                    partial(self.baseline_steps, one, query),
-                    threaded=True,
-                    condition=one.name,
-                )
+            steps = partial(lambda query: self.program.steps(self.topic(query)), query)
+            yield Program(query.query_id, steps, threaded=True, condition=FAIR_QR)
+        for of, query in product(self.baselines, self.topics):
+            order = partial(self.order, of.ranker, query)
+            yield Program(ordering(query, of.name), order, threaded=True, condition=of.name)
 
-    def baseline_steps(self, baseline: Baseline, query: Query) -> Steps[Any]:
-        """A baseline's program, which searches in its own thread first."""
-        return (yield from baseline.steps(self.first_stage(query)))
+    def order(self, ranker: Ranker, query: Query) -> Steps[Any]:
+        """What a ranker makes of what the original query finds, which is searched in the program's own thread."""
+        yield from ()
+        candidates = self.first_stage(query)
+        with nullcontext() if isinstance(ranker, NameAlone) else self.turn:
+            return ranker.ordered(candidates)[0] if candidates.documents else candidates
 
     def first_stage(self, query: Query) -> Candidates:
         """What the original query finds, as deep as baselines look, with its scores."""
@@ -467,9 +443,8 @@ class RefineDesign(Design[Ended]):
 
     @cached_property
     def program(self) -> FairQr:
-        named = " and ".join(one.name for one in self.spread.attributes)
-        settings = self.settings
-        return FairQr(self.prompt, named, self.k, settings.form, settings.keep, settings.allow_unknown)
+        attributes, settings = " and ".join(of.name for of in self.spread.attributes), self.settings
+        return FairQr(self.prompt, attributes, self.k, settings.form, settings.keep, settings.allow_unknown)
 
     def topic(self, query: Query) -> Topic:
         """The topic as the loop is told of it."""
@@ -485,9 +460,9 @@ class RefineDesign(Design[Ended]):
 
     def hints(self, query: Query, group: str, added: Names[str]) -> Sequence[str]:
         """What simulated models are told: the words that distinguish a group among what the query finds."""
-        found = self.engine.search(query.text, min(self.engine.count(), MOST_HINTED))
+        hits = self.engine.search(query.text, min(self.engine.count(), MOST_HINTED))
         inside, outside = list[Names[str]](), list[Names[str]]()
-        for document in (self.dataset.document(hit.doc_id) for hit in found):
+        for document in (self.dataset.document(hit.doc_id) for hit in hits):
             # its groups, or their combinations, as the target names them
             groups = product(*(document.groups.get(of.name) or (UNKNOWN,) for of in self.spread.attributes))
             side = inside if group in map("*".join, groups) else outside
@@ -525,7 +500,7 @@ class RefineDesign(Design[Ended]):
 
     def identity(self) -> dict[str, Any]:
         target = Path(self.aimed_at)
-        baselines = {one.name: one.ranker.identity for one in self.baselines}
+        baselines = {of.name: of.ranker.identity for of in self.baselines}
         return {
             **super().identity(),
             "engine": self.engine.identity,
@@ -536,27 +511,19 @@ class RefineDesign(Design[Ended]):
 
     def facts(self) -> RefineFacts:
         settings = self.settings
+        shipped = self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
         return RefineFacts(
             **structs.asdict(structs.replace(super().facts(), queries=len(self.topics))),
+            **{name: getattr(settings, name) for name in OF_SETTINGS},
             documents=len(self.dataset.documents),
             k=self.k,
             objective=str(self.objective),
             target=Path(self.aimed_at).name,
             aimed=str(self.aimed),
             utility=str(self.utility),
-            margin=settings.margin,
-            max_iterations=settings.max_iterations,
-            keep=settings.keep,
-            allow_unknown=settings.allow_unknown,
-            rerank=settings.rerank,
-            weight=settings.weight,
-            form=settings.form,
-            analyzer=settings.analyzer,
             query_text=self.query_text,
-            baselines={one.name: one.spec for one in self.baselines} or None,
-            backgrounds=None
-            if self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
-            else self.attribute.backgrounds,
+            baselines={of.name: of.spec for of in self.baselines} or None,
+            backgrounds=None if shipped else self.attribute.backgrounds,
         )
 
 
@@ -589,24 +556,24 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     fields = [field.strip() for field in (settings.engine_fields or "").split(",") if field.strip()]
     analyzer = ANALYZERS[settings.analyzer]
     engine = engine_of(dataset, analyzer, settings.engine, settings.engine_url, fields, patience)
-    first_stage = FirstStage(engine, dataset, settings.query_text, settings.depth)
+    first_stage = FirstStage(engine, dataset, attribute, settings.query_text, settings.depth)
     check_target(settings.target)
     objective, aim = objective_of(settings), partial(aimed_at, target=settings.target)
     target, k = str(objective.arguments["target"]), int(objective.cutoff or 0)
     check_target(target)
     baselines, warnings = baselines_of(
-        settings.baseline, target, attribute, first_stage, lambda query: design.by_name(query)
+        settings.baseline, target, first_stage, lambda query: design.by_name(query)
     )
     products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
     usual = f"{SHOWN.format(k=k)}{products},{objective}"
     gates = tuple(
         replace(gate, measure=str(aim(parse_measure(gate.measure))))
-        for gate in read_gates(settings.require, [*TARGET_KNOWN, *(one.name for one in baselines)], Judged)
+        for gate in read_gates(settings.require, [*TARGET_KNOWN, *(of.name for of in baselines)], Judged)
     )
     shown = tuple(dict.fromkeys(map(aim, parse_measures(settings.measures or usual, Judged))))
     further = parse_measures(",".join((usual, *(gate.measure for gate in gates))), Judged)
-    reranker = reranker_of(settings.rerank, attribute, first_stage)
-    warnings += [f"--rerank {settings.rerank}: {said}" for said in (reranker.warnings if reranker else ())]
+    reranker = reranker_of(settings.rerank, first_stage)
+    warnings += [f"--rerank {settings.rerank}: {of}" for of in (reranker.warnings if reranker else ())]
     design = RefineDesign(
         settings=settings,
         subject=subject,
@@ -635,18 +602,12 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     return design
 
 
-def reranker_of(spec: str, attribute: Attribute, first_stage: FirstStage) -> ScoringRanker | None:
+def reranker_of(spec: str, first_stage: FirstStage) -> ScoringRanker | None:
     """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
     if spec in ("bm25", "none"):
         return None
     check_known("--rerank", spec, "none")
-    ranker = first_stage.ranker(spec, attribute)
-    if not isinstance(ranker, ScoringRanker):
-        raise UsageError(
-            f"--rerank {spec}: {spec} gives an order and no scores, by which the last page is ordered.",
-            f"--baseline {spec} holds refinement against it",
-        )
-    return ranker
+    return scoring(f"--rerank {spec}: {spec}", first_stage.ranker(spec))
 
 
 def objective_of(settings: RefineSettings) -> Measure:

@@ -20,36 +20,32 @@ from llmfair.results import (
 
 
 class RefineFacts(DesignFacts, frozen=True, kw_only=True):
-    """What was asked; `documents`: how many the collection has."""
+    """What was asked; `documents`: how many the collection has, `k`: those of a page.
+
+    `objective`: the measure that the loop improves; `target`: the groups' shares aimed at, a name or a file's; `aimed`:
+    the measure of a page's order that nearness is judged by, too; `utility`: that of what refinement costs; `margin`:
+    the loss of utility that still counts as none. `allow_unknown`: a round may ask for documents of unknown group.
+    `query_text`: topics by what is searched of them, where some have keywords. `baselines`: rankers that refinement is
+    held against, by name. `backgrounds`: shares of the reference population, where they are the user's own.
+    """
 
     documents: Count
-    k: Annotated[int, Meta(ge=1, description="Documents of a page.")]
-    objective: Annotated[str, Meta(description="The measure that the loop improves.")]
-    target: Annotated[str, Meta(description="The groups' shares aimed at: a name, or a file's.")]
-    aimed: Annotated[str, Meta(description="The measure of a page's order by which nearness is told, too.")]
-    utility: Annotated[str, Meta(description="The measure of what refinement costs.")]
-    margin: Annotated[float, Meta(description="The loss of utility that still counts as none.")]
+    k: Annotated[int, Meta(ge=1)]
+    objective: str
+    target: str
+    aimed: str
+    utility: str
+    margin: float
     max_iterations: Count
     keep: str
-    allow_unknown: Annotated[
-        bool, Meta(description="Whether a round may ask for documents of unknown group.")
-    ]
+    allow_unknown: bool
     rerank: str
     weight: float
     form: str
     analyzer: str
-    query_text: Annotated[
-        Counts | None, Meta(description="Topics by what is searched of them, where some have keywords.")
-    ] = None
-    baselines: Annotated[
-        Mapping[str, str] | None, Meta(description="Rankers that refinement is held against, by name.")
-    ] = None
-    backgrounds: Annotated[
-        Sequence[Mapping[str, float]] | None,
-        Meta(
-            description="The attribute's shares of the reference population, where they are the user's own."
-        ),
-    ] = None
+    query_text: Counts | None = None
+    baselines: Mapping[str, str] | None = None
+    backgrounds: Sequence[Mapping[str, float]] | None = None
 
 
 class ReplyCounts(AnswerCounts, frozen=True, kw_only=True):
@@ -66,10 +62,10 @@ class ReplyCounts(AnswerCounts, frozen=True, kw_only=True):
 
 
 class RoundMeans(JsonObject, frozen=True, kw_only=True):
-    """The mean figures of all topics after so many rounds; a topic whose loop has ended keeps its page."""
+    """The mean figures of all topics after so many rounds, of which those `asked` had this one; others keep a page."""
 
     iteration: Count
-    asked: Annotated[int, Meta(ge=0, description="Topics that had this round.")]
+    asked: Count
     objective: float | None
     aimed: float | None
 
@@ -108,21 +104,21 @@ class RefineFinding(Finding, frozen=True, kw_only=True):
 
 
 class RefineResults(Results, frozen=True, kw_only=True):
-    """llmfair refine; results.json of its run folder."""
+    """llmfair refine; results.json of its run folder.
+
+    `left_out`: topics that nothing is measured of, by the reason; `stops`: why the loops ended; `iterations`: topics by
+    how many rounds were kept; `remarks`: what has to be known of the orders of baselines.
+    """
 
     task: Literal["refine"]
     measure_notes: Mapping[str, str]
     design: RefineFacts
-    left_out: Annotated[
-        Mapping[str, Sequence[str]], Meta(description="Topics that nothing is measured of, by the reason.")
-    ] = {}
-    stops: Annotated[Counts, Meta(description="Why the loops ended.")]
-    iterations: Annotated[Counts, Meta(description="Topics by how many rounds were kept.")]
+    left_out: Mapping[str, Sequence[str]] = {}
+    stops: Counts
+    iterations: Counts
     rounds: Sequence[RoundMeans]
     paper: Sequence[PaperTest] = ()
-    remarks: Annotated[
-        Sequence[str] | None, Meta(description="What has to be said of the orders of baselines.")
-    ] = None
+    remarks: Sequence[str] | None = None
     calls_made: Count
     answers: Mapping[str, ReplyCounts]
     findings: Mapping[str, RefineFinding]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from math import fsum
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,20 +40,19 @@ from llmfair.report.plots.base import (
     palette,
     tip,
 )
-from llmfair.report.plots.ratios import Line, Value, curves
+from llmfair.report.plots.ratios import Line, Value, curves, point
 from llmfair.report.section import Section
-from llmfair.report.tables import FEW_QUERIES, Table, cell, conclusion_text, percent
+from llmfair.report.tables import FEW_QUERIES, Table, cell, conclusion_text, percent, rows_table
 from llmfair.report.verdict import ADVICE, UNFINISHED, advice_of
 from llmfair.report.words import Wording, before_text, table_of
 from llmfair.results import (
     UNPARSEABLE,
-    Band,
     Conclusions,
     Declared,
     Exhibits,
     Figure,
+    Row,
     RunVerdict,
-    Words,
     absent_row,
     query_figures,
 )
@@ -61,10 +60,6 @@ from llmfair.results import (
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
-
-
-# How an audit of query refinement is made and concluded, in the report's words.
-
 
 METHOD = (
     "Each topic's query finds a first page by BM25. The shares of the groups on it are held against a target; a model "
@@ -89,6 +84,7 @@ METHOD = (
     "interval goes below minus the margin or fewer than six queries' nDCG changed. "
     "p-values flip the signs of the queries' changes, adjusted (Holm) over all that the run tests.",
 )
+"""How an audit of query refinement is made and concluded."""
 
 
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
@@ -104,7 +100,7 @@ STATUSES = (
     "nearer",
 )
 NO_NEARER, NEEDS_NO_MODEL, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = STATUSES
-SAID = {
+SENTENCES = {
     NEARER: "refined queries bring the page nearer its target than {without} does, at a loss of at most {margin:g}",
     AT_A_LOSS: "refined queries bring the page nearer its target than {without} does, but lose relevance",
     AT_OPEN_COST: "refined queries bring the page nearer its target than {without} does; whether they lose more "
@@ -116,13 +112,13 @@ SAID = {
 BEYOND_OPEN = (
     "pages come nearer their target; whether nearer than with {without}, which asks no model, stays open"
 )
-ONLY_CHANGED = "; only {changed} of {n} pages changed, and less than six say nothing"
 TO_CHANGE = {
     **ADVICE,
     UNPARSEABLE: "another model, or --form json; what was said: llmfair runs show {run} --invalid",
     "no_query_measured": "queries that share words with documents; which found none: llmfair runs show {run} --trail",
 }
 """What to change where nothing can be said, by the reason."""
+COSTS = {True: AT_A_LOSS, False: NEARER, None: AT_OPEN_COST}
 
 
 def status_of(finding: RefineFinding | None) -> str:
@@ -131,12 +127,10 @@ def status_of(finding: RefineFinding | None) -> str:
         return NOT_ASSESSABLE
     if finding.conclusion == Conclusion.OUTSIDE:
         return NO_NEARER if finding.nearer is False else NEEDS_NO_MODEL
-    if finding.conclusion == Conclusion.INCONCLUSIVE:
-        return INCONCLUSIVE
-    return {True: AT_A_LOSS, False: NEARER, None: AT_OPEN_COST}[finding.loss]
+    return INCONCLUSIVE if finding.conclusion == Conclusion.INCONCLUSIVE else COSTS[finding.loss]
 
 
-def conclusion(finding: RefineFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
+def conclusion(finding: RefineFinding, *about: object) -> str:
     """A conclusion in the table of measured runs."""
     status = status_of(finding)
     return conclusion_text(finding) if status == NOT_ASSESSABLE else status
@@ -148,175 +142,131 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     return str(read_keywords(completion_of(row), row["about"]["query"], plain).reply_class)
 
 
-def refine_verdict(found: Conclusions) -> RunVerdict:
+def refine_verdict(conclusions: Conclusions) -> RunVerdict:
     """What becomes of the objective, of AWRF and of nDCG, paired by topic."""
-    finding: Any = found.findings.get(FAIR_QR)
+    finding: Any = conclusions.findings.get(FAIR_QR)
     status = status_of(finding)
     if status == NOT_ASSESSABLE:
         reason = finding and finding.reason
-        advice = TO_CHANGE.get(str(reason), "ask about at least 5 topics with judgements")
         why = in_words(reason, finding.measure) if reason else "nothing was measured"
+        advice = TO_CHANGE.get(str(reason), "ask about at least 5 topics with judgements")
         return RunVerdict(
             status=status,
             sentence=f"nothing can be said of refinement: {why}",
-            next=advice_of(found, advice) if found.complete else UNFINISHED,
+            next=advice_of(conclusions, advice) if conclusions.complete else UNFINISHED,
         )
-    goals, control = dict.fromkeys((finding.measure, finding.aimed, finding.utility)), str(finding.control)
-    changes = {name: found.figures.get((name, compared(BASELINE))) for name in goals}
-    told = [
-        _change(name, row) + _of_control(row, found.figures.get((name, compared(control))), control)
+    changes = {
+        name: row
+        for name in (finding.measure, finding.aimed, finding.utility)
+        if (row := conclusions.figures.get((name, compared(BASELINE)))) and row.value is not None
+    }
+    texts = [
+        change_text(
+            name, row, conclusions.figures.get((name, compared(str(finding.control)))), finding.control
+        )
         for name, row in changes.items()
-        if row is not None and row.value is not None
     ]
-    figure = changes[finding.measure] or absent_row(finding.measure, Key(FAIR_QR))
-    n = figure.n
-    queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" * bool(told)
-    few = "; few queries, so read the intervals with care" * (n is not None and n < FEW_QUERIES)
-    unfinished = "" if found.complete else "; not all questions are answered yet"
-    advice = advice_of(found, "the words of every round: llmfair runs show {run} --trail")
+    figure = changes.get(finding.measure) or absent_row(finding.measure, Key(FAIR_QR))
+    n = figure.n or 0
+    sentence = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SENTENCES[status]
+    sentence = sentence.format(without=finding.control or "the original query", margin=finding.margin)
+    caution = "; few queries, so read the intervals with care" * (n < FEW_QUERIES)
+    if finding.reason == FEW_CHANGED:
+        caution = f"; only {finding.changed} of {n} pages changed, and less than six say nothing"
+    caution += "" if conclusions.complete else "; not all questions are answered yet"
+    advice = advice_of(conclusions, "the words of every round: llmfair runs show {run} --trail")
     if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
-    elif NAME_ALONE not in found.model and NAME not in found.keys:
+    elif NAME_ALONE not in conclusions.model and NAME not in conclusions.keys:
         advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
-    said = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SAID[status]
-    said = said.format(without=finding.control or "the original query", margin=finding.margin)
-    if finding.reason == FEW_CHANGED:
-        few = ONLY_CHANGED.format(changed=finding.changed, n=n)
+    queries = f"{conclusions.level * 100:g} % CI, {count(n, 'query', 'queries')}"
     return RunVerdict(
         status=status,
-        sentence=f"{said}: {', '.join(told)}{queries}{few}{unfinished}",
-        next=advice if found.complete else UNFINISHED,
+        sentence=f"{sentence}: {', '.join(texts)} ({queries}){caution}",
+        next=advice if conclusions.complete else UNFINISHED,
         condition=FAIR_QR,
         measure=finding.measure,
         estimate=figure.value,
         low=figure.low,
         high=figure.high,
-        n=n,
+        n=figure.n,
     )
 
 
-def _change(measure: str, figure: Figure) -> str:
-    value = figure.value or 0.0
-    between = "" if figure.low is None or figure.high is None else f" [{figure.low:+.3f}, {figure.high:+.3f}]"
-    if value == figure.low == figure.high == 0:
-        return f"{measure} stays"
+def change_text(measure: str, change: Figure, beyond: Figure | None, control: str | None) -> str:
+    """How a measure changes, and by how much the control changes the page, which is what needs no model."""
+    value = change.value or 0.0
+    limits = "" if change.low is None or change.high is None else f" [{change.low:+.3f}, {change.high:+.3f}]"
+    if value == change.low == change.high == 0:
+        limits = ""
     how = "stays" if value == 0 else f"{'rises' if value > 0 else 'falls'} by {abs(value):.3f}"
-    return f"{measure} {how}{between}"
+    of_control = "" if beyond is None or beyond.value is None else f" ({control} {value - beyond.value:+.3f})"
+    return f"{measure} {how}{limits}{of_control}"
 
 
-def _of_control(change: Figure, beyond: Figure | None, control: str) -> str:
-    """By how much the control changes the page, which is what needs no model."""
-    if beyond is None or beyond.value is None or change.value is None:
-        return ""
-    return f" ({control} {change.value - beyond.value:+.3f})"
-
-
-# The layout of the paper's Table 1: relevance, then fairness and its products with relevance, attribute by attribute.
-# Chen & Fang, "FAIR-QR", arXiv 2503.21092, Table 1: best of a column in bold, and behind refinement's figures a sign
-# for each method that they are better than, by a t test paired by query, p < 0.05.
-
+# The paper's Table 1, attribute by attribute: relevance, fairness, and their products. Chen & Fang, "FAIR-QR", arXiv
+# 2503.21092, Table 1: best of a column in bold, and behind refinement's figures a sign for each method that they are
+# better than, by a t test paired by query, p < 0.05. Beside it fair-qr less every method, by the tests of this house.
 
 PRESET = "paper"
-UTILITY, FAIRNESS, PRODUCT, MEAN_PRODUCT = "utility", "fairness", "product", "mean_product"
-HEADINGS = {
-    UTILITY: "nDCG@{k}",
-    FAIRNESS: "AWRF@{k}",
-    PRODUCT: "product of means",
-    MEAN_PRODUCT: "mean of products",
-}
+Means = Mapping[str, Mapping[str, tuple[float, str]]]
+"""By column the mean of each method that has any, with the signs of the methods that it is better than."""
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A method's mean in a column, with the signs of the methods that it is better than."""
-
-    value: float
-    signs: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.value:.4f}{self.signs}"
-
-
-Method = Mapping[str, Mean]
-"""A method's means by column, of those of HEADINGS that it has."""
-Block = Mapping[str, Method]
-"""The methods of one attribute's run, by name."""
-
-
-def of_means(utility: float, fairness: float) -> Method:
-    """A method of which only the means are known."""
-    return {UTILITY: Mean(utility), FAIRNESS: Mean(fairness), PRODUCT: Mean(utility * fairness)}
-
-
-def paper_table(blocks: Mapping[str, Block], title: str, k: int = 20) -> Table:
-    """Methods down; across nDCG once, of every attribute where that differs, and what each attribute has."""
-    methods = dict.fromkeys(name for block in blocks.values() for name in block)
-    several, utility = len(blocks) > 1, HEADINGS[UTILITY].format(k=k)
-    columns: list[tuple[str, Sequence[str], str]] = [(utility, [*blocks], UTILITY)]
-    columns += [
-        (f"{attribute}: " * several + heading.format(k=k), [attribute], kind)
-        for attribute, block in blocks.items()
-        for kind, heading in HEADINGS.items()
-        if kind != UTILITY and any(kind in means for means in block.values())
-    ]
-    cells: dict[tuple[int, int], list[Mean]] = {}
-    for row, name in enumerate(methods):
-        for column, (_, attributes, kind) in enumerate(columns, start=1):
-            means = [blocks[attribute].get(name, {}).get(kind) for attribute in attributes]
-            # one where all are shown alike, else each
-            if alike := {str(mean): mean for mean in means if mean is not None}:
-                cells[row, column] = [*alike.values()]
-    values = {place: fsum(mean.value for mean in means) / len(means) for place, means in cells.items()}
-    best = {column: max(value for (_, at), value in values.items() if at == column) for _, column in values}
-    signs = "".join(mean.signs for means in cells.values() for mean in means)
-    of_each = f"{utility} of two figures: of {' / '.join(blocks)}; the best by their mean"
-    notes = (
-        "bold: the best of a column",
-        of_each * any(len(means) > 1 for means in cells.values()),
-        signs_text(signs),
-    )
-    return Table(
+def paper_table(means: Means, title: str) -> Table:
+    """Methods down, columns across."""
+    methods = [*dict.fromkeys(name for of in means.values() for name in of)]
+    texts = {
+        head: {name: f"{value:.4f}{signs}" for name, (value, signs) in of.items()}
+        for head, of in means.items()
+    }
+    table = rows_table(
         title,
-        ("method", *(heading for heading, _, _ in columns)),
-        tuple(
-            (name, *(" / ".join(map(str, cells.get((row, at), ()))) for at in range(1, len(columns) + 1)))
-            for row, name in enumerate(methods)
-        ),
-        tuple(filter(None, notes)),
-        strong=frozenset(place for place, value in values.items() if value == best[place[1]]),
+        ({"method": name, **{head: of.get(name, "") for head, of in texts.items()}} for name in methods),
+        "bold: the best of a column",
+        signs_text("".join(signs for of in means.values() for _, signs in of.values())),
     )
+    strong = (
+        (methods.index(name), table.header.index(head))
+        for head, of in means.items()
+        for name, (value, _) in of.items()
+        if value == max(mean for mean, _ in of.values())
+    )
+    return replace(table, strong=frozenset(strong))
 
 
-def signs_text(signs: str) -> str:
-    """What the signs say that stand in a table; nothing without any."""
-    methods = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signs)
-    said = f"better than {methods} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
-    return said * bool(methods)
-
-
-def block_of(results: RefineResults) -> Block:
-    """The methods of a run."""
-    design, signs = results.design, signs_of(results)
-    kinds = {design.utility: UTILITY, design.aimed: FAIRNESS}
+def means_of_columns(results: RefineResults) -> Means:
+    """The means of a run's methods in the columns of the paper."""
+    design, signs, figures = results.design, signs_of(results), results.by_key()
+    heads = {design.utility: design.utility, design.aimed: design.aimed}
     for measure in map(parse_measure, results.measures):
         if measure.name == "nDCGxAWRF" and measure.cutoff == design.k:
-            of_means = measure.arguments["agg"] == "product-of-means"
-            kinds[str(measure)] = PRODUCT if of_means else MEAN_PRODUCT
-    block: dict[str, dict[str, Mean]] = {name: {} for name in design.conditions}
-    for row in results.of_all():
-        if row.measure in kinds and row.condition in block and row.value is not None:
-            mean = Mean(row.value, signs.get((row.condition, row.measure), ""))
-            block[row.condition][kinds[row.measure]] = mean
-    return {name: means for name, means in block.items() if means}
+            heads[str(measure)] = str(measure.arguments["agg"]).replace("-", " ")
+    return {
+        head: {
+            name: (row.value, signs.get((name, measure), ""))
+            for name in design.conditions
+            if (row := figures.get((measure, name))) and row.value is not None
+        }
+        for measure, head in heads.items()
+    }
 
 
 def signs_of(results: RefineResults) -> dict[tuple[str, str], str]:
     """By method and measure, the signs of the paper's test; of runs under its preset alone."""
     signs: dict[tuple[str, str], str] = {}
-    for test in results.paper if results.design.preset == PRESET else ():
-        signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
     order = "".join(SYMBOLS.values())
-    return {place: "".join(sorted(of, key=order.index)) for place, of in signs.items()}
+    for test in sorted(results.paper, key=lambda test: order.find(test.symbol)):
+        if results.design.preset == PRESET:
+            signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
+    return signs
+
+
+def signs_text(signs: str) -> str:
+    """What the signs say that stand in a table; nothing without any."""
+    methods = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signs)
+    test = "by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
+    return f"better than {methods} {test}" if methods else ""
 
 
 def group_tables(group: Group) -> Iterator[Table]:
@@ -327,63 +277,68 @@ def group_tables(group: Group) -> Iterator[Table]:
             for attribute, audited in runs.items()
             if isinstance(audited.results, RefineResults) and audited.results.design.preset == PRESET
         }
+        means = {
+            f"{attribute}: " * (len(results) > 1) + head: column
+            for attribute, of in results.items()
+            for head, column in means_of_columns(of).items()
+        }
         about = f"{group.dataset} · {name}"
         if results:
-            k = next(iter(results.values())).design.k
-            blocks = {attribute: block_of(of) for attribute, of in results.items()}
-            yield paper_table(blocks, f"Table 1 of the paper · {about}", k)
+            yield paper_table(means, f"Table 1 of the paper · {about}")
         for attribute, of in results.items():
             yield from contrasts_tables(of, f" · {about}, {attribute}")
 
 
-# fair-qr less every method that it is held against, in words and as a table.
+def contrasts(results: RefineResults) -> Iterator[tuple[str, str, Row]]:
+    """fair-qr less each method, in the order of measures: the measure, the method, the change."""
+    figures = results.by_key()
+    for measure in results.measures:
+        for method in held_against(results.design.conditions):
+            if row := figures.get((measure, compared(method))):
+                yield measure, method, row
 
 
 def changes_text(results: RefineResults) -> Iterator[str]:
     """A sentence a method, of the measures that the table shows and those that are concluded of."""
-    design = results.design
-    shown = {*results.shown, design.objective, design.aimed, design.utility}
-    for method in held_against(design.conditions):
-        changes = []
-        for row in results.of_all():
-            if row.condition == compared(method) and row.measure in shown and row.value is not None:
-                p = row.p_adjusted
-                changes.append(f"{row.measure} {row.value:+.3f}" + ("" if p is None else f" (p {p_text(p)})"))
-        if changes:
-            holm = f", p adjusted (Holm) over {results.family.size} tests" * bool(results.family.size)
-            how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
-            yield f"{FAIR_QR} less {method}{how}: {', '.join(changes)}"
+    design, changes = results.design, dict[str, list[str]]()
+    measures = {*results.shown, design.objective, design.aimed, design.utility}
+    for measure, method, row in contrasts(results):
+        if measure in measures and row.value is not None:
+            p = "" if row.p_adjusted is None else f" (p {p_text(row.p_adjusted)})"
+            changes.setdefault(method, []).append(f"{measure} {row.value:+.3f}{p}")
+    holm = f", p adjusted (Holm) over {results.family.size} tests" * bool(results.family.size)
+    for method, texts in changes.items():
+        how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
+        yield f"{FAIR_QR} less {method}{how}: {', '.join(texts)}"
 
 
 def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]:
     """Every method in every measure, with p before and after Holm, and the paper's; nothing where bm25 is alone."""
-    methods = held_against(results.design.conditions)
-    if len(methods) < 2:
-        return
-    changes = {(row.condition, row.measure): row for row in results.of_all()}
-    paired_t = {(one.against, one.measure): one.p for one in results.paper if one.method == FAIR_QR}
+    paired_t = {(test.measure, test.against): test.p for test in results.paper if test.method == FAIR_QR}
     rows = []
-    for measure in results.measures:
-        for method in methods:
-            if (row := changes.get((compared(method), measure))) is not None:
-                tests = (row.p, row.p_adjusted, paired_t.get((method, measure)))
-                p_values = ("–" if p is None else p_text(p) for p in tests)
-                rows.append((measure if method == methods[0] else "", method, cell(row), *p_values))
-    header = ("measure", "method", f"change [{results.level * 100:g} %]", "p", "p (Holm)", "p (paired t)")
-    said = (
-        f"p by signs flipped; adjusted (Holm) over all {results.family.size} tests of the run; paired t as in the "
-        "paper, not adjusted"
-    )
-    yield Table(f"{FAIR_QR} less each method, paired by query{about}", header, tuple(rows), (said,))
+    for measure, method, row in contrasts(results):
+        tests = {"p": row.p, "p (Holm)": row.p_adjusted, "p (paired t)": paired_t.get((measure, method))}
+        rows.append({
+            "measure": measure * (method == BASELINE),
+            "method": method,
+            f"change [{results.level * 100:g} %]": cell(row),
+            **{head: "–" if p is None else p_text(p) for head, p in tests.items()},
+        })  # fmt: skip
+    if len(held_against(results.design.conditions)) > 1:
+        yield rows_table(
+            f"{FAIR_QR} less each method, paired by query{about}",
+            rows,
+            f"p by signs flipped; adjusted (Holm) over all {results.family.size} tests of the run; paired t as in the "
+            "paper, not adjusted",
+        )
 
 
 # What an audit of query refinement found as a table: the original query, the refined one, and its page in order.
 
-
 FACTOR = "target_known"
 OF_JUDGEMENTS = (
-    ": a target from elsewhere (--target trec2022, or a file) and --baseline fake:name, a model that knows nothing, "
-    "show what that is worth"
+    "methods that know the target are measured against what they aim at: a target from elsewhere (--target trec2022, "
+    "or a file) and --baseline fake:name, a model that knows nothing, show what that is worth"
 )
 SHOWN_LEFT_OUT = 5
 STOPS = {
@@ -402,29 +357,30 @@ LEFT_OUT = {**STOPS, "no_target": "no relevant document whose groups could be ai
 def refine_table(results: RefineResults) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
     table = table_of(results, "replies")
-    factors, signs = results.design.factors or {}, signs_of(results)
+    design, signs = results.design, signs_of(results)
     status = status_of(results.findings.get(FAIR_QR))
-    said = dict.fromkeys(results.design.conditions, "")
-    said[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
-    measures = [name.partition(" [")[0] for name in table.header]
+    conclusions = dict.fromkeys(design.conditions, "")
+    conclusions[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
+    measures = [name.partition(" [")[0] for name in table.header[:-1]]
     rows = tuple(
         (
-            *(
-                text + signs.get((row[0], measure), "")
-                for measure, text in zip(measures[:-1], row[:-1], strict=True)
-            ),
-            str(factors.get(row[0], {}).get(FACTOR, "")),
-            said[row[0]],
+            *(text + signs.get((row[0], of), "") for of, text in zip(measures, row[:-1], strict=True)),
+            str((design.factors or {}).get(row[0], {}).get(FACTOR, "")),
+            conclusions[row[0]],
         )
         for row in table.rows
     )
-    header = (*table.header[:-1], "target known", "conclusion")
-    strong = _best(results, measures) if results.design.preset == PRESET else ()
-    notes_of = (*notes(results), *table.notes)
-    return replace(table, header=header, rows=rows, said=said, notes=notes_of, strong=frozenset(strong))
+    return replace(
+        table,
+        header=(*table.header[:-1], "target known", "conclusion"),
+        rows=rows,
+        said=conclusions,
+        notes=(*notes(results), *table.notes),
+        strong=frozenset(best_cells(results, measures) if design.preset == PRESET else ()),
+    )
 
 
-def _best(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int, int]]:
+def best_cells(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The cells of the best methods in every measure that has a better direction, as in the paper."""
     figures = results.by_key()
     for column, measure in enumerate(measures):
@@ -438,7 +394,7 @@ def _best(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int
 
 def notes(results: RefineResults) -> Iterator[str]:
     """How the loops went, what the page changed, and what has to be known to read that."""
-    design, stops = results.design, results.stops
+    design, stops, replies = results.design, results.stops, results.answers[FAIR_QR]
     topics = sum(stops.values())
     refined = sum(n for rounds, n in results.iterations.items() if rounds != "0")
     if refined:
@@ -454,35 +410,21 @@ def notes(results: RefineResults) -> Iterator[str]:
         yield f"nothing was refined: of {stops[reason]} of {topics} original queries {STOPS[reason]}"
     if design.query_text:
         yield f"queries are the topics' {searched_text(design.query_text)}"
-    yield _who_knows(results) + OF_JUDGEMENTS * (design.target == "empirical")
+    if design.target == "empirical":
+        yield OF_JUDGEMENTS
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT[reason]}: {first}"
     yield from filter(None, [signs_text("".join(signs_of(results).values()))])
-    counted = results.answers[FAIR_QR]
-    classes = ", ".join(f"{name} {n}" for name, n in counted.classes.items() if name != "ok")
-    if classes:
-        other = percent(counted.replies - counted.classes.get("ok", 0), counted.replies)
-        again = f"; {counted.asked_again} asked again" * bool(counted.asked_again)
-        yield f"{other} of {counted.replies:,} replies are not in the form asked for: {classes}{again}"
+    if classes := {name: n for name, n in replies.classes.items() if name != "ok"}:
+        other = percent(sum(classes.values()), replies.replies)
+        again = f"; {replies.asked_again} asked again" * bool(replies.asked_again)
+        listed = ", ".join(f"{name} {n}" for name, n in classes.items())
+        yield f"{other} of {replies.replies:,} replies are not in the form asked for: {listed}{again}"
     yield from changes_text(results)
     yield from results.remarks or ()
     for measure, reach in results.reach.items():
         yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
-
-
-def _who_knows(results: RefineResults) -> str:
-    """Which methods know what they are measured against."""
-    factors = results.design.factors or {}
-    known = {
-        name: str(factors.get(name, {}).get(FACTOR, "no")) for name in held_against(results.design.conditions)
-    }
-    told = ["the loop", *(name for name, of in known.items() if of == "yes")]
-    learnt = [f", {name} those of {of}" for name, of in known.items() if of not in ("yes", "no")]
-    return (
-        f"{', '.join(told[:-1])} and {told[-1]} are told the target that their figures are measured against"
-        f"{''.join(learnt)}, which other methods are not"
-    )
 
 
 def searched_text(query_text: Mapping[str, int]) -> str:
@@ -495,7 +437,6 @@ def searched_text(query_text: Mapping[str, int]) -> str:
 
 # The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round. Chen
 # & Fang, "FAIR-QR", arXiv 2503.21092, Figure 2: each topic before refinement, after it, and in its last order.
-
 
 STEPS = {BASELINE: "original query", REFINED: "refined", FAIR_QR: "refined, in the original query's order"}
 MARKS = {BASELINE: "o", REFINED: "s", FAIR_QR: "D"}
@@ -523,19 +464,15 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
                 places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
                 places[name] = (results, FAIR_QR)
     for attribute, places in by_attribute.items():
-        searched = {_place(results, BASELINE) for results, _ in places.values()}
-        if len(places) > 2 and len(searched) == 1:  # models alone differ
+        originals = {means_of(results, BASELINE) for results, _ in places.values()}
+        if len(places) > 2 and len(originals) == 1:  # models alone differ
             yield from beside_plots(places, f"-{number}-{attribute}", f", {attribute}")
 
 
 def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") -> Iterator[Plot]:
     """Relevance across and fairness up, a mark a name: what is nearer, and at what cost. Undefined ones are absent."""
-    marks = {
-        name: (across, up)
-        for name, (results, condition) in places.items()
-        for across, up in [_place(results, condition)]
-        if across and up
-    }
+    means = {name: means_of(*place) for name, place in places.items()}
+    marks = {name: (across, up) for name, (across, up) in means.items() if across and up}
     if len(marks) < 2:
         return
     design = next(results.design for results, _ in places.values())
@@ -549,7 +486,7 @@ def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") ->
     yield Plot(f"beside{ending}", f"Fairness beside relevance{of}", sentence, f"{numbers}.", draw, height)
 
 
-def _place(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
+def means_of(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
     """A method's means of relevance and of fairness."""
     rows, design = results.by_key(), results.design
     return value_of(rows.get((design.utility, condition))), value_of(rows.get((design.aimed, condition)))
@@ -558,15 +495,8 @@ def _place(results: RefineResults, condition: str) -> tuple[Value | None, Value 
 def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], axes: Axes) -> None:
     looks = palette([*marks])
     for name, (across, up) in marks.items():
-        look = looks[name]
-        line: dict[str, Any] = {"color": look.color, "linewidth": 1.4, "alpha": 0.6, "zorder": 2}
-        if across.interval:
-            axes.plot(across.interval, [up.value] * 2, **line)
-        if up.interval:
-            axes.plot([across.value] * 2, up.interval, **line)
-        axes.plot([across.value], [up.value], color=look.color, marker=look.mark, markersize=7, linestyle="none",
-                  zorder=3, clip_on=False, label=folded(name, LEGEND),
-                  gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
+        look, says = looks[name], f"{name}: {across} across, {up} up"
+        point(axes, across, up, says, look.color, 1.4, marker=look.mark, label=folded(name, LEGEND))
     axes.margins(0.08)
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
@@ -603,17 +533,15 @@ def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> It
 def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes: Axes) -> None:
     colors = dict(zip(STEPS, (INK, *COLORS[1:]), strict=False))
     for row, (query, values) in enumerate(topics):
-        before = None
-        for step in STEPS:
-            value = values[step]
-            improves = before is None or value > before
-            if before is not None:
-                axes.plot([before, value], [row, row], color=colors[step], linewidth=1.4, zorder=2,
-                          linestyle="-" if improves else (0, (2, 2)))  # fmt: skip
-            axes.plot([value], [row], marker=MARKS[step], color=colors[step], markersize=6, linestyle="none", zorder=3,
-                      clip_on=False, markerfacecolor=colors[step] if improves else "none",
-                      gid=tip(f"{query}, {STEPS[step]}: {value:.3f}"))  # fmt: skip
-            before = value
+        for before, step in pairwise((BASELINE, *STEPS)):
+            ends, color = [values[before], values[step]], colors[step]
+            improves = before == step or ends[1] > ends[0]
+            if before != step:
+                axes.plot(ends, [row, row], color=color, linewidth=1.4, linestyle="-" if improves else (0, (2, 2)),
+                          zorder=2)  # fmt: skip
+            axes.plot(ends[1:], [row], marker=MARKS[step], color=color, markersize=6, linestyle="none", zorder=3,
+                      clip_on=False, markerfacecolor=color if improves else "none",
+                      gid=tip(f"{query}, {STEPS[step]}: {ends[1]:.3f}"))  # fmt: skip
     for step, name in STEPS.items():
         axes.plot([], [], marker=MARKS[step], color=colors[step], linestyle="none", label=name)
     axes.set_yticks(range(len(topics)), [clipped(query, 22) for query, _ in topics])
@@ -626,47 +554,45 @@ def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes
 def round_plots(results: RefineResults) -> Iterator[Plot]:
     """Means of the objective and of AWRF after 0, 1, … rounds."""
     design, rounds = results.design, results.rounds
-    if len(rounds) < 2:
-        return
     look, ticks = palette(["mean"])["mean"], [means.iteration for means in rounds]
     asked = ", ".join(f"{means.asked} in round {means.iteration}" for means in rounds[1:])
-    for measure, title, file, values in (
-        (design.objective, "The objective", "objective", [means.objective for means in rounds]),
-        (design.aimed, "AWRF", "awrf", [means.aimed for means in rounds]),
+    for measure, title, field in (
+        (design.objective, "The objective", "objective"),
+        (design.aimed, "AWRF", "aimed"),
     ):
-        points = [
-            (float(at), Value(value)) for at, value in zip(ticks, values, strict=True) if value is not None
-        ]
-        if points:
+        means = [(float(of.iteration), getattr(of, field)) for of in rounds]
+        points = [(at, Value(value)) for at, value in means if value is not None]
+        if points and len(rounds) > 1:
             sentence = (
                 f"Mean {measure} of all queries by rounds; a query whose loop ended keeps its page ({asked})."
             )
-            axes, name = ("rounds", measure), f"rounds-{file}"
-            yield curves(
-                [Line("mean", look, points)], axes, f"{title}, round by round", sentence, name, ticks
-            )
+            line, title = Line("mean", look, points), f"{title}, round by round"
+            yield curves([line], ("rounds", measure), title, sentence, f"rounds-{field}", ticks)
 
 
-# What the report of an audit of query refinement has of its own.
-
-
-SHOWN = 200
-"""Letters of a reply."""
+REPLY = 200
+"""Letters of a reply that the page shows."""
 
 
 def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> Section:
     """The methods, why loops ended, the trail, and the figures."""
     design, trail = results.design, read_trail(folder)
-    stops = tuple((name, str(n), STOPS[name]) for name, n in results.stops.items())
-    kept = ", ".join(f"{rounds}: {n}" for rounds, n in results.iterations.items())
-    said = f"queries by rounds kept: {kept}"
+    rounds = ", ".join(f"{kept}: {n}" for kept, n in results.iterations.items())
     unknown = ", unknown asked for" * design.allow_unknown
+    order = "as it was found" if design.rerank == "none" else f"by the original query, {design.rerank}"
     return Section(
         table=refine_table(results),
         more=[
             *contrasts_tables(results),
-            Table("Why loops ended", ("stop", "queries", "what it means"), stops, (said,)),
-            *([_trail(trail, design.objective)] if trail else []),
+            rows_table(
+                "Why loops ended",
+                (
+                    {"stop": name, "queries": str(n), "what it means": STOPS[name]}
+                    for name, n in results.stops.items()
+                ),
+                f"queries by rounds kept: {rounds}",
+            ),
+            *([trail_table(trail, design.objective)] if trail else []),
         ],
         plots=list(refine_plots(results, folder)),
         words=METHOD,
@@ -676,45 +602,42 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
             ("page", f"{design.k} documents"),
             ("objective", design.objective),
             ("target", design.target),
-            (
-                "rounds",
-                f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}{unknown}",
-            ),
-            (
-                "last page",
-                "as it was found" if design.rerank == "none" else f"by the original query, {design.rerank}",
-            ),
+            ("rounds", f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}{unknown}"),
+            ("last page", order),
         ],
-    )
+    )  # fmt: skip
 
 
-def _trail(trail: Sequence[TrailLine], objective: str) -> Table:
+def trail_table(trail: Sequence[TrailLine], objective: str) -> Table:
     """Every round of every query; words that a round adds have a plus and weight."""
-    measures, rows = [*trail[0].measures], list[tuple[str, ...]]()
+    rows = []
     for line in trail:
-        became = "" if line.iteration == 0 else "kept" if line.accepted else "dropped"
-        figures = (line.objective, *(line.measures[name] for name in measures))
         replies = [(reply.reply_class, " ".join(reply.text.split())) for reply in line.replies]
-        rows.append((
-            line.query_id if line.iteration == 0 else "",
-            str(line.iteration),
-            line.subgroup or "",
-            _words(line),
-            *("–" if value is None else f"{value:.3f}" for value in figures),
-            became + (f" · {line.stop}" if line.stop else ""),
-            " · ".join(f"{name}: {text[:SHOWN]}{'…' * (len(text) > SHOWN)}" for name, text in replies),
-        ))  # fmt: skip
-    header = ("query", "round", "for", "words", objective, *measures, "what became of it", "reply")
-    return Table("Round by round", header, tuple(rows), ("words behind a + are those that the round adds",))
+        became = "" if line.iteration == 0 else "kept" if line.accepted else "dropped"
+        figures = {objective: line.objective, **line.measures}
+        rows.append(
+            {
+                "query": line.query_id if line.iteration == 0 else "",
+                "round": str(line.iteration),
+                "for": line.subgroup or "",
+                "words": words_of(line),
+                **{name: "–" if value is None else f"{value:.3f}" for name, value in figures.items()},
+                "what became of it": became + (f" · {line.stop}" if line.stop else ""),
+                "reply": " · ".join(
+                    f"{name}: {text[:REPLY]}{'…' * (len(text) > REPLY)}" for name, text in replies
+                ),
+            }
+        )
+    return rows_table("Round by round", rows, "words behind a + are those that the round adds")
 
 
-def _words(line: TrailLine) -> Markup:
+def words_of(line: TrailLine) -> Markup:
     """The words that are searched, the new ones strong; whatever they hold is text."""
     from markupsafe import Markup, escape
 
     standing = [word for word in line.added if word not in line.new]
-    said = escape(" ".join([line.original if line.iteration == 0 else "…", *standing]))
-    return said + Markup("").join(Markup(" <b>+ {}</b>").format(word) for word in line.new)
+    text = escape(" ".join([line.original if line.iteration == 0 else "…", *standing]))
+    return text + Markup("").join(Markup(" <b>+ {}</b>").format(word) for word in line.new)
 
 
 WORDS = Wording(

@@ -72,9 +72,7 @@ class Value:
         return f"{self.value:.2f}" + (" [{:.2f}, {:.2f}]".format(*self.interval) if self.interval else "")
 
 
-def _point(
-    axes: Axes, x: Value, y: Value, says: str, color: str = INK, width: float = 2, **mark: Any
-) -> None:
+def point(axes: Axes, x: Value, y: Value, says: str, color: str = INK, width: float = 2, **mark: Any) -> None:
     """A mark with its intervals either way, left out of a bound; `says` while a pointer rests on it."""
     line: dict[str, Any] = {"color": color, "linewidth": width, "solid_capstyle": "butt", "zorder": 2}
     gid = tip(says)
@@ -123,7 +121,7 @@ def _plane(
         axes.plot([points[p][1].value for p in places], [points[p][2].value for p in places], **JOINED)
     for place, (of, utility, ratio, look, label) in enumerate(points):
         fill = PAPER if place in hollow else look.color
-        _point(axes, utility, ratio, f"{of}: {names[0]} {utility}, {names[1]} {ratio}", look.color, 1.4,
+        point(axes, utility, ratio, f"{of}: {names[0]} {utility}, {names[1]} {ratio}", look.color, 1.4,
                marker=look.mark, markersize=8, markeredgewidth=1.6, markerfacecolor=fill,
                label=None if label is None else folded(label, LEGEND))  # fmt: skip
     ends = [end for _, _, ratio, *_ in points for end in ratio.ends()] + [*(shaded or ())]
@@ -233,10 +231,10 @@ def ratios(
             if before is not None and after is not None:
                 axes.plot([before.value, after.value], [above, under], **JOINED)
             if before is not None:
-                _point(axes, before, Value(above), f"{of}, {times[0]}: {before}", GREY, markerfacecolor="none",
+                point(axes, before, Value(above), f"{of}, {times[0]}: {before}", GREY, markerfacecolor="none",
                        markeredgewidth=1.8, label=times[0] if place == 0 else None)  # fmt: skip
             if after is not None:
-                _point(axes, after, Value(under), f"{of}{f', {times[1]}' if paired else ''}: {after}",
+                point(axes, after, Value(under), f"{of}{f', {times[1]}' if paired else ''}: {after}",
                        marker=after.mark, label=times[1] if place == 0 and paired else None)  # fmt: skip
             else:
                 axes.text(1, under, " undefined", va="center", ha="left")
@@ -294,7 +292,7 @@ def beside_reach(name: str, label: str, bars: str, rows: Sequence[Reached], rati
             if reach is not None:
                 axes.barh(place, reach[1] - reach[0], 0.5, left=reach[0], color=GREY, alpha=0.25)
             if value is not None:
-                _point(axes, value, Value(place), f"{of}: {value}")
+                point(axes, value, Value(place), f"{of}: {value}")
         if ratio:
             _ratios_across(axes, names, [value for _, value, _ in rows], [reach for *_, reach in rows])
         else:
@@ -378,7 +376,7 @@ def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
 
     def draw(axes: Axes) -> None:
         for place, (of, share) in enumerate(rows):
-            _point(axes, share, Value(place), f"{of}: {share}")
+            point(axes, share, Value(place), f"{of}: {share}")
         axes.axvline(0.5, **DASHED)
         _share_axis(axes)
         rows_axis(axes, names)
@@ -457,7 +455,7 @@ def exposure_curve(
             _line(axes, of, look, range(1, len(curve) + 1), curve.tolist())
             for r in (r for r in MARKED if r <= len(curve)):
                 share = Value(float(curve[r - 1]))
-                _point(axes, Value(r), share, f"{of}: {100 * share.value:.0f} % of the first {r}", look.color,
+                point(axes, Value(r), share, f"{of}: {100 * share.value:.0f} % of the first {r}", look.color,
                        marker=look.mark, markersize=5, zorder=4)  # fmt: skip
         if pool is not None:
             axes.axhline(pool, **DASHED)
@@ -513,11 +511,11 @@ def curves(
             look = line.look
             _line(axes, line.name, look, [x for x, _ in line.points], [y.value for _, y in line.points])
             for x, y in (*line.points, *line.off):
-                _point(axes, Value(x), y, f"{line.name}: {y} at {x:g}", look.color, 1.4, marker=look.mark,
+                point(axes, Value(x), y, f"{line.name}: {y} at {x:g}", look.color, 1.4, marker=look.mark,
                        markersize=6, zorder=4)  # fmt: skip
             if line.hollow is not None:
                 x, up = line.hollow
-                _point(axes, Value(x), Value(up), f"{line.name}, hollow: {up:.2f} at {x:.2f}", look.color,
+                point(axes, Value(x), Value(up), f"{line.name}, hollow: {up:.2f} at {x:.2f}", look.color,
                        marker=look.mark, markersize=9, markerfacecolor="none", zorder=5)  # fmt: skip
         room = 0.04 * (last - first)
         axes.set_xlim(first - room, last + room)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,23 +76,6 @@ def test_lines_that_are_lost_or_contradict_others_are_named(
     run: Path, file: str, change: Callable[[Lines], Lines], says: str
 ) -> None:
     edited(run / file, change)
-    refuses(says, "score", "run")
-
-
-@pytest.mark.parametrize(
-    ("design", "says"),
-    [
-        ({"factors": {}}, "Condition 'bm25-deterministic' is missing in `design.factors`"),
-        ({"factors": {"bm25-1": {"retriever": "bm25", "alpha": "x"}}}, "$.design.factors"),
-        ({"samples": 10**8}, "Expected `int` <= 10000 - at `$.design.samples`"),
-    ],
-)
-def test_what_results_say_of_the_design_is_held_against_its_bounds(
-    run: Path, design: dict[str, Any], says: str
-) -> None:
-    document = json.loads((run / "results.json").read_text())
-    document["design"] |= design
-    (run / "results.json").write_text(json.dumps(document))
     refuses(says, "score", "run")
 
 

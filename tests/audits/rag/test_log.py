@@ -7,7 +7,6 @@ import json
 import re
 from collections import defaultdict
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -102,60 +101,14 @@ def test_logs_stand_by_themselves() -> None:
     assert found.code == 2 and "logs are measured by themselves" in found.err
 
 
-# A stranger's corpus
-
-
-TOPICS = [f"topic{number:02}" for number in range(20)]
-SAME_OF_CITED = ("EE-D(of=samples)", "EE-R(of=samples)", "EAR(by=cited)", "EAE-D(by=cited)", "EU")
-
-
-def write_corpus(folder: Path, gold: str) -> Path:
-    """The folder that docs/own-data.md describes: a fifth of a topic's chunks hold its fact."""
-    random = Random(3)
-    folder.mkdir()
-    chunks = [
-        {
-            "doc_id": f"c{number:03}",
-            "title": f"Note {number}",
-            "text": " ".join(
-                [TOPICS[number % 20]] * random.randrange(1, 4)
-                + random.choices(["river", "stone", "cloud", "lamp"], k=6)
-                + ["fact" if number // 20 % 5 == 0 else "rumour"]
-            ),
-        }
-        for number in range(500)
-    ]
-    lines = {
-        "docs.jsonl": [json.dumps(chunk) for chunk in chunks],
-        "queries.tsv": [f"{topic}\tIs {topic} known?" for topic in TOPICS],
-        "answers.jsonl": [json.dumps({"query_id": topic, "gold": gold}) for topic in TOPICS],
-    }
-    for name, told in lines.items():
-        (folder / name).write_text("".join(f"{line}\n" for line in told))
-    return folder
-
-
-def answer(body: dict[str, Any], attempt: int) -> Reply:
-    """Yes, citing the chunks that hold a fact of the topic; no where none does."""
-    said = body["messages"][-1]["content"]
-    topic = re.findall(r"Is (topic\d\d) known", said)[0]
-    facts = [k for k, line in re.findall(r"\[(\d+)\] (.*)", said) if topic in line and "fact" in line]
-    return Reply(f"Yes [{', '.join(facts)}]" if facts else "No")
-
-
 @pytest.mark.whole
-def test_a_corpus_asked_through_a_server_and_its_log_have_the_same_figures() -> None:
-    corpus = write_corpus(Path("corpus"), "yes")
-    measures = ",".join((*SAME_OF_CITED, "EU-change"))
-    few = ("--pool", "25", "--samples", "8", "--alpha", "2", "--measures", measures)
-    with Server(answer) as server:
-        how = ("--attribution", "cited", "--utility", "exact-match")
-        ran("-d", corpus, *server.flags, *how, *few, "-o", "run")
-    assert llmfair("runs", "check", "run").code == 0
-    assert value("run", "gold", "EU") == 1 and 0 < value("run", "bm25-2", "EAR(by=cited)") < 1
-    scored = done("score", logged(Path("run")), "--measures", ",".join(SAME_OF_CITED), "--json").json
+def test_a_log_of_a_run_s_lists_has_its_figures() -> None:
+    measures, credit = ["EE-D(of=samples)", "EE-R(of=samples)", "EU"], ["EAR(by={by})", "EAE-D(by={by})"]
+    of_run, of_log = ([*measures, *(name.format(by=by) for name in credit)] for by in ("overlap", "cited"))
+    ran("--alpha", "2", "--samples", "8", "--measures", ",".join(of_run), "-o", "run")
+    scored = done("score", logged(Path("run")), "--measures", ",".join(of_log), "--json").json
     assert {row["measure"]: row["value"] for row in scored["rows"]} == pytest.approx(
-        {measure: value("run", "bm25-2", measure) for measure in SAME_OF_CITED}, abs=1e-12
+        {name: value("run", CONDITION, of) for name, of in zip(of_log, of_run, strict=True)}, abs=1e-12
     )
 
 

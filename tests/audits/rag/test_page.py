@@ -14,7 +14,6 @@ from llmfair.audits.runs.exhibits import exhibits_of
 from llmfair.report.page import Page, run_page
 from llmfair.results import Figure
 from llmfair.rundir import RunDir
-from llmfair.stats.tradeoff import INTERVALS
 from tests.audits.rag.test_rag import question, questions
 from tests.cli.command import llmfair
 from tests.report.reading import grid, read
@@ -42,14 +41,13 @@ def test_every_table_and_figure_of_a_run() -> None:
     page = page_of(ran("--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "0,1,8"))
     assert {plot.name for plot in page.plots} == FIGURES
     assert page.first is not None and page.first.name == "cost"
-    _, collection, pooled, paired, slopes = page.tables
+    _, collection, intervals, slopes = page.tables
     of_alpha_0 = dict(zip(collection.header, collection.rows[0], strict=True))
     assert of_alpha_0["EE-R of bm25-0"].startswith(of_alpha_0["m/n"]), "shown at random, as many are useful"
-    assert [row[0] for row in pooled.rows] == [row[0] for row in slopes.rows] == ["bm25", "bm25-okapi"]
-    assert pooled.header[2:] == INTERVALS
-    assert "paired by query" in pooled.title
+    assert [row[0] for row in slopes.rows] == ["bm25", "bm25-okapi"]
+    assert "paired by query" in intervals.title
     results = results_of(RunDir(Path("run")))
-    assert len(paired.rows) == sum(
+    assert len(intervals.rows) == sum(
         bool(cell.observations) for table in results.intervals.values() for cell in table.cells
     )
 
@@ -102,7 +100,7 @@ def test_several_generators_stand_side_by_side(generators: tuple[str, str]) -> N
     settings = next(line for line in lines if line[:2] == ["model", "bm25-deterministic"])
     assert settings[-2:] == ["gold", "queries"] and "undefined" not in found.out
     pooled = [line for line in lines if line[:2] == ["bm25", "fake:reader"]]
-    assert len(pooled) == 1 + 2 + 1, "Table 2, two intervals paired, Table 1"
+    assert len(pooled) == 2 + 1, "two intervals of Table 2, and Table 1"
     assert "EE-R of two generators is not of the same items" in found.out
     assert llmfair("report", *generators, "-o", "both.html").code == 0
     page = read(Path("both.html"))

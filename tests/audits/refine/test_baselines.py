@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,10 @@ import pytest
 
 import llmfair
 from llmfair import checkpoints
-from llmfair.nouns import NUMBERS, Candidates
-from llmfair.rankers.deltr import CrossFitted, DeltrModel
 from tests.audits.refine.test_refine import QUICK, Scripted, collection, contents, ran
 from tests.cli.command import llmfair as command
 from tests.cli.command import ran as done_well
 from tests.cli.command import refuses
-from tests.test_schema import check
 
 ASK_NOBODY = {"mmr": "mmr", "greedy": "greedy", "fair-star": "fair-star", "deltr": "deltr:steps=50"}
 METHODS = [word for name, spec in ASK_NOBODY.items() for word in ("--baseline", f"{name}={spec}")]
@@ -135,12 +131,6 @@ def test_a_run_with_baselines_is_continued_checked_gated_compared_and_reported(d
 
 
 @pytest.mark.whole
-def test_json_is_what_the_schema_says() -> None:
-    check(ran(*METHODS, "-o", "run", "--json").json, "refine")
-    check(command("refine", "--dry-run", *METHODS, "--json").json, "plan_refine")
-
-
-@pytest.mark.whole
 def test_baselines_name_the_run_and_asking_for_others_costs_no_call() -> None:
     model, specs = Scripted('{"keywords": ["she", "her"]}'), ["strict=fair-star:alpha=0.01", "fair-star"]
     first = llmfair.audit_refine(model=model, report=False)
@@ -245,69 +235,3 @@ def test_what_a_ranker_says_of_its_orders_is_told() -> None:
     collection("mine", {"reef": "reef", "she": "she reef"}, **{"qrels.txt": "reef 0 f0 1\nshe 0 f1 1\n"})
     found = ran("-d", "mine", "--objective", "KL@4", "--baseline", "fair-star:p=0.9", "-o", "run")
     assert "fair-star: too few protected documents" in found.out + " ".join(results("run").get("remarks", []))
-
-
-# Those that learn: in no run is a query ordered by a model that saw its judgements
-
-
-WORDS = ("reef", "map", "chess")
-PLANTED = ("-d", "planted", "--baseline", "deltr=deltr:gamma=0", "--objective", "KL@4", "-o", "run")
-
-
-@pytest.mark.whole
-def test_no_query_is_ordered_by_a_model_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[int, set[str]] = {}
-    ordered: list[str] = []
-    made, scored = DeltrModel.__init__, DeltrModel.__call__
-
-    def learning(model: DeltrModel, lists: Sequence[Candidates], *more: Any) -> None:
-        seen[id(model)] = {one.query.query_id for one in lists}
-        made(model, lists, *more)
-
-    def scoring(model: DeltrModel, candidates: Candidates) -> list[float]:
-        assert candidates.query.query_id not in seen[id(model)]
-        ordered.append(candidates.query.query_id)
-        return scored(model, candidates)
-
-    monkeypatch.setattr(DeltrModel, "__init__", learning)
-    monkeypatch.setattr(DeltrModel, "__call__", scoring)
-    ran("--baseline", "deltr", "-o", "run")
-    assert len(ordered) == len({*ordered}) == 12 and {*map(len, seen.values())} == {9, 10}
-
-
-def planted() -> None:
-    """Three topics of twelve documents alike but for one number, known of one topic's documents alone.
-
-    It is lower where a document is relevant: a weight below 0, which only the topic itself teaches.
-    """
-    folder = Path("planted")
-    folder.mkdir()
-    documents, groups, qrels = [], [], []
-    for topic, (word, number) in enumerate(zip(WORDS, NUMBERS, strict=True)):
-        for n in range(12):
-            doc_id, relevant = f"{topic}-{n:02}", n % 3 == 0
-            documents.append(
-                {"doc_id": doc_id, "title": word, "text": word, number: 1.0 if relevant else 3.0}
-            )
-            groups.append(f"{doc_id}\tgender\t{'female' if n % 2 else 'male'}\n")
-            qrels.append(f"q{topic} 0 {doc_id} {int(relevant)}\n")
-    (folder / "docs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
-    (folder / "queries.tsv").write_text("".join(f"q{n}\t{word}\n" for n, word in enumerate(WORDS)))
-    (folder / "groups.tsv").write_text("".join(groups))
-    (folder / "qrels.txt").write_text("".join(qrels))
-
-
-def utility() -> list[float]:
-    """nDCG of DELTR's page, by query."""
-    rows = csv.DictReader(Path("run/per_query.csv").read_text().splitlines())
-    return [float(row["value"]) for row in rows if (row["measure"], row["condition"]) == ("nDCG@4", "deltr")]
-
-
-@pytest.mark.whole
-def test_a_number_that_only_leakage_could_use_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted()
-    ran(*PLANTED)
-    assert utility() == [0, 0, 0]
-    monkeypatch.setattr(CrossFitted, "training", lambda ranker, query_id: ranker.lists)
-    ran(*PLANTED, "--fresh")
-    assert utility() == [1, 1, 1], "a model of all topics puts the relevant documents first"

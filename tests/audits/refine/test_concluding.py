@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates import Inference
-from llmfair.audits.refine.measure import Asked, Contrasts, contrast, controls_of, finding_of
+from llmfair.audits.refine.measure import Contrasts, Rule, contrast, controls_of, finding_of
 from llmfair.audits.refine.results import RefineFinding
 from llmfair.audits.refine.words import status_of
 
@@ -28,7 +28,7 @@ def contrasts(**changes: Sequence[Sequence[float]]) -> Contrasts:
 
 def concluded(**changes: Sequence[Sequence[float]]) -> RefineFinding:
     controls = [name for name in changes if name != "bm25"]
-    return finding_of(GOALS, contrasts(**changes), Asked(0.05, controls), 0.95)
+    return finding_of(Rule(*GOALS, 0.05, controls), contrasts(**changes), 0.95)
 
 
 def each(*means: float) -> list[list[float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import zlib
@@ -17,7 +16,7 @@ from scipy.special import stdtrit
 
 import llmfair
 from llmfair.nouns import Request
-from tests.cli.command import Outcome, refuses
+from tests.cli.command import Outcome, refuses, table
 from tests.cli.command import llmfair as command
 from tests.rankers.test_reader import REPLIES
 
@@ -40,18 +39,11 @@ def contents(folder: str | Path) -> dict[str, bytes]:
     return {name: of for name, of in named.items() if name not in ("manifest.json", "journal.jsonl", ".lock")}
 
 
-def metrics(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
+def metrics(folder: str | Path) -> dict[tuple[str, str], tuple[str, ...]]:
     """Figures by measure and condition."""
-    return {
-        (row["measure"], row["condition"]): (
-            row["value"],
-            row["low"],
-            row["high"],
-            row["p"],
-            row["p_adjusted"],
-        )
-        for row in csv.DictReader(text.splitlines())
-    }
+    rows = table(Path(folder, "metrics.csv"))
+    names = ("value", "low", "high", "p", "p_adjusted")
+    return {(row["measure"], row["condition"]): tuple(row[name] for name in names) for row in rows}
 
 
 def trail(folder: str | Path) -> list[dict[str, Any]]:
@@ -127,7 +119,7 @@ def test_other_data_under_the_same_name_are_told() -> None:
 def test_measured_again_the_figures_are_those_of_the_run(done: Path) -> None:
     found = command("score", done, "-o", "again", "--no-report")
     assert found.code == 0, found.err
-    assert metrics(Path("again/metrics.csv").read_text()) == metrics((done / "metrics.csv").read_text())
+    assert metrics("again") == metrics(done)
     assert "VERDICT  inconclusive" in found.out
 
 
@@ -227,13 +219,14 @@ def test_without_any_round_the_page_is_that_of_the_original_query() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("flags", [("--keep", "last"), ("--rerank", "none"), ("--weight", "2.5"),
-                                   ("--analyzer", "standard"), ("--form", "paper"), ("--preset", "paper"),
-                                   ("--objective", "AWRF@20"), ("--objective", "KL(direction=target-current)@10")])  # fmt: skip
-def test_every_setting_of_the_loop_is_followed_and_names_the_run(flags: tuple[str, str]) -> None:
-    ran(*flags, "--runs-dir", "runs", "-n", "5")
-    ran("--runs-dir", "runs", "-n", "5")
-    assert len([*Path("runs").iterdir()]) == 2
+def test_every_setting_of_the_loop_is_followed_and_names_the_run() -> None:
+    every = (
+        "", "--keep last", "--rerank none", "--weight 2.5", "--analyzer standard", "--form paper", "--preset paper",
+        "--objective AWRF@20", "--objective KL(direction=target-current)@10",
+    )  # fmt: skip
+    for flags in every:
+        ran(*flags.split(), "--runs-dir", "runs", "-n", "5")
+    assert len([*Path("runs").iterdir()]) == len(every)
 
 
 @pytest.mark.whole
@@ -399,7 +392,7 @@ def test_groups_that_only_a_background_of_ones_own_names_count_when_measured_aga
     ran("-d", "mine", "-o", "run", "--objective", "KL@4", "--target", "trec2022")
     assert any("third" in line["target"] for line in trail("run"))
     assert command("score", "run", "-o", "again", "--no-report").code == 0
-    assert metrics(Path("again/metrics.csv").read_text()) == metrics(Path("run/metrics.csv").read_text())
+    assert metrics("again") == metrics("run")
 
 
 @pytest.mark.whole
