@@ -505,9 +505,6 @@ def require_prospects(design: Design[Any]) -> Prospects:
 # What an audit comes to in its verdict.
 
 
-R = TypeVar("R", bound=Results)
-
-
 def judged(results: R, **commands: Any) -> R:
     """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
