@@ -31,10 +31,10 @@ from tests.folders import balanced, write_folder
 OTHERS = {
     "rag": (
         "rag -o run",
-        "rag --preset paper -o paper",
-        "rag --alpha 1,4 --retriever bm25 --credit none -o alpha",
+        "rag --preset paper -o preset",
+        "rag --alpha 1,4 --retriever bm25 --attribution none -o alpha",
         "score run",
-        "report run paper --format md",
+        "report run preset --format md",
         "rag --dry-run",
     ),
     "strategies": (
@@ -56,7 +56,8 @@ OTHERS = {
         "rerank mmr/rankings/initial.o0.run --with greedy -d sample -o out.run",
     ),
     "finetune": (
-        "finetune-lora -d data -m model --pairs 6 --epochs 1 --steps 2 -o adapter --device cpu",
+        "finetune-lora -d data -m model --pairs 96 --max-prompts 128 --prompts-per-step 16 --group-size 8 --eval-every 32 "
+        "-o adapter",
         "pairwise -d data -m hf:model --answers margin --pairs 4 --max-invalid 1 -o before",
     ),
     "errors": (
@@ -89,7 +90,7 @@ def record(folder: Path, names: list[str]) -> None:
     """Runs the commands of these groups, each group in a folder of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMFAIR_")}
     environment |= {
-        "LLMFAIR_CACHE_DIR": str(folder / "cache"), "LLMFAIR_DATA_DIR": str(folder / "data"), "LLMFAIR_REPORT": "false",
+        "LLMFAIR_CACHE_DIR": str(folder / "cache"), "LLMFAIR_DATA": str(folder / "data"), "LLMFAIR_REPORT": "false",
         "COLUMNS": "120", "PYTHONPATH": str(Path.cwd()), "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
     for name in names:
