@@ -136,14 +136,14 @@ def by_way(facts: Conclusions, advice: str, reason: str) -> str:
 class Case:
     """One key with what is concluded of it."""
 
-    found: Conclusions
+    facts: Conclusions
     key: Key
     finding: Finding
 
     @property
     def figure(self) -> Figure | None:
         """The headline's figure."""
-        figure = self.found.figures.get((self.finding.spoken_of, self.key))
+        figure = self.facts.figures.get((self.finding.spoken_of, self.key))
         return figure or self.finding.decisive_figure
 
     @property
@@ -170,7 +170,7 @@ class Case:
     def interval(self) -> str:
         """The headline's figure, told so that its place in the band shows."""
         parity = self.definition.parity
-        return interval_text(self.figure, (*self.found.band, *(() if parity is None else (parity,))))
+        return interval_text(self.figure, (*self.facts.band, *(() if parity is None else (parity,))))
 
     @property
     def two_sided(self) -> bool:
@@ -180,7 +180,7 @@ class Case:
     @property
     def inside(self) -> bool:
         """Whether the interval lies in the band."""
-        figure, (low, high) = self.figure, self.found.band
+        figure, (low, high) = self.figure, self.facts.band
         return (
             figure is not None
             and figure.low is not None
@@ -203,26 +203,26 @@ class Case:
             return None
         if not figure.n:
             return None
-        return queries_to_settle(figure.value, figure.low, figure.high, figure.n, self.found.band)
+        return queries_to_settle(figure.value, figure.low, figure.high, figure.n, self.facts.band)
 
     @property
     def queries(self) -> str:
         """The level of the interval, and how many queries it goes over."""
-        return f"{self.found.level * 100:g} % CI, {self.counted}"
+        return f"{self.facts.level * 100:g} % CI, {self.counted}"
 
     @property
     def mitigation(self) -> str:
         """How a model whose weights are here is trained away from its preference; of others nothing."""
-        return f" · mitigate: {self.found.training}" if self.found.training else ""
+        return f" · mitigate: {self.facts.training}" if self.facts.training else ""
 
     @property
     def run(self) -> str:
         """The run's folder as a word of a command."""
-        return "RUN" if self.found.run is None else quote(self.found.run)
+        return "RUN" if self.facts.run is None else quote(self.facts.run)
 
     @property
     def band(self) -> str:
-        low, high = self.found.band
+        low, high = self.facts.band
         return f"the parity band {low:g}–{high:g}"
 
     @property
@@ -238,7 +238,7 @@ class Case:
     @property
     def groups(self) -> tuple[str, str] | None:
         """The group at a disadvantage, then the other; None at parity itself."""
-        behind, words = self.protected_behind, self.found.words
+        behind, words = self.protected_behind, self.facts.words
         if behind is None:
             return None
         both = (words.protected, words.unprotected)
@@ -253,15 +253,15 @@ class VerdictWords:
         self.of_several = f"{self.of}s"
         self.titles = titles or {}
 
-    def verdict(self, found: Conclusions) -> RunVerdict:
+    def verdict(self, facts: Conclusions) -> RunVerdict:
         """The verdict on the gravest condition, the first of several."""
-        cases = cases_of(found)
+        cases = cases_of(facts)
         if not cases:
-            command = f"llmfair {found.task}" if found.run else "llmfair score"
+            command = f"llmfair {facts.task}" if facts.run else "llmfair score"
             return RunVerdict(
                 status=STATUSES[Conclusion.NOT_ASSESSABLE],
-                sentence=f"nothing is concluded of {listed(found.measures)}",
-                next=by_way(found, f"{command} without --measures concludes of its headline", "measured"),
+                sentence=f"nothing is concluded of {listed(facts.measures)}",
+                next=by_way(facts, f"{command} without --measures concludes of its headline", "measured"),
             )
         gravest = next(rank for rank in STATUSES if any(one.finding.conclusion == rank for one in cases))
         case, *others = [one for one in cases if one.finding.conclusion == gravest]
@@ -309,7 +309,7 @@ class VerdictWords:
     def not_assessable(self, case: Case) -> str:
         why, problem = in_words(case.finding.reason, case.finding.measure), ""
         if case.finding.reason in UNREADABLE:
-            problem, _ = problem_of(case.found, case.key)
+            problem, _ = problem_of(case.facts, case.key)
         return f"{self.where(case)}nothing can be said of parity: {why}{f'; {problem}' * bool(problem)}"
 
     # Their parts
@@ -347,23 +347,23 @@ class VerdictWords:
         label_error = case.finding.label_error
         cautions = "" if label_error is None else f"; {label_error.text}"
         cautions += "; few queries, so read the interval with care" * few
-        return cautions + "; not all questions are answered yet" * (not case.found.complete)
+        return cautions + "; not all questions are answered yet" * (not case.facts.complete)
 
     def next(self, gravest: Conclusion, case: Case) -> str:
         """The next step."""
-        found = case.found
-        if not found.complete:
-            return by_way(found, UNFINISHED, "unfinished")
+        facts = case.facts
+        if not facts.complete:
+            return by_way(facts, UNFINISHED, "unfinished")
         alone = case.finding.reason == OUTSIDE_ALONE
         if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not (case.inside or alone):
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)
             if reason in UNREADABLE:
-                return advice_of(found, problem_of(found, case.key)[1] + ANSWERED)
-            return by_way(found, advice_of(found, ADVICE.get(reason, LOOK)), reason)
-        if found.run is None:
-            return f"every query: {found.ways.get('per_query', 'llmfair score with --per-query')}"
+                return advice_of(facts, problem_of(facts, case.key)[1] + ANSWERED)
+            return by_way(facts, advice_of(facts, ADVICE.get(reason, LOOK)), reason)
+        if facts.run is None:
+            return f"every query: {facts.ways.get('per_query', 'llmfair score with --per-query')}"
         if gravest == Conclusion.WITHIN:
             return f"the tests, and what the design could have shown: llmfair runs show {case.run} -v"
         return self.look(case)
@@ -375,10 +375,10 @@ class VerdictWords:
     def settle(self, case: Case) -> str:
         """How many queries would settle it, and the command that plans them."""
         needed = case.settled_by
-        planned = f"; what a design can find: {case.found.planned}" if case.found.planned else ""
+        planned = f"; what a design can find: {case.facts.planned}" if case.facts.planned else ""
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
-        low, high = case.found.band
+        low, high = case.facts.band
         inside = case.figure is not None and case.figure.value is not None and low < case.figure.value < high
         side = "inside" if inside else "outside"
         return f"about {needed:,} queries would put the whole interval {side} the band, if the estimate stays{planned}"

@@ -38,7 +38,7 @@ def figure(value: float | None, low: float | None, high: float | None, n: int = 
 
 def finding(interval: Interval | None, reason: str | None = None, **more: Any) -> ListwiseFinding:
     said = Conclusion.NOT_ASSESSABLE if interval is None else conclude(*interval[1:], BAND)
-    return ListwiseFinding(measure=ODDS, conclusion=said, reason=reason, **{"useful": USEFUL, **more})
+    return ListwiseFinding(conclusion=said, reason=reason, **{"measure": ODDS, "useful": USEFUL, **more})
 
 
 def conclusions(
@@ -341,8 +341,8 @@ def test_a_model_that_leaves_half_of_the_windows_as_they_were_has_that_in_its_ve
 def test_a_stratum_that_decides_has_its_figure_where_no_row_has_it() -> None:
     every = Odds(0.65, 0.53, 0.8, 8, 320, p_outside=0.02)
     relevant = Odds(0.24, 0.15, 0.38, 8, 160, p_outside=0.001)
-    of = {"neutral": finding(LESS, odds=every, strata={"relevant": relevant})}
-    found = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, findings=of))
+    of = finding(LESS, measure="PreferenceOdds", odds=every, strata={"relevant": relevant})
+    found = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, findings={"neutral": of}))
     assert (found.estimate, found.low, found.high, found.n) == (0.24, 0.15, 0.38, 8)
     assert "preference odds of relevant items 0.24 [0.15, 0.38]" in found.sentence
 

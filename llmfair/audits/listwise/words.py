@@ -577,7 +577,7 @@ class ListwiseWords(VerdictWords):
     """In exposure beyond what relevance explains, and in odds of which the band speaks."""
 
     def where(self, case: Case) -> str:
-        return super().where(case) if case.found.prompted else ""
+        return super().where(case) if case.facts.prompted else ""
 
     def disparity(self, case: Case) -> str:
         """Who gets less exposure, and the queries of the odds where they are others; else who is put behind."""
@@ -596,8 +596,8 @@ class ListwiseWords(VerdictWords):
 
     def of_relevant(self, case: Case) -> str:
         """The odds of relevant items, which count most and are fewest."""
-        figure = case.found.figures.get((of_stratum(case.finding.measure, "relevant"), case.key))
-        return "" if figure is None else f"of relevant items alone {interval_text(figure, case.found.band)}"
+        figure = case.facts.figures.get((of_stratum(case.finding.measure, "relevant"), case.key))
+        return "" if figure is None else f"of relevant items alone {interval_text(figure, case.facts.band)}"
 
     def caution(self, case: Case) -> str:
         finding = _finding(case)
@@ -611,7 +611,7 @@ class ListwiseWords(VerdictWords):
         That is more queries, or windows that tell more where queries could not make up for what these leave open.
         """
         useful, value = _finding(case).useful, None if case.figure is None else case.figure.value
-        low, high = case.found.band
+        low, high = case.facts.band
         if value is not None and low <= value <= high:
             if useful is None:
                 return ADVICE["not_judged"]
@@ -621,13 +621,13 @@ class ListwiseWords(VerdictWords):
                     "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
                     f"{useful.against}, which is not shown{evidence}"
                 )
-        return by_way(case.found, RANDOM_WINDOWS, "slots") if _is_vague(case) else super().settle(case)
+        return by_way(case.facts, RANDOM_WINDOWS, "slots") if _is_vague(case) else super().settle(case)
 
     def look(self, case: Case) -> str:
-        measures = case.found.measures
+        measures = case.facts.measures
         if ratio_of(measures, declared(measures), of_queries=True) is None:  # nothing tells queries apart
             return f"single answers: llmfair runs show {case.run} --answers{case.mitigation}"
-        remedies = "" if case.found.run is None else f" · mitigate: llmfair mitigate {case.run}"
+        remedies = "" if case.facts.run is None else f" · mitigate: llmfair mitigate {case.run}"
         return f"llmfair runs show {case.run} --furthest{case.mitigation or remedies}"
 
 
@@ -640,10 +640,10 @@ def _is_vague(case: Case) -> bool:
     figure, useful = case.figure, _finding(case).useful
     if figure is None or not figure.low or not figure.high or not figure.n:
         return False
-    low, high = case.found.band
+    low, high = case.facts.band
     partition = useful is not None and useful.chance  # which has no better windows
     many = case.settled_by is None or case.settled_by > FAR_MORE * figure.n
-    return many and figure.high / figure.low > high / low and case.found.prompted and not partition
+    return many and figure.high / figure.low > high / low and case.facts.prompted and not partition
 
 
 def _exposure(case: Case) -> str | None:
@@ -658,7 +658,7 @@ def _exposure(case: Case) -> str | None:
     behind, ahead = groups
     return (
         f"{behind} items get {less} % less exposure than {ahead} ones{_at_equal(_finding(case))} "
-        f"({case.found.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
+        f"({case.facts.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
     )
 
 
@@ -674,7 +674,7 @@ def _ahead(case: Case) -> str | None:
     often, low, high = numbers(shares, (50,), 0)
     return (
         f"the {behind} one of two {_alike(case)}items is put ahead of the {ahead} one {often} times in 100 "
-        f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted})"
+        f"({case.facts.level * 100:g} % CI {low} to {high}, {case.counted})"
     )
 
 

@@ -332,7 +332,7 @@ class PairWords(VerdictWords):
         behind, ahead = groups
         if value is not None and low is not None and high is not None:
             won, least, most = numbers([100 * odds for odds in (value, low, high)], (100,), 0)
-            times, of = f"{won} times", f"{case.found.level * 100:g} % CI {least} to {most}, {case.counted}"
+            times, of = f"{won} times", f"{case.facts.level * 100:g} % CI {least} to {most}, {case.counted}"
         elif high:
             times = f"at most {outward(100 * high, True, (100,))} times"
             of = f"{case.queries}; a bound alone, since {in_words(case.finding.reason, case.finding.measure)}"
@@ -345,7 +345,7 @@ class PairWords(VerdictWords):
         )
 
     def parity(self, case: Case) -> str:
-        figures = case.found.figures
+        figures = case.facts.figures
         kappas = (figures.get((name, case.key)) for name in ("Kappa", f"Kappa{POOLED}"))
         kappa = next(filter(None, kappas), None)
         said = super().parity(case)
@@ -357,10 +357,10 @@ class PairWords(VerdictWords):
         return UNJUDGED_TEXT * (case.key.stratum == UNJUDGED) + super().caution(case)
 
     def settle(self, case: Case) -> str:
-        found = case.found
-        if found.planned and found.run:  # these answers say how the next will be
-            found = dataclasses.replace(found, planned=f"{found.planned} --pilot {case.run}")
-        return super().settle(dataclasses.replace(case, found=found))
+        facts = case.facts
+        if facts.planned and facts.run:  # these answers say how the next will be
+            facts = dataclasses.replace(facts, planned=f"{facts.planned} --pilot {case.run}")
+        return super().settle(dataclasses.replace(case, facts=facts))
 
     def look(self, case: Case) -> str:
         return f"llmfair runs show {case.run} --furthest{case.mitigation}"

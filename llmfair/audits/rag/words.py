@@ -302,7 +302,7 @@ def rag_verdict(conclusions: Conclusions) -> RunVerdict:
 
 def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
     """The verdict that speaks of one alpha of a retriever, which the sentence has a place for."""
-    conclusions, figure = case.found, case.figure or absent_row(finding.measure, case.key)
+    conclusions, figure = case.facts, case.figure or absent_row(finding.measure, case.key)
     unfinished = "" if conclusions.complete else "; not all questions are answered yet"
     figures = f"{spread_text(case, finding)}{change_text(case, finding)}"
     return RunVerdict(
@@ -320,7 +320,7 @@ def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> R
 
 def spread_text(case: Case, finding: RagFinding) -> str:
     """How unequally items are shown beside the one list by score, by the measure that the table has."""
-    conclusions = case.found
+    conclusions = case.facts
     measure = next((name for name in conclusions.measures if _name(name) == DISPARITY), DISPARITY)
     baseline = value_of(conclusions.figures.get((measure, f"{case.key.rpartition('-')[0]}-{DETERMINISTIC}")))
     beside = f", where the one list by score has {baseline.value:g}" if baseline else ""
@@ -332,7 +332,7 @@ def change_text(case: Case, finding: RagFinding) -> str:
     figure = case.figure
     if figure is None or figure.value is None or finding.lower is None:
         return ""
-    margin, level = finding.margin, f"{case.found.level * 100:g} %"
+    margin, level = finding.margin, f"{case.facts.level * 100:g} %"
     change = f"; utility changes by {figure.value:+.3f}"
     if figure.low is not None and figure.high is not None and figure.low < figure.high:
         change += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
@@ -347,7 +347,7 @@ def change_text(case: Case, finding: RagFinding) -> str:
 
 def next_step(case: Case, finding: RagFinding) -> str:
     """How to hold a build to it, or what would settle it."""
-    conclusions = case.found
+    conclusions = case.facts
     margin, worst, alpha = finding.margin, finding.worst_loss, 1 - conclusions.level
     if not conclusions.complete:
         return by_way(conclusions, UNFINISHED, "unfinished")
