@@ -19,8 +19,12 @@ import pytest
 import llmfair
 from llmfair import registry
 from llmfair.api import COMMAND_LINE
-from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.windows import WindowsSettings
+from llmfair.audits.listwise.settings import (
+    CalibrateSettings,
+    ListwiseSettings,
+    PlanSettings,
+    WindowsSettings,
+)
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.backends.base import Transient

@@ -10,8 +10,7 @@ import pytest
 
 from llmfair.audits.kind import studies
 from llmfair.audits.listwise.design import make_design
-from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.listwise.windows import WindowsSettings
+from llmfair.audits.listwise.settings import ListwiseSettings, WindowsSettings
 from llmfair.audits.runs.run import no_watch
 from llmfair.audits.subject import Subject
 from llmfair.audits.sweep import SettingRun, sweep, told

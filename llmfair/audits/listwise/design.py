@@ -23,7 +23,6 @@ from llmfair.audits.gates import read_gates
 from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import NOT_JUDGED, bucket, drawn_of, load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.measure import (
-    INITIAL,
     ODDS,
     HowRanked,
     WindowShare,
@@ -32,7 +31,7 @@ from llmfair.audits.listwise.measure import (
     share,
 )
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
-from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFacts, of_stratum
+from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject, backend_args

@@ -43,7 +43,9 @@ from llmfair.audits.label_error import Judged as GradedItems
 from llmfair.audits.label_error import label_error, odds_with
 from llmfair.audits.listwise.plan import known_reach
 from llmfair.audits.listwise.results import (
+    INITIAL,
     OF_RANKINGS,
+    SEPARATOR,
     EqualScores,
     Excess,
     FirstPass,
@@ -102,8 +104,6 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
     from llmfair.audits.listwise.design import ListwiseDesign
 
-INITIAL = "initial"
-"""The condition of the orders that all others began with."""
 SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 """What is measured of rankings that exist."""
 
@@ -116,8 +116,6 @@ SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 NEUTRAL = "neutral"
 OF_ODDS = "preference-odds"
 """The aggregate of figures that are odds over all comparisons."""
-SEPARATOR = " vs "
-"""Between the names of two conditions in the condition of their rows."""
 
 
 def pairs_of(conditions: Sequence[str]) -> list[tuple[str, str]]:

@@ -28,6 +28,10 @@ from llmfair.results import (
 )
 
 OF_RANKINGS = "PreferenceOdds(of=ranking)"
+INITIAL = "initial"
+"""The condition of the orders that all others began with."""
+SEPARATOR = " vs "
+"""Between the names of two conditions in the condition of their rows."""
 
 
 class ListwiseFacts(DesignFacts, frozen=True, kw_only=True):

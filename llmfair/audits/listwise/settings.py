@@ -17,6 +17,7 @@ from llmfair.settings import (
     CalibrationSettings,
     PlanningSettings,
     PromptSettings,
+    StudySettings,
     check_stopping,
 )
 from llmfair.settings.audit import MOST_INJECTED, MOST_SPREAD
@@ -278,3 +279,23 @@ class CalibrateSettings(CalibrationSettings, ListwiseSettings):
                 f"calibrate draws random initial orders, but --initial is {self.initial}.",
                 "only random orders allow a conclusion: leave --initial out",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowsSettings(StudySettings, ListwiseSettings):
+    """The windows study: listwise audits that differ in windows, step and passes alone."""
+
+    varied = dict.fromkeys(("window", "step"), "--settings 5/1,20/10")
+    settings: str = PROMPT(
+        "5/1,10/5,10/3,20/10",
+        "WINDOW/STEP of each run, or WINDOW/STEPxPASSES; comma-separated.",
+        result=False,
+    )
+    # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
+    conditions: str | None = PROMPT("neutral", "Prompts, comma-separated.", result=False)
+    passes: int = PROMPT(1, "Passes over the list, as in the paper's Table 2.", least=1, most=1_000)
+    repeat: bool = PROMPT(
+        False, "Ask the neutral prompt twice: how much the same question differs.", advanced=True
+    )
+    window: int = PROMPT(20, "Not here: --settings names windows.", least=2, most=10_000, advanced=True)
+    step: int = PROMPT(10, "Not here: --settings names steps.", least=1, most=10_000, advanced=True)
