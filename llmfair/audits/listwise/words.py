@@ -177,11 +177,6 @@ def conclusion(
     return f"{text}: {percentage} % less exposure for {group} items"
 
 
-def _at_equal(finding: ListwiseFinding) -> str:
-    """Among whom exposure is compared."""
-    return "" if finding.unjudged else " at equal relevance"
-
-
 def ranks_of(about: Mapping[str, Any]) -> str:
     """A window's ranks."""
     first, last = about["window"]
@@ -221,20 +216,20 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
 
 
 def listwise_table(results: ListwiseResults) -> Table:
-    """The listwise audit as a table: one row a prompt, one column a measure, or one for each of its groups."""
+    """A row a prompt and one of the initial ranking; a column a measure, or one for each of its groups."""
     figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
     cells = {(measure, condition): row for (measure, group, condition), row in figures.items() if not group}
     design, conditions = results.design, results.design.conditions
     asked = (row for row in figures.values() if row.condition in (*conditions, INITIAL))
     columns = columns_of(results.shown, asked, results.verdict)
-    said = {}
+    texts = {}
     for name in conditions:
-        finding, unparseable = results.findings.get(name), unparseable_text(name, results)
+        finding = results.findings.get(name)
         row = cells.get((finding.measure, name)) if finding else None
-        answers = results.answers.get(name)
-        said[name] = row_words(results, name, results.chains[name], answers, finding, row, unparseable)
+        parts = (results.chains[name], results.answers.get(name), finding, row)
+        texts[name] = row_words(results, name, *parts, unparseable_text(name, results))
     rows = [
-        (name, *(cell(figures.get((*column, name)), results.band) for column in columns), said[name])
+        (name, *(cell(figures.get((*column, name)), results.band) for column in columns), texts[name])
         for name in conditions
     ]
     # of the input there is nothing to control for: its own figure stands in the column
@@ -248,15 +243,18 @@ def listwise_table(results: ListwiseResults) -> Table:
         *audited_note(results),
         f"{count(design.queries, 'query', 'queries')} × {span(*design.candidates)}",
         "no model asked" if design.prompt_sha256 is None else f"{calls_of(results)} calls",
-        *([f"preset {design.preset}"] if design.preset else []),
+        f"preset {design.preset}" if design.preset else "",
     ]
-    named_columns = headings(columns, results, with_interval(results.rows))
     table = Table(
-        " · ".join(title),
-        ("prompt", *named_columns, "conclusion" if results.findings else "note"),
+        " · ".join(filter(None, title)),
+        (
+            "prompt",
+            *headings(columns, results, with_interval(results.rows)),
+            "conclusion" if results.findings else "note",
+        ),
         tuple(rows),
         tuple(_notes(results, cells)),
-        said if results.findings else {},
+        texts if results.findings else {},
         sees=results.sees,
         repeated=frozenset(at for at, name in enumerate(conditions) if name == REPEAT),
     )
@@ -273,23 +271,22 @@ def row_words(
     unparseable: str = "",
 ) -> str:
     """What a row comes to, after how much of it was ranked; nothing is said without a readable answer."""
-    part = (
-        "" if chains is None or chains.ranked == chains.asked else f"{chains.ranked} of {chains.asked} chains"
-    )
+    parts = [f"{chains.ranked} of {chains.asked} chains"] if chains and chains.ranked != chains.asked else []
     if answers and 0 < answers.windows == answers.unparseable:
-        text = "no parseable answer: the initial ranking"
+        parts.append("no parseable answer: the initial ranking")
     elif unparseable or condition == REPEAT:
-        text = unparseable or "the same prompt, the same orders"
-    else:
-        text = conclusion(finding, row, results.level, results.band, results.words) if finding else ""
-    return "; ".join(filter(None, (part, text)))
+        parts.append(unparseable or "the same prompt, the same orders")
+    elif finding:
+        parts.append(conclusion(finding, row, results.level, results.band, results.words))
+    return "; ".join(parts)
 
 
 # What has to be known to read the table, the weightiest first.
 
 
 def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
-    design, answers, findings = results.design, results.answers.values(), results.findings.values()
+    design, answers = results.design, results.answers.values()
+    findings = {name: finding for name, finding in results.findings.items() if name != REPEAT}
     if missing := sum(chains.asked - chains.ranked for chains in results.chains.values()):
         why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
         yield f"{count(missing, 'chain')} without a ranking ({why}); measures speak of the others"
@@ -298,7 +295,10 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
             "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
         )
-    yield from _label_error_notes(results)
+    for condition, finding in findings.items():
+        if design.label_error is not None and finding.odds_of_label_error is not None:
+            odds = ", ".join(f"{odds:.3f} of {name}" for name, odds in finding.odds_of_label_error.items())
+            yield odds_text(design.label_error, f"{odds} items ({condition})")
     for condition, stopped in results.stopping.items():
         yield settled_text(condition, stopped, results.band, "window")
     if design.constrained:
@@ -314,60 +314,35 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from (f"{measure}: {note}" for measure, note in _precision_notes(results))
     yield from _ratio_note(results)
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
-    yield from _strata_notes(results)
-    yield from found_with("odds of {:g} as other than 1", findings, "queries", "listwise")
+    yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from same_values(results)
-    yield from _test_notes(results, cells)
+    yield from _test_notes(results, findings, cells)
     yield from _noise_notes(results, cells)
     yield from window_notes(design.never_ranked, design.window, design.step)
-    if items := sum(counts.omitted.items for counts in answers):
-        protected = sum(counts.omitted.protected for counts in answers)
-        expected = fsum(counts.omitted.protected_expected for counts in answers)
-        of = sum(counts.omitted.of for counts in answers)
-        whose = f"{protected:,} of them protected ({expected:.0f} expected by chance)"
-        yield f"items missing from answers: {percent(items, of)} ({items:,}), {whose}; they count as behind those named"
+    omitted = [counts.omitted for counts in answers]
+    if items := sum(each.items for each in omitted):
+        protected = sum(each.protected for each in omitted)
+        expected = fsum(each.protected_expected for each in omitted)
+        yield (
+            f"items missing from answers: {percent(items, sum(each.of for each in omitted))} ({items:,}), "
+            f"{protected:,} of them protected ({expected:.0f} expected by chance); they count as behind those named"
+        )
     yield from drawn_note(design.drawn)
     yield from _undefined_notes(results)
 
 
-def _strata_notes(results: ListwiseResults) -> Iterator[str]:
-    """The odds of relevant and irrelevant items, by prompt, and how many items recur."""
-    figures = results.by_key()
-    texts, recurring = dict[str, list[str]](), 0
-    for condition, finding in results.findings.items():
-        recurring = max(recurring, finding.odds.recurring if finding.odds else 0)
-        for name in finding.strata if condition != REPEAT else ():
-            measure = of_stratum(finding.measure, name)
-            interval = interval_text(figures.get((measure, condition)), results.band)
-            texts.setdefault(parse_measure(measure).label, []).append(f"{condition} {interval}")
-    for label, of_prompts in texts.items():
-        yield f"{label}: {', '.join(of_prompts)}"
-    if recurring:
-        yield f"{count(recurring, 'item')} in several queries: intervals allow for qualities that recur with items"
-
-
-def _label_error_notes(results: ListwiseResults) -> Iterator[str]:
-    """The odds that wrong grades alone could make of each prompt's ranking, where it is asked for them."""
-    for condition, finding in results.findings.items():
-        share, by_stratum = results.design.label_error, finding.odds_of_label_error
-        if share is not None and by_stratum is not None and condition != REPEAT:
-            odds = ", ".join(f"{value:.3f} of {stratum}" for stratum, value in by_stratum.items())
-            yield odds_text(share, f"{odds} items ({condition})")
-
-
-def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
+def relevance_note(ratios: Mapping[str, float | None]) -> Iterator[str]:
     """What relevance alone gives the sides, by condition, where that is not parity."""
     uneven = [
         f"{ratio:.3f} ({condition})"
         for condition, ratio in ratios.items()
         if condition != REPEAT and ratio and abs(ratio - 1) >= TELLING
     ]
-    if not uneven:
-        return []
-    return [
-        f"relevance alone gives an ExpRatio of {', '.join(uneven)}: the table's figures have that in them, "
-        "odds and the exposure named in conclusions do not"
-    ]
+    if uneven:
+        yield (
+            f"relevance alone gives an ExpRatio of {', '.join(uneven)}: the table's figures have that in them, "
+            "odds and the exposure named in conclusions do not"
+        )
 
 
 def scored_notes(rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
@@ -382,13 +357,12 @@ def scored_notes(rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
 
 def _answer_notes(answers: Collection[WindowAnswers]) -> Iterator[str]:
     """Lists whose scores are all equal; the share of answers that cannot be parsed, or are repaired, by kind."""
-    equal = [counts.equal_scores for counts in answers if counts.equal_scores is not None]
-    if lists := sum(scores.lists for scores in equal):
-        of = count(sum(scores.of for scores in equal), "list")
-        yield f"all scores are equal in {lists:,} of {of}: they stay as they were shown"
-    asked, unparseable, repaired = (
-        sum(getattr(counts, name) for counts in answers) for name in ("windows", "unparseable", "repaired")
-    )
+    equal = [counts.equal_scores for counts in answers if counts.equal_scores]
+    if equal:
+        lists, of = sum(scores.lists for scores in equal), sum(scores.of for scores in equal)
+        yield f"all scores are equal in {lists:,} of {count(of, 'list')}: they stay as they were shown"
+    asked, unparseable = sum(each.windows for each in answers), sum(each.unparseable for each in answers)
+    repaired = sum(each.repaired for each in answers)
     if unparseable or repaired:
         classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
         kinds = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()) if name != "ok")
@@ -464,19 +438,17 @@ def _precision_notes(results: ListwiseResults) -> Iterator[tuple[str, str]]:
         )
 
 
+INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t interval (seed {})"}
+
+
 def _ratio_note(results: ListwiseResults) -> Iterator[str]:
     """How the exposure ratio is aggregated and its interval made."""
     ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
     if ratio is None:
         return
-    design = results.design
-    methods = {
-        "linear-t": "t interval over queries",
-        "boot-t": f"bootstrap-t interval (seed {design.seed})",
-    }
-    how = ["ratio of means"] * ("agg=" not in ratio)
+    design, how = results.design, ["ratio of means"] * ("agg=" not in ratio)
     if ratio in results.intervals:
-        how.append(methods[results.intervals[ratio]])
+        how.append(INTERVALS[results.intervals[ratio]].format(design.seed))
     setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
     parts = [", ".join(how), "whole lists" if design.prompt_sha256 is None else setting]
     if CONTROLLED in ratio and not results.controlled:
@@ -484,34 +456,33 @@ def _ratio_note(results: ListwiseResults) -> Iterator[str]:
     yield f"{ratio}: {'; '.join(filter(None, parts))}"
 
 
-def _test_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+def _test_notes(
+    results: ListwiseResults, findings: Mapping[str, ListwiseFinding], cells: Cells
+) -> Iterator[str]:
     """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
-    flips, shuffles, draws, alike = list[str](), list[str](), 0, ""
-    for condition, finding in results.findings.items():
+    flips, shuffles, how = list[str](), list[str](), ""
+    for condition, finding in findings.items():
         row, shuffled = cells.get((finding.measure, condition)), finding.permutation
-        if condition == REPEAT:
-            continue
         if row is not None and row.p_adjusted is not None:
             flips.append(f"{condition} {p_text(row.p_adjusted)}")
         if shuffled is not None and shuffled.p_z is not None:
-            draws, alike = shuffled.draws or 0, "items" if finding.unjudged else "equally relevant items"
+            alike = "items" if finding.unjudged else "equally relevant items"
+            how = f"{shuffled.draws:,} shuffles of {alike}" if shuffled.draws else "normal approximation"
             text = f"{condition} {p_text(shuffled.p_z if shuffled.p is None else shuffled.p)}"
             if shuffled.ratio_low is not None:
                 text += f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
             shuffles.append(text)
     if flips:
-        size = results.family.size
-        yield f"test of no preference (Holm over {size}), p: {', '.join(flips)}"
+        yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(flips)}"
     if shuffles:
-        how = f"{draws:,} shuffles of {alike}" if draws else "normal approximation"
         yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
 
 
 def _noise_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
-    noises = ((name, finding.run_noise) for name, finding in results.findings.items() if finding.run_noise)
-    for condition, noise in list(noises)[:1]:
-        orders = count(results.design.orders, "random order")
+    noises = {name: finding.run_noise for name, finding in results.findings.items() if finding.run_noise}
+    if noises:
+        (condition, noise), orders = next(iter(noises.items())), count(results.design.orders, "random order")
         yield f"Monte Carlo error of ExpRatio from {orders}: ± {100 * 1.96 * noise.error:.1f} % ({condition})"
     for measure in (name for name in results.measures if name.startswith("RBO")):
         agreed = {
@@ -602,12 +573,10 @@ class ListwiseWords(VerdictWords):
         return f"{self.where(case)}{less}; {case.measured}{queries}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        return "; ".join(filter(None, (super().parity(case), self.of_relevant(case), _useful(case))))
-
-    def of_relevant(self, case: Case) -> str:
-        """The odds of relevant items, which count most and are fewest."""
+        """With the odds of relevant items, which count most and are fewest."""
         figure = case.facts.figures.get((of_stratum(case.finding.measure, "relevant"), case.key))
-        return "" if figure is None else f"of relevant items alone {interval_text(figure, case.facts.band)}"
+        relevant = f"of relevant items alone {interval_text(figure, case.facts.band)}" if figure else ""
+        return "; ".join(filter(None, (super().parity(case), relevant, _useful(case))))
 
     def caution(self, case: Case) -> str:
         finding = _finding(case)
@@ -665,9 +634,9 @@ def _exposure(case: Case) -> str | None:
     if not case.protected_behind:  # the exposure of the group at a disadvantage over that of the other
         ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
     less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
-    behind, ahead = groups
+    (behind, ahead), at_equal = groups, "" if _finding(case).unjudged else " at equal relevance"
     return (
-        f"{behind} items get {less} % less exposure than {ahead} ones{_at_equal(_finding(case))} "
+        f"{behind} items get {less} % less exposure than {ahead} ones{at_equal} "
         f"({case.facts.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
     )
 
@@ -680,20 +649,14 @@ def _ahead(case: Case) -> str | None:
     shares = [100 * odds / (1 + odds) for odds in (figure.value, figure.low, figure.high)]
     if not case.protected_behind:
         shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
-    behind, ahead = groups
+    (behind, ahead), finding = groups, _finding(case)
+    alike = "" if finding.unjudged else "equally relevant "
+    alike = alike if finding.decisive == "all" else f"{finding.decisive} "
     often, low, high = numbers(shares, (50,), 0)
     return (
-        f"the {behind} one of two {_alike(case)}items is put ahead of the {ahead} one {often} times in 100 "
+        f"the {behind} one of two {alike}items is put ahead of the {ahead} one {often} times in 100 "
         f"({case.facts.level * 100:g} % CI {low} to {high}, {case.counted})"
     )
-
-
-def _alike(case: Case) -> str:
-    """What the items compared have in common, as far as that is known."""
-    finding = _finding(case)
-    if finding.decisive != "all":
-        return f"{finding.decisive} "
-    return "" if finding.unjudged else "equally relevant "
 
 
 def _useful(case: Case) -> str:
@@ -993,8 +956,8 @@ def plan_text(planned: Mapping[str, Any]) -> str:
         ]
         return told(_asked(planned), [*strategies, *_together(planned)])
     if planned["prompt_sha256"] is None:
-        lines = [f"{_lists(planned)} × {_orders(planned)} · no model is asked", *queries_lines(planned)]
-        return "\n".join([*lines, "Nothing was ranked.", ""])
+        first = f"{_lists(planned)} × {count(planned['orders'], 'order')} · no model is asked"
+        return "\n".join([first, *queries_lines(planned), "Nothing was ranked.", ""])
     finds = "what it can find, and its cost: llmfair plan listwise, with the same flags"
     if "findable" in planned:
         finds = UNKNOWN[planned["findable"]["reason"]]
@@ -1008,29 +971,22 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
         return _side_by_side(planned, findable)
     if not findable.prospects:
         return None
+    rows = list[tuple[str, ...]]()
+    for prospect in findable.prospects:
+        share = f"{100 * prospect.alike:g} % of windows alike every time"
+        answers = f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
+        rows.append((answers, *_ends(prospect)))
     header = tuple(name.format(findable.odds) for name in HEADER)
-    rows = tuple((_answers(each), *_ends(each)) for each in findable.prospects)
     lines = _lines(planned, _findable_lines(planned, findable))
-    return Table(_design(planned), header, rows, (*lines, "Nothing was asked."))
-
-
-def _answers(prospect: Prospect) -> str:
-    share = f"{100 * prospect.alike:g} % of windows alike every time"
-    return f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
+    return Table(_design(planned), header, tuple(rows), (*lines, "Nothing was asked."))
 
 
 def _ends(prospect: Prospect) -> tuple[str, ...]:
-    return (
-        share_with_error(dataclasses.asdict(prospect), "disparity"),
-        _queries(prospect.queries_for_disparity),
-        share_with_error(dataclasses.asdict(prospect), "parity"),
-        _queries(prospect.queries_for_parity),
-        "none" if prospect.smallest is None else f"{prospect.smallest:.2f}",
-    )
-
-
-def _queries(number: int | None) -> str:
-    return "none" if number is None else f"about {number:,}"
+    row, texts = dataclasses.asdict(prospect), list[str]()
+    for end in ("disparity", "parity"):
+        queries = row[f"queries_for_{end}"]
+        texts += [share_with_error(row, end), "none" if queries is None else f"about {queries:,}"]
+    return (*texts, "none" if prospect.smallest is None else f"{prospect.smallest:.2f}")
 
 
 def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Table:
@@ -1071,7 +1027,7 @@ def _together(planned: Mapping[str, Any]) -> list[str]:
 
 def _design(planned: Mapping[str, Any]) -> str:
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
-    return f"{_asked(planned)} × {_orders(planned)} · {window_text(planned)} · {chains}"
+    return f"{_asked(planned)} × {count(planned['orders'], 'order')} · {window_text(planned)} · {chains}"
 
 
 def _asked(planned: Mapping[str, Any]) -> str:
@@ -1081,10 +1037,6 @@ def _asked(planned: Mapping[str, Any]) -> str:
 
 def _lists(planned: Mapping[str, Any]) -> str:
     return f"{count(planned['queries'], 'query', 'queries')} × {span(*planned['candidates'])} candidates"
-
-
-def _orders(planned: Mapping[str, Any]) -> str:
-    return count(planned["orders"], "order")
 
 
 def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
@@ -1166,6 +1118,13 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
 def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
     asked, design = results["settings"], results["design"]
     without = design["without_comparison"]
+    test, smallest = results["smallest"], "smallest odds found: too few queries for a test"
+    below, above = test["odds"]
+    if below is not None:
+        smallest = (
+            f"smallest odds found with {100 * test['power']:g} % power: {below:.2f} or {above:.2f} "
+            f"({count(test['queries'], 'query', 'queries')}, standard error of ln odds {test['error']:.4f})"
+        )
     left_out = f"{count(without, 'query', 'queries')} without equally relevant items of both groups left out"
     return [
         f"{window_text(asked)}, {count(asked['orders'], 'random initial order')}; "
@@ -1174,28 +1133,12 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         "injected: odds of a protected item against an equally relevant other; recovered: median preference odds; "
         "± Monte Carlo error",
         "within: where the interval lies; parity also needs a ranker that does its job",
-        false_alarms(
-            results["injected"],
-            results["level"],
-            lambda row: "",
-            "too few queries for a test",
-        ),
-        _smallest(results["smallest"]),
+        false_alarms(results["injected"], results["level"], lambda row: "", "too few queries for a test"),
+        smallest,
         *undefined_notes(results["injected"], results["runs"]),
         *[left_out] * bool(without),
         *few_queries(design["queries"] - without),
     ]
-
-
-def _smallest(smallest: Mapping[str, Any]) -> str:
-    """The smallest detectable odds, either way."""
-    below, above = smallest["odds"]
-    if below is None:
-        return "smallest odds found: too few queries for a test"
-    return (
-        f"smallest odds found with {100 * smallest['power']:g} % power: {below:.2f} or {above:.2f} "
-        f"({count(smallest['queries'], 'query', 'queries')}, standard error of ln odds {smallest['error']:.4f})"
-    )
 
 
 # The words of the kind.
@@ -1238,7 +1181,6 @@ WORDS = Wording(
 
 
 ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
-INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t intervals"}
 
 
 def windows_table(study: WindowsResults) -> Table:
@@ -1301,14 +1243,17 @@ def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
     return {ATTAINABLE: attainable, PERFECT: "" if precision.high is None else f"{precision.high:.2f}"}
 
 
-def planned_reach(setting: Mapping[str, Any]) -> dict[str, str]:
-    """The same of a planned setting."""
-    return reached(convert(setting["reach"], dict[str, Reach]))
-
-
 def _windows_notes(study: WindowsResults, asked: Sequence[WindowsRow]) -> Iterator[str]:
     yield from few_queries(study.queries)
-    if unparseable := list(_unparseable(asked)):
+    unparseable = list[str]()
+    for setting in dict.fromkeys(row.setting for row in asked):
+        answers = [row.answers for row in asked if row.setting == setting]
+        windows, bad = (
+            sum(counts.windows for counts in answers),
+            sum(counts.unparseable for counts in answers),
+        )
+        unparseable += [f"{setting} {percent(bad, windows)} ({bad:,} of {windows:,})"] * bool(bad)
+    if unparseable:
         yield f"unparseable answers: {', '.join(unparseable)}"
     by_group = [name for name in study.shown if not any(name in row.figures for row in study.rows)]
     if by_group:
@@ -1316,9 +1261,10 @@ def _windows_notes(study: WindowsResults, asked: Sequence[WindowsRow]) -> Iterat
     ratios = [measure for measure in study.shown if measure.startswith(RATIO)]
     if ratios:
         control = ", what initial orders explain taken out" * any(CONTROLLED in name for name in study.shown)
-        methods = [study.intervals[measure] for measure in ratios if measure in study.intervals]
-        how = "".join(f"; {INTERVALS[m]}" + f" (seed {study.seed})" * (m == "boot-t") for m in methods[:1])
-        yield f"{RATIO}: ratio of means{control}{how}"
+        how = [
+            f"; {INTERVALS[study.intervals[m]].format(study.seed)}" for m in ratios if m in study.intervals
+        ]
+        yield f"{RATIO}: ratio of means{control}{''.join(how[:1])}"
     if any(row.reach.get(RATIO, Reach()).low is not None for row in asked):
         yield f"{ATTAINABLE}: of rankers that always put one group first, from random orders"
     if any(row.finding for row in asked):
@@ -1327,16 +1273,6 @@ def _windows_notes(study: WindowsResults, asked: Sequence[WindowsRow]) -> Iterat
         if row.condition == study.conditions[0]:
             yield from (f"{row.setting}: {note}" for note in window_notes(row.never_ranked, None, None))
     yield from drawn_note(study.drawn)
-
-
-def _unparseable(asked: Sequence[WindowsRow]) -> Iterator[str]:
-    """Share and number of each setting, all its prompts together; none where every answer was readable."""
-    for setting in dict.fromkeys(row.setting for row in asked):
-        answers = [row.answers for row in asked if row.setting == setting]
-        unparseable = sum(counts.unparseable for counts in answers)
-        windows = sum(counts.windows for counts in answers)
-        if unparseable:
-            yield f"{setting} {percent(unparseable, windows)} ({unparseable:,} of {windows:,})"
 
 
 def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
@@ -1368,7 +1304,9 @@ WINDOWS = StudyWording(
         "What a ratio can be at all depends on the windows: the grey bars show the attainable range, between "
         "rankers that always put one group first. A ratio near 1 in a setting with a narrow range says little.",
     ),
-    plan_table=lambda planned: study_plan_table(planned, planned_reach),
+    plan_table=lambda planned: study_plan_table(
+        planned, lambda setting: reached(convert(setting["reach"], dict[str, Reach]))
+    ),
     table=windows_table,
     plots=windows_plots,
 )
