@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.listwise.calibrate import calibrate
 from llmfair.audits.listwise.design import make_design
-from llmfair.audits.listwise.plan import findable_of
+from llmfair.audits.listwise.plan import calibrate, findable_of
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 
 AUDITS, OTHER_SEED = 500, 7

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.coverage import RANKERS, Kinds, coverage, rejections, simulate
 from llmfair.audits.calibrate import share
-from llmfair.audits.listwise.calibrate import audits, calibrate
 from llmfair.audits.listwise.design import make_design
+from llmfair.audits.listwise.plan import audits, calibrate
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import items_of
 from llmfair.metrics.base import Judged, QueryComparisons, Quotient

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmfair.audits.listwise import LISTWISE, plan
-from llmfair.audits.listwise.calibrate import calibrate
+from llmfair.audits.listwise.plan import calibrate
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import PlayedAudits
 from llmfair.audits.pairwise import PAIRWISE

@@ -60,7 +60,7 @@ def test_the_reach_is_that_of_all_orders() -> None:
     settings = ListwiseSettings.make(dataset="sample", attribute="location")
     found = plain(audit(LISTWISE.design(settings, Subject("bm25"))).results)["reach"]
     design = make_design(settings, Subject("bm25"))
-    shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes]
+    shapes = [items.sizes for items in design.lists]
     ends = attainable_ratio(shapes, by_windows(lambda n: [(0, n)], 1), 1, rng=np.random.default_rng(0))
     low, high = ends.low, ends.high
     assert found == {

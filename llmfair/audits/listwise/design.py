@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
@@ -33,6 +32,7 @@ from llmfair.audits.listwise.measure import (
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
 from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.simulate import Items, items_of
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject, backend_args
 from llmfair.backends.base import Backend, NoBackend
@@ -52,7 +52,6 @@ from llmfair.nouns import (
     Probe,
     Query,
     Ranking,
-    Side,
     Steps,
     drive,
 )
@@ -72,6 +71,7 @@ from llmfair.rankers.strategies import (
     spelled_strategy,
     strategy_of,
 )
+from llmfair.results import Reach
 from llmfair.settings import band_of, default_of
 from llmfair.stats.sequential import EProcess, rounds
 from llmfair.stats.strata import Stratum
@@ -178,52 +178,6 @@ def _order(ranked: Ranked | None) -> tuple[Any, ...] | None:
     return tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__)) or None
 
 
-# The shape of a list: how many documents of which group and grade it has. What a design can find hangs on it alone.
-
-
-Cells = tuple[tuple[int, int, int], ...]
-"""A list's documents as (group, grade, how many), sorted; group 0 is protected, 1 the reference, 2 neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many documents a list has of each side, relevant ones and others; and whether anything is judged."""
-
-    cells: Cells
-    judged: bool
-
-    @property
-    def n(self) -> int:
-        return sum(count for _, _, count in self.cells)
-
-    @property
-    def protected(self) -> int:
-        return sum(count for side, _, count in self.cells if side == 0)
-
-    @property
-    def unprotected(self) -> int:
-        return sum(count for side, _, count in self.cells if side == 1)
-
-    @property
-    def comparable(self) -> bool:
-        """Whether items of both sides share a grade."""
-        graded = ({grade for of, grade, count in self.cells if of == side and count} for side in (0, 1))
-        return bool(set.intersection(*graded))
-
-    @property
-    def relevant(self) -> int:
-        return sum(count for _, grade, count in self.cells if grade >= 1)
-
-
-def shape_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Shape:
-    """The shape of one list, by the side of each of its documents."""
-    places = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
-    kinds = Counter(
-        (places[sides[doc_id]], candidates.relevance.get(doc_id, 0)) for doc_id in candidates.doc_ids
-    )
-    return Shape(tuple((*kind, kinds[kind]) for kind in sorted(kinds)), bool(candidates.relevance))
-
-
 SHOWN_ALTERED = 100
 OF_MODELS = frozenset(
     {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
@@ -253,7 +207,7 @@ class ListwiseDesign(Design[Ranked]):
     @property
     def assessable(self) -> int:
         """Queries whose lists have items of both groups that differ in nothing but the group."""
-        return sum(shape.comparable for shape in self.shapes)
+        return sum(items.pairs > 0 for items in self.lists)
 
     def probes(self) -> Iterator[Probe]:
         """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
@@ -357,7 +311,7 @@ class ListwiseDesign(Design[Ranked]):
     def facts(self) -> ListwiseFacts:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
-        sizes = [shape.n for shape in self.shapes]
+        sizes = [items.n for items in self.lists]
         return ListwiseFacts(
             preset=settings.preset_name(),
             queries=len(self.queries),
@@ -418,9 +372,9 @@ class ListwiseDesign(Design[Ranked]):
         return sorted(positions)
 
     @cached_property
-    def shapes(self) -> tuple[Shape, ...]:
-        """The sizes of every query's list."""
-        return tuple(shape_of(self.dataset.candidates(query), self.sides) for query in self.queries)
+    def lists(self) -> tuple[Items, ...]:
+        """Every query's list by groups and grades."""
+        return tuple(items_of(self.dataset.candidates(query), self.sides) for query in self.queries)
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -478,7 +432,7 @@ class ListwiseDesign(Design[Ranked]):
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
-        unjudged = not any(shape.judged for shape in self.shapes)
+        unjudged = not any(items.judged for items in self.lists)
         return HowRanked(
             band_of(settings.band), band_of(settings.guard), self.strata, settings.level,
             settings.permutations, settings.seed, initial, unjudged, self._judged, settings.label_error,
@@ -509,7 +463,12 @@ class ListwiseDesign(Design[Ranked]):
     # What it costs and can find, and what the answers come to
 
     def planned(self) -> dict[str, Any]:
-        return {**super().planned(), "reach": known_reach(self)}
+        return {**super().planned(), "reach": self.reach}
+
+    @property
+    def reach(self) -> dict[str, Reach]:
+        """What rankers could make of these lists at most, whatever the model."""
+        return known_reach(self)
 
     def plan(self, models: int) -> dict[str, Any]:
         return plan_of(self)

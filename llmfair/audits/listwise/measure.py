@@ -41,7 +41,6 @@ from llmfair.audits.aggregates import (
 from llmfair.audits.design import RELEVANT, relevant_lines
 from llmfair.audits.label_error import Judged as GradedItems
 from llmfair.audits.label_error import label_error, odds_with
-from llmfair.audits.listwise.plan import known_reach
 from llmfair.audits.listwise.results import (
     INITIAL,
     OF_RANKINGS,
@@ -839,7 +838,7 @@ def outcome_of(
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, settings = _judged(design, chains), design.settings
     names = [condition.name for condition in design.prompts]
-    documents = median(shape.n for shape in design.shapes)
+    documents = median(items.n for items in design.lists)
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
     columns = measure_all(design.measures, judged)
     conditions = {name: judged[name] for name in names}
@@ -871,7 +870,7 @@ def outcome_of(
         limits=limit_notes(design.measures, judged[INITIAL]),
         intervals=_intervals(columns, inference),
         controlled=any(_controlled(column) >= FEWEST_RUNS for column in columns),
-        reach=known_reach(design),
+        reach=design.reach,
         answers=answers,
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
         findings=findings,

@@ -4,25 +4,58 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import cycle
-from math import ceil, fsum, inf, log, sqrt
+from math import ceil, exp, fsum, inf, log, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from llmfair.audits.calibrate import BLOCK, rng_of, share
+from llmfair.audits.aggregates import Preference
+from llmfair.audits.calibrate import (
+    BLOCK,
+    Row,
+    about,
+    found_by_preference,
+    rng_of,
+    row_of,
+    settings_of,
+    share,
+    simulated,
+)
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
-from llmfair.audits.documents import CallPlan
-from llmfair.audits.listwise.results import OF_RANKINGS
-from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, items_of, play, rank_played
+from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
+from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.measure import (
+    HEADLINE,
+    HowRanked,
+    concluded,
+    list_odds,
+    no_preference,
+    unassessable,
+    with_disparities,
+)
+from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding
+from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.simulate import (
+    Cells,
+    Encounters,
+    Floats,
+    Items,
+    Noise,
+    PlayedAudits,
+    draw,
+    play,
+    rank_played,
+)
+from llmfair.errors import UsageError
 from llmfair.io.files import plain
-from llmfair.metrics.base import QueryComparisons
+from llmfair.metrics.base import QueryComparisons, Value
+from llmfair.metrics.preference import strata_of
 from llmfair.nouns import (
     Chat,
     Completion,
@@ -40,9 +73,11 @@ from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
 from llmfair.results import Count, JsonObject, Reach, Share
+from llmfair.settings import injected_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.pair_plan import fewest_queries, smallest_odds
 from llmfair.stats.power import (
+    FEWEST_TESTED,
     Rank,
     attainable_odds,
     attainable_precision,
@@ -52,11 +87,12 @@ from llmfair.stats.power import (
     kind_exposures,
     random_lists,
     rank_injected,
+    smallest_ratio,
 )
 from llmfair.stats.strata import Figure, Strata, Stratum, figure, together
 
 if TYPE_CHECKING:
-    from llmfair.audits.listwise.design import Cells, ListwiseDesign, Shape
+    from llmfair.audits.listwise.design import ListwiseDesign
 
 # What a design can show at all, whatever the model: simulated on its own lists and windows, never asked.
 
@@ -74,36 +110,44 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
 
     Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
     """
-    settings, strategy = design.settings, getattr(design.ranker, "strategy", None)
+    settings, ranker = design.settings, design.ranker
     if design.partition:
         return {}
     if settings.initial not in ("random", "mirrored"):
         indifferent = _indifferent(design, np.random.default_rng(settings.seed))
         return {} if indifferent is None else {"ExpRatio": Reach(indifferent=indifferent)}
-    sizes = sorted({shape.n for shape in design.shapes})
-    plans = [(n, windows) for n in sizes if (windows := design.ranker.one_pass(n)) is not None]
-    if len(plans) == len(sizes):
-        ways = tuple((n, tuple(windows)) for n, windows in plans)
-        return _reach(design.shapes, ways, design.ranker.passes, REACH_DRAWS, settings.seed)
-    assert strategy is not None
-    asked = max(strategy.plan(size).calls for size in sizes)
+    both = tuple(items.sizes for items in design.lists if items.both_sides)
+    judged = tuple((items.n, items.relevant) for items in design.lists if items.judged)
+    sizes = sorted({items.n for items in design.lists})
+    windows = [ranker.one_pass(n) for n in sizes]
+    if None not in windows:
+        plans = tuple((n, tuple(of or ())) for n, of in zip(sizes, windows, strict=True))
+        return _reach(both, judged, plans, ranker.passes, REACH_DRAWS, settings.seed)
+    assert isinstance(ranker, ListwiseRanker)
+    asked = max(ranker.strategy.plan(size).calls for size in sizes)
     draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, asked)))
-    return _reach(design.shapes, strategy, 1, draws, settings.seed)
+    return _reach(both, judged, ranker.strategy, 1, draws, settings.seed)
 
 
 @lru_cache(maxsize=32)
 def _reach(
-    shapes: tuple[Shape, ...], how: Plans | Strategy, passes: int, draws: int, seed: int
+    both: tuple[tuple[int, int, int], ...],
+    judged: tuple[tuple[int, int], ...],
+    how: Plans | Strategy,
+    passes: int,
+    draws: int,
+    seed: int,
 ) -> dict[str, Reach]:
-    """By what lists are ranked: windows in so many passes, or a program; from so many initial orders."""
+    """Of lists of so many items, protected and unprotected, or relevant ones, ranked by windows in so many passes or
+    by a program, from so many initial orders."""
     rng, reach = np.random.default_rng(seed), dict[str, Reach]()
     rank: Rank = (
         partial(rank_played, how) if isinstance(how, Strategy) else by_windows(dict(how).__getitem__, passes)
     )
-    if both := [(s.n, s.protected, s.unprotected) for s in shapes if s.protected and s.unprotected]:
+    if both:
         ratio = attainable_ratio(both, rank, draws, rng=rng)
         reach["ExpRatio"] = Reach(low=ratio.low, high=ratio.high)
-    if judged := [(shape.n, shape.relevant) for shape in shapes if shape.judged]:
+    if judged:
         reach["P@20"] = Reach(high=attainable_precision(judged, rank, 20, draws, rng=rng))
     if both:
         low, high = attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
@@ -146,7 +190,7 @@ WORDS_OF_A_PROMPT = (
 
 def plan_of(design: ListwiseDesign) -> dict[str, Any]:
     """Chains, windows and reach of an audit; `render`: the flags with which `prompts render` shows its first prompt."""
-    protected = [shape.protected for shape in design.shapes]
+    protected = [items.sizes[1] for items in design.lists]
     unsaid = {"prompt"} if design.settings.prompt == design.dataset.prompt else set()
     flags = design.settings.as_flags(name for name in WORDS_OF_A_PROMPT if name not in unsaid)
     return {
@@ -308,12 +352,11 @@ class ListwiseFindable:
 
 def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
     """How audits of this design end; without prospects where that is not known."""
-    listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
-    lists = [items for items in listed if items.pairs]
+    lists = [items for items in design.lists if items.pairs]
     unknown = {
         "no_model_asked": isinstance(design.ranker, Ranker),
         "order_not_random": design.settings.initial != "random",
-        "no_list_of_both_sides": not any(shape.protected and shape.unprotected for shape in design.shapes),
+        "no_list_of_both_sides": not any(items.both_sides for items in design.lists),
         "no_common_grade": not lists,
         "sequential": settings.sequential,
         "too_few_queries": len(lists) < FEWEST_QUERIES,
@@ -461,15 +504,15 @@ def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign
     if design.partition:
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
         chains = orders * (prompts + ListwiseSettings.repeat)
-    return OtherDesign(name, orders, chains * sum(strategy.plan(shape.n).calls for shape in design.shapes))
+    return OtherDesign(name, orders, chains * sum(strategy.plan(items.n).calls for items in design.lists))
 
 
 def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:
     """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is
     ranked, or questions hang on the answers."""
-    if design.partition or any(design.ranker.one_pass(shape.n) is None for shape in design.shapes):
+    if design.partition or any(design.ranker.one_pass(items.n) is None for items in design.lists):
         return None
-    shapes = Counter(shape.cells for shape in design.shapes if shape.protected and shape.unprotected)
+    shapes = Counter(items.cells for items in design.lists if items.both_sides)
     rng, ratios = np.random.default_rng(design.settings.seed), list[float]()
     for relevance in (0.0, RELEVANCE):
         sides = np.zeros(2)
@@ -544,3 +587,138 @@ class ListwisePlan(CallPlan, frozen=True, kw_only=True):
     render: str
     findable: ListwiseFindable | None = None
     strategies: list[StrategyPlan] | None = None
+
+
+# Against a known truth: simulated audits of injected preferences on the user's own lists, each through the inference of
+# a real one (`preference`, `concluded`). Only the neutral prompt is simulated, by a ranker whose answers can all be
+# read. The true odds are e to the injected log odds, whatever the slots and the noise.
+
+
+COLUMNS = (
+    "injected", "injected_odds", "odds", "log_odds", "log_odds_error", "covered", "covered_error", "covered_n",
+    "rejected", "rejected_error", "rejected_n", "within", "outside", "inconclusive", "not_assessable",
+)  # fmt: skip
+
+
+class SmallestOdds(JsonObject, frozen=True, kw_only=True):
+    """The preference odds, one either way, that are found with this power; `error` is that of ln odds."""
+
+    power: float
+    queries: Count
+    error: float | None
+    odds: tuple[float | None, float | None]
+
+
+class ListwiseCalibration(Calibration, frozen=True, kw_only=True):
+    """llmfair calibrate listwise."""
+
+    task: Literal["calibrate listwise"]
+    injected: Annotated[list[InjectedPreference], Meta(min_length=1)]
+    smallest: SmallestOdds
+
+
+DOCUMENTS = {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
+"""The types of what `plan` and `calibrate` print with --json."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedAudit:
+    """What one audit found, and the p of its sign flip; `odds` None where nothing was compared."""
+
+    odds: Preference | None
+    finding: ListwiseFinding
+    p: float | None
+
+    @property
+    def log_odds(self) -> float | None:
+        """None where outcomes are separated, so that there is a bound at most."""
+        if self.odds is None or self.odds.bound is not None or self.odds.estimate.value is None:
+            return None
+        return log(self.odds.estimate.value)
+
+
+def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
+
+    `advance` is called after every audit, injected × runs times. Raises UsageError for wrong input, and when no
+    list has items to compare.
+    """
+    design, betas = LISTWISE.design(settings), injected_of(settings.injected)
+    lists = [items for items in design.lists if items.pairs]
+    if not lists:
+        raise UsageError(
+            "no list has items of both groups with the same grade of relevance.",
+            f"llmfair datasets show {design.dataset.name}    counts them",
+        )
+    measured, read = partial(found_in, level=settings.level, asked=design.asked()), settings_of(settings)
+    recovered = found_by_preference(audits(design, settings, lists, betas), betas, measured, advance)
+    sizes = [items.n for items in design.lists]
+    return {
+        **about(design, settings),
+        "design": {
+            "queries": len(sizes),
+            "without_comparison": len(sizes) - len(lists),
+            "candidates": [min(sizes), max(sizes)],
+        },
+        "settings": {name: value for name, value in read.items() if name not in ("strategy", "answers")}
+        | design.ordered_by(),
+        "injected": [
+            _injected_row(beta, outcomes, settings.level)
+            for beta, outcomes in zip(betas, recovered, strict=True)
+        ],
+        "smallest": _smallest(recovered[betas.index(0)], len(lists), settings.power),
+    }
+
+
+def audits(
+    design: ListwiseDesign, settings: CalibrateSettings, lists: Sequence[Items], betas: Sequence[float]
+) -> Iterator[tuple[int, Mapping[str, Value]]]:
+    """Simulated audits, each with the place of its injected preference."""
+    assert isinstance(design.ranker, ListwiseRanker)
+    noise = Noise(settings.alike, settings.slots)
+    drawn = partial(draw, lists, design.ranker, design.settings, noise)
+
+    def value(query_id: str, drawn: Encounters | PlayedAudits, place: int, run: int) -> Value:
+        return drawn.value(betas[place], run)
+
+    return simulated(settings, betas, drawn, value)
+
+
+def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> SimulatedAudit:
+    """What a real audit finds of these values, of a ranker that does its job."""
+    odds = list_odds(audit.values(), strata_of(audit.values(), asked.strata), level=level)
+    if odds is None:
+        return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
+    conclusion, reason = concluded(odds, True, asked)
+    finding = ListwiseFinding(
+        measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(asked.band)
+    )
+    (finding,) = with_disparities({"neutral": finding}, level).values()
+    return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, asked))
+
+
+def _injected_row(beta: float, audits: Sequence[SimulatedAudit], level: float) -> Row:
+    """What the audits of one injected preference found. `covered`: intervals that hold the injected odds."""
+    limits = [
+        (audit.odds.estimate.low, audit.odds.estimate.high)
+        for audit in audits
+        if audit.odds is not None and audit.odds.bound is None
+    ]
+    covered = [low <= exp(beta) <= high for low, high in limits if low is not None and high is not None]
+    odds = [exp(audit.log_odds) for audit in audits if audit.log_odds is not None]
+    flips = [audit.p for audit in audits if audit.p is not None]
+    return row_of(COLUMNS, beta, odds, covered, flips, [audit.finding for audit in audits], level, {})
+
+
+def _smallest(audits: Sequence[SimulatedAudit], queries: int, target: float) -> dict[str, Any]:
+    """The odds, one either way, that a test at 5 % finds with power `target`, from the scatter of ln odds at parity.
+
+    None with too few queries for a test.
+    """
+    logs = [audit.log_odds for audit in audits if audit.log_odds is not None]
+    error = float(np.std(logs, ddof=1)) if len(logs) > 1 else None
+    below = None
+    if error and queries >= FEWEST_TESTED:
+        below = smallest_ratio(error * sqrt(queries), queries, target)
+    ends = [None, None] if below is None else [below, 1 / below]
+    return {"power": target, "queries": queries, "error": error, "odds": ends}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -27,24 +27,51 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 
+Cells = tuple[tuple[int, int, int], ...]
+"""A list's items as (group, grade, how many), sorted; group 0 is protected, 1 the reference, 2 neither."""
+
+
 @dataclass(frozen=True)
 class Items:
-    """A query's list: the group of every item (1 protected, -1 unprotected, 0 neither) and its grade; shape (n,)."""
+    """A query's list: the group of every item (1 protected, -1 unprotected, 0 neither) and its grade; shape (n,).
+
+    What a design can find hangs on these alone. `judged`: whether relevance is known of any item.
+    """
 
     query_id: str
     groups: Places
     grades: Places
     doc_ids: Sequence[str] = ()
+    judged: bool = True
 
     @property
     def n(self) -> int:
         return len(self.groups)
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many items there are, and how many of them are protected and unprotected."""
+        return self.n, int((self.groups == 1).sum()), int((self.groups == -1).sum())
+
+    @property
+    def relevant(self) -> int:
+        return int((self.grades >= 1).sum())
+
+    @property
+    def both_sides(self) -> bool:
+        return all(self.sizes)
+
+    @cached_property
+    def cells(self) -> Cells:
+        groups = np.array([2, 0, 1])[self.groups].tolist()  # of 0, 1, -1
+        counts = Counter(zip(groups, self.grades.tolist(), strict=True))
+        return tuple((*kind, counts[kind]) for kind in sorted(counts))
+
+    @cached_property
     def pairs(self) -> int:
         """How many pairs of items of both groups and one grade there are."""
-        protected, unprotected = (Counter(self.grades[self.groups == group].tolist()) for group in (1, -1))
-        return sum(count * unprotected[grade] for grade, count in protected.items())
+        unprotected = {grade: count for group, grade, count in self.cells if group == 1}
+        return sum(count * unprotected.get(grade, 0) for group, grade, count in self.cells if group == 0)
 
 
 # First encounters of simulated audits: who is ahead when two items meet, of rankers with an injected preference. A
@@ -100,6 +127,7 @@ def items_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Items:
         np.array([group[sides[doc_id]] for doc_id in candidates.doc_ids], np.intp),
         np.array([candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids], np.intp),
         candidates.doc_ids,
+        bool(candidates.relevance),
     )
 
 
@@ -245,13 +273,15 @@ def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8
     """The final lists of a noiseless ranker that puts low tastes first; `tastes` by rank, shape (draws, n)."""
     ranked = np.empty_like(tastes)
     for row, ranks in enumerate(tastes):
-        final, _ = play(strategy, range(len(ranks)), _by((-ranks).tolist()), keeps=False)
+        weights = (-ranks).tolist()
+        final, _ = play(
+            strategy,
+            range(len(ranks)),
+            lambda items, _, of=weights: [of[item] for item in items],
+            keeps=False,
+        )
         ranked[row] = ranks[final]
     return ranked
-
-
-def _by(weights: Sequence[float]) -> Weigh:
-    return lambda items, alone: [weights[item] for item in items]
 
 
 @dataclass(frozen=True)
@@ -341,27 +371,17 @@ def draw(
 ) -> dict[str, Encounters | PlayedAudits]:
     """A block of audits of lists, by query_id. An item that is in several lists has one quality in all of them."""
     doc_ids = {doc_id for items in lists for doc_id in items.doc_ids} if noise.alike else ()
-    own = {d: rng_of(settings, d, QUALITIES + block).gumbel(size=BLOCK) for d in doc_ids}
-    return {
-        items.query_id: _drawn(
-            items, ranker, settings, noise, own, rng_of(settings, items.query_id, STREAM + block)
-        )
-        for items in lists
-    }
-
-
-def _drawn(
-    items: Items,
-    ranker: ListwiseRanker,
-    settings: ListwiseSettings,
-    noise: Noise,
-    own: Mapping[str, Floats],
-    rng: np.random.Generator,
-) -> Encounters | PlayedAudits:
-    orders, repeats = settings.orders, settings.repeats
-    qualities = np.stack([own[doc_id] for doc_id in items.doc_ids], axis=1) if own else None
-    windows = ranker.one_pass(items.n)
-    if windows is None:
-        seed = rng.integers(2**32, size=2).tolist()
-        return PlayedAudits(items, ranker.strategy, orders, repeats, noise, seed, qualities=qualities)
-    return simulate_encounters(items, windows, BLOCK, orders, repeats, noise, qualities=qualities, rng=rng)
+    qualities = {d: rng_of(settings, d, QUALITIES + block).gumbel(size=BLOCK) for d in doc_ids}
+    drawn = dict[str, Encounters | PlayedAudits]()
+    for items in lists:
+        rng = rng_of(settings, items.query_id, STREAM + block)
+        of_items = np.stack([qualities[d] for d in items.doc_ids], axis=1) if qualities else None
+        asked, windows = (settings.orders, settings.repeats, noise), ranker.one_pass(items.n)
+        if windows is None:
+            seed = rng.integers(2**32, size=2).tolist()
+            drawn[items.query_id] = PlayedAudits(items, ranker.strategy, *asked, seed, qualities=of_items)
+        else:
+            drawn[items.query_id] = simulate_encounters(
+                items, windows, BLOCK, *asked, qualities=of_items, rng=rng
+            )
+    return drawn
