@@ -58,8 +58,8 @@ class Unmitigated:
 
     @property
     def results(self) -> ListwiseResults:
-        assert self.rankings.found is not None
-        return self.rankings.found
+        assert self.rankings.audit is not None
+        return self.rankings.audit
 
     @property
     def attribute(self) -> Attribute:

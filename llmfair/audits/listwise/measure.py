@@ -80,7 +80,7 @@ from llmfair.metrics.utility import TREC_EVAL
 from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Query, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
-from llmfair.rankers.strategies import Ranked, WindowAnswer, are_places
+from llmfair.rankers.strategies import Ranked, are_places
 from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
@@ -127,22 +127,20 @@ def contrasts(
     judged: Mapping[str, Sequence[Judged]],
     conditions: Sequence[str],
     inference: Inference,
-) -> list[Measurement]:
+) -> Iterator[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
-    rows: list[Measurement] = []
     for measure in dict.fromkeys(measure for measure, _ in values):
         # a figure that is neither better nor worse is no effect of a prompt
         if not measure.definition.better or (measure.of_all and measure.aggregate != OF_ODDS):
             continue
-        if measure.definition.agreement:
-            rows += _agreement(measure, judged, conditions, inference)
-            continue
         for later, earlier in pairs_of(conditions):
-            if (measure, later) in values and (measure, earlier) in values:
+            if measure.definition.agreement:
+                if earlier == NEUTRAL:
+                    yield from _agreement(measure, later, judged, inference)
+            elif (measure, later) in values and (measure, earlier) in values:
                 alike = {query.query_id for query, _ in _alike(judged[later], judged[earlier])}
-                rows += paired(measure, values[measure, later], values[measure, earlier], alike, inference)
-    return rows
+                yield from paired(measure, values[measure, later], values[measure, earlier], alike, inference)
 
 
 def _alike(later: Sequence[Judged], earlier: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
@@ -158,16 +156,13 @@ def paired(
     measure: Measure, later: Column, earlier: Column, alike: set[str], inference: Inference
 ) -> Iterator[Measurement]:
     """One measure of two conditions, over the queries alike where both have a value."""
-    condition, on_log_scale = (
-        f"{later.condition}{SEPARATOR}{earlier.condition}",
-        measure.definition.scale == "log",
-    )
+    condition = f"{later.condition}{SEPARATOR}{earlier.condition}"
     queries = sorted(later.values.keys() & earlier.values.keys() & alike)
     if (
         measure.aggregate == OF_ODDS
-    ):  # which only all queries together have; each one's part of the change is tested
-        held = [{query_id: column.values[query_id] for query_id in queries} for column in (later, earlier)]
-        change = preference_change(held[0], held[1], inference.level)
+    ):  # all queries together have odds; each one's part of the change is tested
+        both = [{query_id: column.values[query_id] for query_id in queries} for column in (later, earlier)]
+        change = preference_change(*both, inference.level)
         if change is None:
             reason = "no_finite_odds" if queries else "no_common_query"
             yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
@@ -176,31 +171,28 @@ def paired(
             row = row_of(str(measure), condition, estimate)
             yield _tested(row, parts, inference) if p is None else replace(row, p=p)
         return
-    changes: dict[str, float] = {}
-    within = replace(inference, bounds=of_changes(measure.bounds))
+    changes, quotients = dict[str, float](), measure.definition.scale == "log"
     for query_id in queries:
         a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
         if a is not None and b is not None:
-            changes[query_id] = a / b if on_log_scale else a - b
-    yield from _rows(measure, condition, changes, changes, within, on_log_scale)
+            changes[query_id] = a / b if quotients else a - b
+    within = replace(inference, bounds=of_changes(measure.bounds))
+    yield from _rows(measure, condition, changes, changes, within, quotients)
 
 
 def _agreement(
-    measure: Measure, judged: Mapping[str, Sequence[Judged]], conditions: Sequence[str], inference: Inference
+    measure: Measure, later: str, judged: Mapping[str, Sequence[Judged]], inference: Inference
 ) -> Iterator[Measurement]:
-    """Rank agreement with neutral, tested against that of neutral with itself."""
-    floor = _agreed(measure, judged.get(REPEAT, ()), judged.get(NEUTRAL, ()))
-    for later, earlier in pairs_of(conditions):
-        if earlier == NEUTRAL:
-            agreed = _agreed(measure, judged[later], judged[earlier])
-            below = {q: agreed[q] - floor[q] for q in agreed.keys() & floor.keys()} if later != REPEAT else {}
-            within = replace(inference, bounds=measure.bounds)
-            yield from _rows(measure, f"{later}{SEPARATOR}{earlier}", agreed, below, within)
+    """Rank agreement of a condition with neutral, tested against that of neutral with itself."""
 
+    def agreed(condition: str) -> dict[str, float]:
+        twins = _alike(judged.get(condition, ()), judged.get(NEUTRAL, ()))
+        return _numbers(measure, (replace(query, beside=twin.rankings) for query, twin in twins))
 
-def _agreed(measure: Measure, later: Sequence[Judged], earlier: Sequence[Judged]) -> dict[str, float]:
-    """The agreement of two conditions' rankings of each query, from the same initial orders."""
-    return _numbers(measure, (replace(query, beside=twin.rankings) for query, twin in _alike(later, earlier)))
+    values, floor = agreed(later), {} if later == REPEAT else agreed(REPEAT)
+    below = {query_id: values[query_id] - floor[query_id] for query_id in values.keys() & floor.keys()}
+    within = replace(inference, bounds=measure.bounds)
+    yield from _rows(measure, f"{later}{SEPARATOR}{NEUTRAL}", values, below, within)
 
 
 def _numbers(measure: Measure, queries: Iterable[Judged]) -> dict[str, float]:
@@ -219,7 +211,7 @@ def _rows(
     values: Mapping[str, float],
     tested: Mapping[str, float],
     inference: Inference,
-    on_log_scale: bool = False,
+    quotients: bool = False,
 ) -> Iterator[Measurement]:
     """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
     for query_id, value in sorted(values.items()):
@@ -227,13 +219,15 @@ def _rows(
     if not values:
         yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
-    if on_log_scale:
-        estimate = geometric_mean([*values.values()], inference.level)
-    else:
-        estimate = mean([*values.values()], inference.level, inference.bounds)
+    numbers = [*values.values()]
+    estimate = (
+        geometric_mean(numbers, inference.level)
+        if quotients
+        else mean(numbers, inference.level, inference.bounds)
+    )
     changes = np.array([tested[query_id] for query_id in sorted(tested)])
     row = row_of(str(measure), condition, estimate)
-    yield _tested(row, np.log(changes) if on_log_scale else changes, inference)
+    yield _tested(row, np.log(changes) if quotients else changes, inference)
 
 
 def _tested(row: Measurement, changes: NDArray[np.float64], inference: Inference) -> Measurement:
@@ -273,29 +267,41 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
     places: dict[str, list[str]] = {}
     for window in windows:
         places.setdefault(window.place, []).append(str(window.answer_class))
+
+    def protected(doc_ids: Iterable[str]) -> int:
+        return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
+
     lacking = [window for window in windows if window.omitted]
-    asked_for = sum(len(window.omitted) + len(window.named) for window in windows if window.named)
-    expected = (len(w.omitted) * _protected(w.shown, sides) / len(w.shown) for w in lacking)
+    expected = (len(w.omitted) * protected(w.shown) / len(w.shown) for w in lacking)
     omitted = OmittedItems(
-        sum(len(window.omitted) for window in lacking),
-        asked_for,
-        sum(_protected(window.omitted, sides) for window in lacking),
-        round(sum(expected, 0.0), 6),
+        items=sum(len(window.omitted) for window in lacking),
+        of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
+        protected=sum(protected(window.omitted) for window in lacking),
+        protected_expected=round(sum(expected, 0.0), 6),
     )
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
+    orders: dict[int, Counter[tuple[int, ...]]] = {}  # of places; windows of other lengths for themselves
+    for window in first:
+        if window.permutation is not None:
+            orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
+    same = sum(max(counts.values()) for counts in orders.values())
+    scores = [
+        [score for w in result.windows for score in w.scores or () if score is not None] for result in lists
+    ]
+    equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
     return WindowAnswers(
         windows=len(windows),
         classes=_sorted(str(window.answer_class) for window in windows),
         repaired=sum(window.repaired for window in windows),
         unparseable=sum(window.unparseable for window in windows),
         identity=sum(window.identity for window in windows),
-        first_pass=FirstPass(len(first), sum(window.identity for window in first), _same(first)),
+        first_pass=FirstPass(len(first), sum(window.identity for window in first), same),
         asked_again=_sorted(str(bad) for window in windows for bad in window.replaced),
         readers_differ=sum(window.readers_differ for window in windows),
         places={place: _sorted(classes) for place, classes in sorted(places.items())},
         omitted=omitted,
-        equal_scores=_equal_scores(lists),
+        equal_scores=EqualScores(sum(equal), len(equal)) if any(equal) else None,
         unformed=(constrained and sum(not window.formed for window in windows)) or None,
     )
 
@@ -303,24 +309,6 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
 def _sorted(names: Iterable[str]) -> dict[str, int]:
     """How often there is each name, by name."""
     return dict(sorted(Counter(names).items()))
-
-
-def _equal_scores(lists: Iterable[Ranked]) -> EqualScores | None:
-    """How many of the lists with two scores or more have but one; None where there are none."""
-    scores = (
-        [score for w in result.windows for score in w.scores or () if score is not None] for result in lists
-    )
-    equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
-    return EqualScores(sum(equal), len(equal)) if any(equal) else None
-
-
-def _same(windows: Iterable[WindowAnswer]) -> int:
-    """How many answers give the commonest order of places; windows of other lengths for themselves."""
-    orders: dict[int, Counter[tuple[int, ...]]] = {}
-    for window in windows:
-        if window.permutation is not None:
-            orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
-    return sum(max(counts.values()) for counts in orders.values())
 
 
 def unassessed(counts: WindowAnswers) -> str | None:
@@ -337,10 +325,6 @@ def unassessed(counts: WindowAnswers) -> str | None:
     if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
         return "position_driven"
     return None
-
-
-def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:
-    return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
 
 
 HEADLINE = "PreferenceOdds"
@@ -389,23 +373,46 @@ def findings_of(
     the share of items that its answers leave out.
     """
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
-    excess = {c.condition: [*c.values.values()] for c in reversed(columns) if c.measure.name == EXCESS}
+    ratios = {c.condition: [*c.values.values()] for c in reversed(columns) if c.measure.name == EXCESS}
     ranked = {name: queries for name, queries in judged.items() if any(query.rankings for query in queries)}
-    shuffled = _shuffled(ranked, asked)
-    return {
-        column.condition: _finding(
-            column,
-            left_out.get(column.condition, 0.0),
-            excess.get(column.condition, []),
-            _runs(judged.get(column.condition, ())),
-            shuffled.get(column.condition),
-            useful.get(column.condition),
-            inference,
-            asked,
+    shuffled, findings = _shuffled(ranked, asked), dict[str, ListwiseFinding]()
+    for column in columns:
+        if column.measure != headline or not column.values:
+            continue
+        name, values = column.condition, [*column.values.values()]
+        missing, use = left_out.get(name, 0.0), useful.get(name)
+        odds = list_odds(values, strata_of(values, asked.strata), missing, inference.level)
+        undefined = most_frequent(reason for value in values if (reason := value_of(value)[1]))
+        if odds is None:
+            reason = "order_not_random" if asked.initial != "random" else undefined
+            findings[name] = unassessable(str(headline), reason)
+            continue
+        conclusion, reason = concluded(
+            odds, use is not None and use.shown, asked, "not_judged" if use is None else use.unshown
         )
-        for column in columns
-        if column.measure == headline and column.values
-    }
+        if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
+            reason = OF_SOME.get(str(undefined), reason)
+        runs = _runs(judged.get(name, ()))
+        excess = aggregate("ratio-of-means", ratios.get(name, []), inference)
+        findings[name] = ListwiseFinding(
+            measure=str(headline),
+            conclusion=conclusion,
+            reason=reason,
+            odds=_odds(odds.pooled, asked),
+            strata={str(stratum): _odds(of_it, asked) for stratum, of_it in odds.strata.items()},
+            p_outside=odds.figures.outside(asked.band) if asked.initial == "random" else None,
+            left_out=missing,
+            unjudged=asked.unjudged,
+            useful=use,
+            excess=None
+            if excess is None or excess.value is None
+            else Excess(excess.value, excess.low, excess.high, excess.n),
+            permutation=shuffled.get(name),
+            run_noise=_run_noise(ratios.get(name, []), runs),
+            slope=_slope(runs),
+            power=odds_power(odds.pooled.estimate, asked.band),
+        )
+    return findings
 
 
 def with_family(
@@ -482,47 +489,6 @@ def explained(
             explaining = label_error(asked.judged, better_ahead, finding.decisive, nearer)
             changed[name] = structs.replace(finding, label_error=explaining)
     return changed
-
-
-def _finding(
-    column: Column,
-    left_out: float,
-    ratios: Sequence[Value],
-    runs: Sequence[tuple[ControlledExposures, ...]],
-    shuffled: PermutationResult | None,
-    useful: Usefulness | None,
-    inference: Inference,
-    asked: HowRanked,
-) -> ListwiseFinding:
-    """What is concluded of one condition, from its headline, excess ratios and exposures of single orders."""
-    values = list(column.values.values())
-    odds = list_odds(values, strata_of(values, asked.strata), left_out, inference.level)
-    missing = most_frequent(reason for value in values if (reason := value_of(value)[1]))
-    if odds is None:
-        return unassessable(str(column.measure), "order_not_random" if asked.initial != "random" else missing)
-    useless = "not_judged" if useful is None else useful.unshown
-    conclusion, reason = concluded(odds, useful is not None and useful.shown, asked, useless)
-    if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
-        reason = OF_SOME.get(str(missing), reason)
-    excess = aggregate("ratio-of-means", ratios, inference)
-    return ListwiseFinding(
-        measure=str(column.measure),
-        conclusion=conclusion,
-        reason=reason,
-        odds=_odds(odds.pooled, asked),
-        strata={str(stratum): _odds(of_it, asked) for stratum, of_it in odds.strata.items()},
-        p_outside=odds.figures.outside(asked.band) if asked.initial == "random" else None,
-        left_out=left_out,
-        unjudged=asked.unjudged,
-        useful=useful,
-        excess=None
-        if excess is None or excess.value is None
-        else Excess(excess.value, excess.low, excess.high, excess.n),
-        permutation=shuffled,
-        run_noise=_run_noise(ratios, runs),
-        slope=_slope(runs),
-        power=odds_power(odds.pooled.estimate, asked.band),
-    )
 
 
 class ListOdds(NamedTuple):
@@ -792,19 +758,19 @@ def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Deci
     odds = list_odds(values, strata_of(values, asked.strata), level=asked.level)
     if odds is None:
         return None
+
+    def p_outside(figure: Preference) -> float:
+        p = figure.figure.outside(asked.band)
+        return 1.0 if p is None else p
+
     p = odds.figures.outside(asked.band)
     if p is not None and p <= (1 - asked.level) / 2:
-        decisive = min((odds.pooled, *odds.strata.values()), key=lambda each: _p_outside(each, asked))
+        decisive = min((odds.pooled, *odds.strata.values()), key=p_outside)
         low = decisive.estimate.low
         return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
     conclusion, _ = concluded(odds, True, asked)
     enough = odds.pooled.estimate.n >= FEWEST_INSIDE
     return Decision.INSIDE if enough and conclusion is Conclusion.WITHIN else None
-
-
-def _p_outside(odds: Preference, asked: HowRanked) -> float:
-    p = odds.figure.outside(asked.band)
-    return 1.0 if p is None else p
 
 
 def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]:

@@ -121,8 +121,8 @@ class Against:
             # by id: in the order of the ranking, measures that ask for the candidates' order would flatter it
             doc_ids = sorted({doc_id for ranking in rankings for doc_id in ranking.doc_ids})
             missing = tuple(sorted(relevance.keys() - {*doc_ids}))
-        known = self.judgements.documents
-        documents = tuple(known.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
+        listed = self.judgements.documents
+        documents = tuple(listed.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
         candidates = Candidates(Query(query_id, ""), documents, relevance)
         return Judged(candidates, tuple(rankings), self.sides, groups=self.groups, missing=missing)
 
@@ -131,7 +131,7 @@ class Against:
 class Rankings:
     """One RUN: the columns that name it, its run files by condition, and the kind of order its lists began with.
 
-    `found`: of a run folder, what its audit found; `of_answers`: the rows of its answers' odds, of which conclusions
+    `audit`: of a run folder, its results; `of_answers`: the rows of its answers' odds, of which conclusions
     speak where groups, level and band are the audit's. `incomplete`: what is known of a folder that is not through,
     of which the queries count that are ranked.
     """
@@ -141,7 +141,7 @@ class Rankings:
     against: Against
     seed: int = 0
     initial: str = "random"
-    found: ListwiseResults | None = None
+    audit: ListwiseResults | None = None
     of_answers: Sequence[Measurement] = ()
     incomplete: IncompleteRun | None = None
 
@@ -205,6 +205,15 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
+    # none where the groups, the level or the band are others than the audit's
+    same = (attribute.name, settings.level, band_of(settings.band)) == (
+        results.attribute, results.level, tuple(results.band),
+    )  # fmt: skip
+    of_answers = [
+        Measurement(**{name: getattr(row, name) for name in MEASURED}, conclusion=row.conclusion)
+        for row in results.of_all()
+        if same and row.measure in ODDS_OF_ANSWERS and row.condition in conditions
+    ]
     ordered = results.design.prompt_sha256 is not None  # a ranker forgets the order it is given
     return Rankings(
         {**named(run, results), "attribute": attribute.name},
@@ -212,24 +221,10 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         Against(judgements, attribute, lists, *read_relevant(path / RELEVANT)),
         seed=results.design.seed,
         initial=str(manifest.settings.get("initial")) if ordered else "random",
-        found=results,
-        of_answers=[*_of_answers(results, settings, attribute.name)],
+        audit=results,
+        of_answers=of_answers,
         incomplete=incomplete(manifest, results),
     )
-
-
-def _of_answers(results: ListwiseResults, settings: ScoreSettings, attribute: str) -> Iterator[Measurement]:
-    """The odds of an audit's answers; none where the groups, the level or the band are others than the audit's."""
-    if (attribute, settings.level, band_of(settings.band)) == (
-        results.attribute,
-        results.level,
-        tuple(results.band),
-    ):
-        for row in results.of_all():
-            if row.measure in ODDS_OF_ANSWERS and row.condition in results.design.conditions:
-                yield Measurement(
-                    **{name: getattr(row, name) for name in MEASURED}, conclusion=row.conclusion
-                )
 
 
 def _conditions(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
@@ -262,7 +257,7 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     rankings = of_folder(run, settings, announce)
     measured = _measured(rankings, settings)
     keys = [key for key in measured.keys if not ONE_OF_SEVERAL.search(key)]
-    measured, audited = replace(measured, keys=keys), rankings.found
+    measured, audited = replace(measured, keys=keys), rankings.audit
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
     windows, limits = windows_of(audited.design), dict(measured.limits)
@@ -276,7 +271,11 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
 
 def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     """A run file or a folder of rankings, measured."""
-    gates = [parse_gate(text, Judged) for text in settings.require]
+    gates, audit, against = (
+        [parse_gate(text, Judged) for text in settings.require],
+        target.audit,
+        target.against,
+    )
     measures_text = settings.measures or f"{HEADLINE}," * bool(target.of_answers) + SCORED
     shown = parse_measures(",".join((measures_text, *(gate.measure for gate in gates))), Judged)
     audited = {row.measure for row in target.of_answers}
@@ -284,67 +283,66 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     measures = [measure for measure in every if str(measure) not in audited]
     asked = HowRanked(
         band_of(settings.band), level=settings.level, seed=target.seed, initial=target.initial,
-        unjudged=not any(target.against.judgements.qrels.values()),
+        unjudged=not any(against.judgements.qrels.values()),
     )  # fmt: skip
-    of_lists: dict[str, HowRanked] = {}
-    answered: Mapping[str, WindowAnswers] = {} if target.found is None else target.found.answers
-    columns: list[Column] = []
-    rows: list[Measurement] = []
-    findings: dict[str, ListwiseFinding] = {}
-    relevance: dict[str, float | None] = {}
-    conditions: dict[str, ScoreFacts] = {}
-    limits: dict[str, str] = {}
-    for condition, files in target.conditions.items():
-        measured = _measured_condition(measures, condition, files, target)
-        conditions[condition] = measured.facts
-        limits |= {str(m): note for m, of_it in measured.limits.items() if (note := limit_note(m, of_it))}
-        documents = median([n for n in measured.lengths if n] or [0])
-        inference = Inference(level=settings.level, ci=settings.ci, seed=target.seed, documents=documents)
-        columns += measured.columns
-        rows += summarise(measured.columns, inference)
-        if not ONE_OF_SEVERAL.search(condition) and condition != REPEAT:  # they repeat what others claim
-            useful = {condition: mean_gain(measured.gains, "a random order")}
-            of_condition = [*measured.columns, measured.exposures]
-            answers = answered.get(condition)
-            left_out = {} if answers is None else {condition: answers.omitted.share}
-            items = measured.items
-            counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
-            of_lists[condition] = replace(asked, strata=shared_strata(items), judged=counts)
-            findings |= findings_of(of_condition, {}, useful, inference, of_lists[condition], left_out)
-            by = [v.by for v in measured.exposures.values.values() if isinstance(v, Quotient)]
-            alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
-            relevance[condition] = None if alone is None else alone.value
-    findings = with_disparities(findings, settings.level)
-    for name, finding in [*findings.items()]:
-        findings |= explained({name: finding}, (), of_lists[name])
-    findings = {
-        name: assessed(finding, answered[name]) if name in answered else finding
-        for name, finding in findings.items()
+    answered: Mapping[str, WindowAnswers] = {} if audit is None else audit.answers
+    measured = {
+        name: _measured_condition(measures, name, files, target) for name, files in target.conditions.items()
     }
-    if target.found is not None:
-        findings = as_readable(findings, answered, target.found.max_invalid)
-        if target.found.attribute == target.against.attribute.name:
-            reach = target.found.reach.get(OF_RANKINGS, Reach())
-            findings = {name: in_reach(finding, reach, asked.band) for name, finding in findings.items()}
-    if target.found is not None and target.of_answers:
-        findings = {name: each for name, each in target.found.findings.items() if name != REPEAT}
-        rows, family = [*rows, *target.of_answers], target.found.family
+    rows, limits = list[Measurement](), dict[str, str]()
+    findings, of_lists = dict[str, ListwiseFinding](), dict[str, HowRanked]()
+    relevance = dict[str, float | None]()
+    for name, condition in measured.items():
+        limits |= {str(m): note for m, of_it in condition.limits.items() if (note := limit_note(m, of_it))}
+        documents = median([n for n in condition.lengths if n] or [0])
+        inference = Inference(level=settings.level, ci=settings.ci, seed=target.seed, documents=documents)
+        rows += summarise(condition.columns, inference)
+        if ONE_OF_SEVERAL.search(name) or name == REPEAT:  # they repeat what others claim
+            continue
+        items, answers = condition.items, answered.get(name)
+        counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
+        of_lists[name] = replace(asked, strata=shared_strata(items), judged=counts)
+        findings |= findings_of(
+            [*condition.columns, condition.exposures],
+            {},
+            {name: mean_gain(condition.gains, "a random order")},
+            inference,
+            of_lists[name],
+            {} if answers is None else {name: answers.omitted.share},
+        )
+        by = [value.by for value in condition.exposures.values.values() if isinstance(value, Quotient)]
+        alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
+        relevance[name] = None if alone is None else alone.value
+    if audit is not None and target.of_answers:
+        findings = {name: each for name, each in audit.findings.items() if name != REPEAT}
+        rows, family = [*rows, *target.of_answers], audit.family
     else:
+        findings = with_disparities(findings, settings.level)
+        for name in [*findings]:
+            findings |= explained({name: findings[name]}, (), of_lists[name])
+            if name in answered:
+                findings[name] = assessed(findings[name], answered[name])
+        if audit is not None:
+            findings = as_readable(findings, answered, audit.max_invalid)
+            if audit.attribute == against.attribute.name:
+                reach = audit.reach.get(OF_RANKINGS, Reach())
+                findings = {name: in_reach(each, reach, asked.band) for name, each in findings.items()}
         rows, size = with_family(rows, findings, None)
         family = Family(size, None)
+    columns = [column for condition in measured.values() for column in condition.columns]
     facts = ScoredRun(
         **target.columns,
         task="listwise",
         measures=[str(measure) for measure in shown],
-        words=Words(*(target.against.attribute.words.get(side, "") for side in Side)),
-        conditions=conditions,
+        words=Words(*(against.attribute.words.get(side, "") for side in Side)),
+        conditions={name: condition.facts for name, condition in measured.items()},
         undefined=undefined_counts([column for column in columns if column.measure in shown]),
         findings=findings,
         relevance=relevance,
         family=family,
         incomplete=target.incomplete,
     )
-    return RemeasuredRun(facts, rows, [*map(Key, conditions)], limits=limits)
+    return RemeasuredRun(facts, rows, [*map(Key, measured)], limits=limits)
 
 
 def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:
@@ -355,8 +353,8 @@ def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFind
 
 
 @dataclass(frozen=True)
-class _Condition:
-    """What is kept of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
+class ConditionFigures:
+    """What is held of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
     `lengths` of the lists of all queries; `limits`: what no order of the lists passes; `items`: how many are of a side
     and relevant, or not.
@@ -373,7 +371,7 @@ class _Condition:
 
 def _measured_condition(
     measures: Sequence[Measure], condition: str, files: Sequence[RunFile], target: Rankings
-) -> _Condition:
+) -> ConditionFigures:
     """Every measure of every query, one query at a time: a large run is never held as a whole."""
     against, excess = target.against, parse_measure(EXCESS)
     query_ids = {query_id for file in files for query_id in file.rankings}
@@ -411,7 +409,9 @@ def _measured_condition(
             f"llmfair listwise measures it; {'leave control=order out here' if order else instead}",
         )
     facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)), longest)
-    return _Condition(columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits, items)
+    return ConditionFigures(
+        columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits, items
+    )
 
 
 def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, longest: int) -> ScoreFacts:
