@@ -84,8 +84,6 @@ from llmfair.stats.strata import Stratum
 
 FIRST_LISTS = 3
 """Lists whose every order is asked: shuffles of a hundred documents that are ranked alike six times are no chance."""
-STAGE = "orders"
-"""What is asked once it is known what the order of a list does."""
 Listed = tuple[str, str]
 """A list and the words that it is asked with: query and variant of the prompt."""
 
@@ -125,19 +123,20 @@ class Shuffles:
             yield Program(probe.probe_id, steps)
 
     def alike(self, results: Mapping[str, Ranked]) -> bool:
-        """Whether every order of each of the first lists was answered, and by one order of documents."""
-        of_first = [probe for probe in self.probes if probe.candidates.query.query_id in self.first]
-        for _, chains in groupby(sorted(of_first, key=_listed), key=_listed):
-            orders = {_order(results.get(probe.probe_id)) for probe in chains}
-            if None in orders or len(orders) > 1:
-                return False
-        return True
+        """Whether every order of each of the first lists was answered, and by one order of documents, ties together."""
+        orders: dict[Listed, set[tuple[Any, ...]]] = {}
+        for probe in self.probes:
+            if probe.candidates.query.query_id in self.first:
+                scores = _scores(results.get(probe.probe_id))
+                ordered = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
+                order = tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__))
+                orders.setdefault(_listed(probe), set()).add(order)
+        return all(len(of_list) == 1 and () not in of_list for of_list in orders.values())
 
-    def said(self, results: Mapping[str, Ranked]) -> str:
+    def spared(self, results: Mapping[str, Ranked]) -> str:
         """What the run says of chains that were not asked; empty where all were."""
-        spared = sum(
-            not results[probe.probe_id].asked for probe in self.stages[1] if probe.probe_id in results
-        )
+        chains = [results[probe.probe_id] for probe in self.stages[1] if probe.probe_id in results]
+        spared = sum(not ranked.asked for ranked in chains)
         text = (
             f"the first {len(self.first)} lists were ranked alike in every order, so that of each other one a single "
             f"order was asked: its scores stand for {spared:,} further requests"
@@ -161,21 +160,10 @@ def _listed(probe: Probe) -> Listed:
 
 def _scores(ranked: Ranked | None) -> dict[str, float]:
     """The scores of all documents of a list; none where one of them lacks its own."""
-    if ranked is None:
-        return {}
-    pairs = [
-        pair for window in ranked.windows for pair in zip(window.shown, window.scores or (), strict=False)
-    ]
-    shown = sum(len(window.shown) for window in ranked.windows)
+    windows = () if ranked is None else ranked.windows
+    pairs = [pair for window in windows for pair in zip(window.shown, window.scores or (), strict=False)]
     scores = {doc_id: score for doc_id, score in pairs if score is not None}
-    return scores if len(scores) == shown else {}
-
-
-def _order(ranked: Ranked | None) -> tuple[Any, ...] | None:
-    """The documents of a list as their scores order them, equal ones together; None where there is no such answer."""
-    scores = _scores(ranked)
-    ordered = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
-    return tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__)) or None
+    return scores if len(scores) == sum(len(window.shown) for window in windows) else {}
 
 
 SHOWN_ALTERED = 100
@@ -231,7 +219,7 @@ class ListwiseDesign(Design[Ranked]):
                 yield Program(
                     probe.probe_id,
                     lambda probe=probe, stopping=stopping: stopping.noting(  # type: ignore[misc]
-                        probe, self._alone(probe).steps(probe), partial(self.met, probe)
+                        probe, self._alone(probe), partial(self.met, probe)
                     ),
                 )
 
@@ -245,7 +233,7 @@ class ListwiseDesign(Design[Ranked]):
 
     def stages(self) -> Sequence[Stage]:
         shuffles = self.shuffles
-        return (Stage(STAGE, shuffles.programs, self.backend, shuffles.said),) if shuffles else ()
+        return (Stage("orders", shuffles.programs, self.backend, shuffles.spared),) if shuffles else ()
 
     def stopping(self, condition: PromptCondition) -> Stopping[WindowShare]:
         """A sequential audit under one prompt that has not begun."""
@@ -268,16 +256,15 @@ class ListwiseDesign(Design[Ranked]):
         rng = np.random.default_rng([self.settings.seed, WINDOW_STREAM])
         return [by_query[query][number] for query, number in rounds([*map(len, by_query)], rng)]
 
-    def _alone(self, probe: Probe) -> ListwiseRanker:
-        """What asks one window of a chain alone."""
-        assert isinstance(self.ranker, ListwiseRanker)
-        number = int(probe.probe_id.rpartition("/w")[2])
-        return replace(self.ranker, strategy=replace(self._partition, only=number))
-
     @property
     def _partition(self) -> Partition:
         assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
         return self.ranker.strategy
+
+    def _alone(self, probe: Probe) -> Steps[Ranked]:
+        """One window of a chain alone."""
+        alone = replace(self._partition, only=int(probe.probe_id.rpartition("/w")[2]))
+        return replace(self.ranker, strategy=alone).steps(probe)
 
     def met(self, probe: Probe, ranked: Ranked) -> WindowShare:
         """What an answer says of items of both groups."""
@@ -311,6 +298,7 @@ class ListwiseDesign(Design[Ranked]):
     def facts(self) -> ListwiseFacts:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
+        asked = not isinstance(self.ranker, Ranker)
         sizes = [items.n for items in self.lists]
         return ListwiseFacts(
             preset=settings.preset_name(),
@@ -324,22 +312,15 @@ class ListwiseDesign(Design[Ranked]):
             initial=settings.initial,
             orders=settings.orders,
             repeats=settings.repeats,
-            **self.asked_with(),
+            **self.ordered_by(),
+            prompt_sha256=self.prompt.sha256 if asked else None,
+            constrained=settings.constrain if asked else None,
+            at_most=True if asked and not self.exact else None,
             chains=len(self.queries) * self.chains_per_query,
             calls=self.calls,
             never_ranked=self.never_ranked(),
             seed=settings.seed,
         )
-
-    def asked_with(self) -> dict[str, Any]:
-        """How a model is asked: strategy, windows and prompt; None each for a ranker that asks none."""
-        asked = not isinstance(self.ranker, Ranker)
-        return {
-            **self.ordered_by(),
-            "prompt_sha256": self.prompt.sha256 if asked else None,
-            "constrained": self.settings.constrain if asked else None,
-            **({"at_most": True} if asked and not self.exact else {}),
-        }
 
     def ordered_by(self) -> dict[str, Any]:
         """Strategy and windows; None each where there are none."""
@@ -350,13 +331,13 @@ class ListwiseDesign(Design[Ranked]):
     @property
     def other_strategy(self) -> dict[str, Any]:
         """Design or strategy by name where they are not windows: those runs are told by their windows alone."""
+        if isinstance(self.ranker, Ranker):
+            return {}
         if self.partition:
             return {"design": "partition", **({"sequential": True} if self.settings.sequential else {})}
         spec = self.settings.ordering
-        if spec == "windows" or not isinstance(self.ranker, ListwiseRanker):
-            return {}
         read = {"answers": "margin"} if self.settings.margins else {}
-        return {"strategy": spelled_strategy(spec, self.ranker.strategy), **read}
+        return {} if spec == "windows" else {"strategy": spelled_strategy(spec, self.ranker.strategy), **read}
 
     @property
     def partition(self) -> bool:
@@ -410,17 +391,14 @@ class ListwiseDesign(Design[Ranked]):
         return super().backend()
 
     def altered_texts(self) -> set[str]:
-        """Titles, texts and queries that a model sees otherwise than the dataset has them (listwise.md 3)."""
+        """Titles, texts and queries that a model sees otherwise than the dataset has them."""
         if isinstance(self.ranker, Ranker):
             return set()
         altered = {query.text for query in self.queries if clean(query.text) != query.text}
-        for query in self.queries:
-            for document in self.dataset.candidates(query).documents:
-                texts = [document.title]
-                texts += [document.text] * bool(document.text and self.settings.input == "text")
-                whole = ": ".join(texts)
-                if passage(document, self.settings.input, self.settings.words) != whole:
-                    altered.add(whole)
+        for document in (d for query in self.queries for d in self.dataset.candidates(query).documents):
+            text = f": {document.text}" if document.text and self.settings.input == "text" else ""
+            if passage(document, self.settings.input, self.settings.words) != document.title + text:
+                altered.add(document.title + text)
         return altered
 
     def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
