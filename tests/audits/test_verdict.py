@@ -344,7 +344,7 @@ def test_a_stratum_that_decides_has_its_figure_where_no_row_has_it() -> None:
     of = finding(LESS, measure="PreferenceOdds", odds=every, strata={"relevant": relevant})
     found = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, findings={"neutral": of}))
     assert (found.estimate, found.low, found.high, found.n) == (0.24, 0.15, 0.38, 8)
-    assert "preference odds of relevant items 0.24 [0.15, 0.38]" in found.sentence
+    assert "odds of answers (relevant items) 0.24 [0.15, 0.38]" in found.sentence
 
 
 def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:
