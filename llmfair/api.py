@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
     from llmfair.results import RunVerdict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -234,7 +234,7 @@ class Result:
         return self.kind in GENERAL or registry.has("audit", self.kind)
 
     def _table(self) -> Table:
-        from llmfair.report.tables import Table, headed
+        from llmfair.report.table import Table, headed
 
         if study := study_of(self.kind):
             table = headed(study.words.table(self.found), self.found.verdict)
@@ -254,14 +254,14 @@ class Result:
         return table_of(self.found)
 
     def __str__(self) -> str:
-        from llmfair.report.tables import text_of
+        from llmfair.report.table import text_of
 
         return text_of(self._table())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from llmfair.report.tables import html_of
+        from llmfair.report.table import html_of
 
         return html_of(self._table())
 

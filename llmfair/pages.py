@@ -9,37 +9,44 @@ from typing import TYPE_CHECKING
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmfair.report.page import Page, Source
+    from llmfair.report.page import General, Page, Source
 
 
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.runs.exhibits import declared, exhibits_of
-    from llmfair.mitigation.words import MITIGATION_PAGE
-    from llmfair.report.compare import SCORE
     from llmfair.report.matrix import many_page
-    from llmfair.report.page import run_page, study_general, unfinished
+    from llmfair.report.page import unfinished
     from llmfair.results import Exhibits
-    from llmfair.tuning.words import ADAPTER_PAGE
 
-    general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}
     measures = declared(_measures(sources))
     if len(sources) > 1:
-        return many_page(sources, measures, general)
+        return many_page(sources, measures, _general)
     (source,) = sources
     if source.results is None:
         raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    if source.manifest is not None:
-        return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
-    exhibits = Exhibits(measures=measures)
+    exhibits = exhibits_of(source.run, evidence) if source.manifest else Exhibits(measures=measures)
+    return _general(source).page(source, exhibits)
+
+
+def _general(source: Source) -> General:
+    """What is told of results: of an audit, a study or another command."""
+    from llmfair.mitigation.words import MITIGATION_PAGE
+    from llmfair.report.compare import SCORE
+    from llmfair.report.page import audit_general, study_general
+    from llmfair.report.words import wording
+    from llmfair.tuning.words import ADAPTER_PAGE
+
     if source.study is not None:
-        return study_general(source.study).page(source, exhibits)
-    return general[source.results.task].page(source, exhibits)
+        return study_general(source.study)
+    if source.is_audit:
+        return audit_general(wording(source.results.task))
+    return {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}[source.results.task]
 
 
 def _measures(sources: Sequence[Source]) -> list[str]:
     """Measures of all results, each once."""
-    found: dict[str, None] = {}
+    measures: dict[str, None] = {}
     for source in sources:
         if source.results is None:
             continue
@@ -47,8 +54,8 @@ def _measures(sources: Sequence[Source]) -> list[str]:
             named = [row.measure for row in source.results.rows]
         else:
             named = source.results.shown if source.study else source.results.measures
-        found |= dict.fromkeys(named)
-    return list(found)
+        measures |= dict.fromkeys(named)
+    return list(measures)
 
 
 def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:

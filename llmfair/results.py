@@ -589,9 +589,13 @@ def compares_groups(measure: str) -> bool:
     return registry.has("measure", name) and registry.lookup("measure", name).better == "parity"
 
 
-def lines_of(rows: Iterable[Row]) -> Iterator[list[Any]]:
-    """Rows as lines of a CSV file, in the order of COLUMNS."""
-    return ([getattr(row, column) for column in COLUMNS] for row in rows)
+TIDY = ("run", "condition", "stratum", "measure", "group", "value", "low", "high", "n", "reason")
+"""What stdout gets of a row, of those columns that its files have."""
+
+
+def lines_of(rows: Iterable[Any], columns: Sequence[str] = COLUMNS) -> Iterator[list[Any]]:
+    """Rows as lines of a CSV file, in the order of these columns."""
+    return ([getattr(row, column) for column in columns] for row in rows)
 
 
 # What pages show beside figures, found by those who know measures, settings and journals (`audits/runs/exhibits.py`).

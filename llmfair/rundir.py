@@ -406,15 +406,15 @@ def _answers(journal: Path) -> int:
         return sum(b'"key":' in line for line in files.pieces(file))
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
     """UTF-8, `\\n`, `repr` floats, empty for None."""
-    return "".join(csv_lines(header, rows))
+    return "".join(csv_lines(header, rows, delimiter))
 
 
-def csv_lines(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+def csv_lines(header: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str = ",") -> Iterator[str]:
     """The same line by line."""
     line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
+    writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
     for row in chain([header], rows):
         writer.writerow([repr(cell) if isinstance(cell, float) else in_csv(cell) for cell in row])
         yield line.getvalue()

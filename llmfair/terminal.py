@@ -8,11 +8,10 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
     from llmfair.asking.limits import Progress
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
 PLAIN_EVERY = 10.0
 NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
-LEAST_FOLDED = 24
-"""A word that is longer may be broken where a column has little room."""
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
 NARROWEST_BAR, WIDEST_BAR = 10, 30
@@ -170,8 +167,8 @@ def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
     choices = "[Y/n]" if default else "[y/N]"
     print(f"{question} {choices} ", end="", file=sys.stderr, flush=True)  # stdout is for results alone
     answer = sys.stdin.readline()
-    said = answer.strip().lower()
-    return said in ("y", "yes") or (default and bool(answer) and not said)
+    word = answer.strip().lower()
+    return word in ("y", "yes") or (default and bool(answer) and not word)
 
 
 def print_json(content: Any) -> None:
@@ -182,18 +179,23 @@ def show(
     style: str,
     document: Any,
     table: Callable[[], Table],
-    tsv: Callable[[], str] | None = None,
+    lines: Callable[[], tuple[Sequence[str], Iterable[Sequence[Any]]]] | None = None,
     report: Path | None = None,
     below: Sequence[object] = (),
 ) -> None:
-    """A result on stdout in the style that was asked for; `below`: lines under the table of a terminal."""
-    from llmfair.report.tables import markdown
+    """A result on stdout in the style that was asked for.
+
+    `lines`: columns and lines for programs, where they are not the table's; `below`: lines under the table of a
+    terminal.
+    """
+    from llmfair.report.table import markdown
+    from llmfair.rundir import csv_text
 
     if style == "json":
         print_json(document)
     elif style == "tsv":
-        rows = tsv() if tsv else "".join("\t".join(row) + "\n" for row in (table().header, *table().rows))
-        print(rows, end="")
+        header, rows = lines() if lines else (table().header, table().rows)
+        print(csv_text(header, rows, "\t"), end="")
     elif style == "md":
         print(markdown(table()), end="")
     else:
@@ -214,87 +216,14 @@ def print_table(table: Table, report: Path | None = None) -> None:
     """
     from rich.text import Text
 
-    from llmfair.report.tables import WIDTH, lead_lines, with_texts
+    from llmfair.report.table import drawing
 
-    stdout, table = console(), with_texts(table, visible)
-    for line in lead_lines(table.lead, stdout.width if stdout.is_terminal else WIDTH):
-        draw(line)
-    if table.lead:
-        draw()
+    stdout = console()
     aside = table.repeated if stdout.is_terminal and not output.verbose else ()
-    stdout.width = stdout.width if stdout.is_terminal else sys.maxsize
-    for text, style in ((table.title, "bold"), (table.sees, "")):
-        for line in wrapped(text, stdout.width):
-            stdout.print(Text(line, style=style))
-    if table.above:
-        draw()
-    for grid in _grids(table, [at for at in range(len(table.rows)) if at not in aside], stdout.width):
-        with stdout.capture() as drawn:
-            stdout.print(grid)
-        draw("\n".join(line.rstrip() for line in drawn.get().splitlines()))
-    for note in shown_notes(table, report):
-        draw("\n".join(wrapped(note, stdout.width, GAP, GAP)))
-
-
-def _grids(table: Table, rows: Sequence[int], width: int) -> Iterator[RenderableType]:
-    """These rows of a table to be drawn: cells are folded where it is narrow, and columns without room follow below."""
-    from rich.cells import cell_len
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    def folded(cell: str, room: int) -> str:
-        return cell if cell_len(cell) <= room else "\n".join(wrapped(cell, room, cell=True))
-
-    for part in _parts([*zip(table.header, *table.rows, strict=True)], width):
-        grid = Grid(box=None, padding=(0, 1), pad_edge=True)
-        for place, room in part.items():
-            grid.add_column(folded(table.header[place], room), width=room, overflow="fold")
-        for at in rows:
-            marks = ("bold" if (at, place) in table.strong else "" for place in part)
-            cells = (folded(table.rows[at][place], room) for place, room in part.items())
-            grid.add_row(*map(Text, cells, marks))
-        yield grid
-        yield ""
-
-
-def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, int]]:
-    """The widths of columns, by their places, table by table: as many as there is room for beside the first one.
-
-    None is narrower than its longest word, or `LEAST_FOLDED`.
-    """
-    from rich.cells import cell_len
-
-    widest = [max(map(cell_len, cells)) for cells in columns]
-    if sum(widest) + len(GAP) * len(widest) <= width:
-        yield dict(enumerate(widest))
-        return
-    words = [
-        chain.from_iterable(wrapped(cell, 1, cell=True, words=True) for cell in cells) for cells in columns
-    ]
-    least = [min(max(map(cell_len, of), default=0), LEAST_FOLDED) for of in words]
-    places = [0]
-    for place in range(1, len(columns)):
-        if len(places) > 1 and sum(least[at] + len(GAP) for at in (*places, place)) > width:
-            yield _widths(places, widest, least, width)
-            places = [0]
-        places.append(place)
-    yield _widths(places, widest, least, width)
-
-
-def _widths(places: Sequence[int], widest: Sequence[int], least: Sequence[int], width: int) -> dict[int, int]:
-    """How wide these columns are: the widest alone is folded where that leaves it a third of what it would take beyond
-    the least, else what there is room for is shared by what each would take.
-    """
-    wanted = {place: widest[place] - least[place] for place in places}
-    spare = width - sum(least[place] + len(GAP) for place in places)
-    if spare < 0:
-        return dict.fromkeys(places, width // len(places) - len(GAP))
-    most = max(wanted, key=wanted.__getitem__)
-    left = spare - sum(wanted.values()) + wanted[most]
-    if left >= wanted[most] / 3:
-        return {place: widest[place] for place in places} | {most: min(widest[most], least[most] + left)}
-    share = spare / sum(wanted.values())
-    return {place: least[place] + int(share * wanted[place]) for place in places}
+    rows = [at for at in range(len(table.rows)) if at not in aside]
+    width = stdout.width if stdout.is_terminal else sys.maxsize
+    for line in drawing(replace(table, notes=shown_notes(table, report)), width, rows):
+        stdout.print(Text.assemble(*((text, "bold" * strong) for text, strong in line)))
 
 
 def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:
@@ -303,8 +232,8 @@ def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:
     more = len(notes) - MOST_NOTES
     if not table.lead or output.verbose is not False or more <= 0:
         return tuple(notes)
-    told = "-v" if report is None else "-v, or the report"
-    return (*notes[:MOST_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: {told}")
+    where = "-v" if report is None else "-v, or the report"
+    return (*notes[:MOST_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: {where}")
 
 
 class Line(ABC):

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": set(),
     "metrics": {"stats"},
-    "terminal": {"asking.limits", "report.lead", "report.tables"},
+    "terminal": {"asking.limits", "report.table", "rundir"},
     "api": API_MAY,
     "rundir": set(),
     **{

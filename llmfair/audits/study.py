@@ -51,12 +51,12 @@ class Study(ABC):
 
         return (SettingRow(setting=setting, **asdict(row)) for row in results.rows)
 
-    def lines(self, found: Any) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def lines(self, results: Any) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """The columns and lines of its CSV file, from its results."""
         from llmfair.rundir import COLUMNS
 
         columns = ("setting", *COLUMNS)
-        return columns, [[getattr(row, column) for column in columns] for row in found.rows]
+        return columns, [[getattr(row, column) for column in columns] for row in results.rows]
 
 
 def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) -> RunVerdict | None:
@@ -64,19 +64,19 @@ def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) 
     by_status = {
         status: names
         for status in statuses
-        if (names := [name for name, one in verdicts.items() if one.status == status])
+        if (names := [name for name, verdict in verdicts.items() if verdict.status == status])
     }
     if not by_status:
         return None
     gravest, *milder = by_status
     name = by_status[gravest][0]
-    found = verdicts[name]
+    verdict = verdicts[name]
     if len(verdicts) == 1:
-        return found
+        return verdict
     others = ", ".join(f"{status} with {listed(by_status[status])}" for status in milder)
-    told = f"with {listed(by_status[gravest])}" + f" ({others})" * bool(others)
+    settings = f"with {listed(by_status[gravest])}" + f" ({others})" * bool(others)
     first = f"; {name}" * (len(by_status[gravest]) > 1)
-    return replace(found, sentence=f"{told}{first}: {found.sentence}")
+    return replace(verdict, sentence=f"{settings}{first}: {verdict.sentence}")
 
 
 def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llmfair.audits.runs.run import Spending, Watch
     from llmfair.audits.subject import Subject
     from llmfair.audits.sweep import SettingRun
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
     from llmfair.results import Results, StudyResults
     from llmfair.rundir import Manifest, RunDir
 
@@ -252,7 +252,8 @@ def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str
 def _show(kind: Kind, results: Results, folder: Path, report: Path | None, style: str) -> None:
     """The table below its verdict, and under it where the report is, or the run folder where there is none."""
     from llmfair.audits.commands import continuing
-    from llmfair.report.tables import headed, tidy_tsv
+    from llmfair.report.table import headed
+    from llmfair.results import TIDY, lines_of
     from llmfair.rundir import RunDir
 
     def table() -> Table:
@@ -261,7 +262,8 @@ def _show(kind: Kind, results: Results, folder: Path, report: Path | None, style
     if style != "tsv" and not ranked(results):
         print(f"No result: none of the {kind.words.unit} has all its answers.")
     else:
-        terminal.show(style, results, table, lambda: tidy_tsv(results.rows), report, [report or folder])
+        lines = (TIDY, lines_of(results.rows, TIDY))
+        terminal.show(style, results, table, lambda: lines, report, [report or folder])
 
 
 def ranked(results: Results) -> int:
@@ -329,8 +331,6 @@ def _calibrating(kind: Kind) -> Callable[..., None]:
     """Simulated audits of one kind."""
 
     def run(settings: CalibrationSettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.report.tables import calibration_tsv
-
         simulated = 0
 
         def advance() -> None:
@@ -340,9 +340,10 @@ def _calibrating(kind: Kind) -> Callable[..., None]:
         count = terminal.Count("Simulating", settings.simulations(), "audits", lambda: simulated)
         with terminal.drawn(count):
             found = kind.calibrate(settings, advance)
-        terminal.show(
-            style, found, lambda: kind.words.calibration_table(found), lambda: calibration_tsv(found)
-        )
+        rows = found["injected"]
+        names = [name for name in rows[0] if name != "undefined"]
+        lines = (names, [[row[name] for name in names] for row in rows])
+        terminal.show(style, found, lambda: kind.words.calibration_table(found), lambda: lines)
 
     return run
 
@@ -439,11 +440,7 @@ def _show_study(
     style: str,
     report: Path | None,
 ) -> None:
-    from llmfair.report.tables import headed, tsv
-
-    def lines() -> str:
-        columns, rows = named.lines(found)
-        return tsv(columns, (dict(zip(columns, row, strict=True)) for row in rows))
+    from llmfair.report.table import headed
 
     if style in ("table", "md") and not any(ranked(one.results) for one in tried if one.results):
         print(f"No result: no setting has a {kind.words.unit.removesuffix('s')} with all its answers.")
@@ -451,7 +448,12 @@ def _show_study(
     below = [*found.runs, *([report] if report else [])]
     document = {**plain(found), **(terminal.failure(gravest) if gravest else {})}
     terminal.show(
-        style, document, lambda: headed(named.words.table(found), found.verdict), lines, report, below
+        style,
+        document,
+        lambda: headed(named.words.table(found), found.verdict),
+        lambda: named.lines(found),
+        report,
+        below,
     )
 
 

@@ -33,7 +33,7 @@ Name = Annotated[
 def list_prompts() -> View:
     """The templates that can be named with --prompt."""
     from llmfair.prompts import load_prompt, prompt_names, wordings
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     named = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
     rows: list[dict[str, Any]] = [
@@ -115,7 +115,7 @@ def list_strategies() -> View:
     from llmfair import registry
     from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.rankers.strategies import strategy_of
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     facts: list[dict[str, Any]] = []
     reads = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
@@ -163,7 +163,7 @@ measures = group("measures", "What can be measured.")
 def list_measures() -> View:
     """What --measures takes, with parameters, and which way is better."""
     from llmfair import registry
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     facts = [
         {
@@ -219,7 +219,7 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> V
 
     import llmfair
     from llmfair import registry
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     backends = dict.fromkeys(registry.names("backend"), ("ready", "added, in this package or another"))
     backends |= {name: (status, note) for name, status, note in _backends(base_url)}

@@ -19,7 +19,7 @@ from llmfair.io.files import SCHEMA
 
 if TYPE_CHECKING:
     from llmfair.datasets.fetch import FetchPlan
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
 
 RELEVANCE = ("relevant", "irrelevant")
@@ -31,7 +31,7 @@ def list_all() -> View:
     """The datasets that can be named with -d."""
     from llmfair import registry
     from llmfair.datasets.base import FOUR_FILES, compared
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     rows: list[dict[str, Any]] = []
     for name in registry.names("dataset"):
@@ -217,7 +217,7 @@ def attributes() -> View:
 
 def _facts_table(found: dict[str, Any]) -> Table:
     from llmfair.datasets.base import empty_groups_text
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     attributes = list(found["attributes"])
     header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
@@ -308,7 +308,7 @@ def print_record(name: str, folder: str, record: dict[str, Any], already: bool) 
 
 
 def _print_fetched(name: str, rows: list[tuple[str, str]], folder: str, already: bool) -> None:
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     notes = (folder, *(("fetched before; remove the folder to start over",) if already else ()))
     terminal.print_table(Table(f"{name} is fetched", ("", ""), tuple(rows), notes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -40,9 +39,8 @@ def score(
     from llmfair.cli.audits import write_report
     from llmfair.io.files import plain
     from llmfair.report.compare import score_table, score_warnings
-    from llmfair.report.tables import tidy_tsv
-    from llmfair.results import lines_of
-    from llmfair.rundir import COLUMNS, RunDir
+    from llmfair.results import TIDY, lines_of
+    from llmfair.rundir import COLUMNS, RunDir, csv_lines
 
     scored = measure(runs, settings, _tell)
     results = scored.results
@@ -64,12 +62,10 @@ def score(
         failure = terminal.failure(failed) if failed else {}
         terminal.print_json({**plain(results), "rows": rows, **failure})
     elif settings.per_query:
-        csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *lines_of(rows)])
+        sys.stdout.writelines(csv_lines(COLUMNS, lines_of(rows), "\t"))
     else:
-        below = [] if written is None else [written]
-        terminal.show(
-            style, None, lambda: score_table(results), lambda: tidy_tsv(results.rows), written, below
-        )
+        below, lines = [] if written is None else [written], (TIDY, lines_of(rows, TIDY))
+        terminal.show(style, None, lambda: score_table(results), lambda: lines, written, below)
     if failed is not None:
         raise terminal.failed_after_output(failed)
 

@@ -46,7 +46,7 @@ def mitigate(
     from llmfair.mitigation.mitigate import mitigate as held
     from llmfair.mitigation.mitigate import plan_mitigation
     from llmfair.mitigation.words import headed_table, plan_table
-    from llmfair.report.tables import tidy_tsv
+    from llmfair.results import TIDY, lines_of
     from llmfair.rundir import RunDir, find_run
 
     folder = find_run(run, runs_dir)
@@ -64,10 +64,9 @@ def mitigate(
         raise typer.Exit(terminal.interrupted(said)) from None
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
     results, below = done.results, [report or done.folder]
+    lines = (TIDY, lines_of(results.rows, TIDY))
     document = {**plain(results), **(terminal.failure(done.error) if done.error else {})}
-    terminal.show(
-        style, document, lambda: headed_table(results), lambda: tidy_tsv(results.rows), report, below
-    )
+    terminal.show(style, document, lambda: headed_table(results), lambda: lines, report, below)
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
 
@@ -82,7 +81,7 @@ def _watch(
 ) -> AbstractContextManager[None]:
     """Shows a remedy while it is asked."""
     from llmfair.io.text import count
-    from llmfair.report.tables import on_disk
+    from llmfair.report.phrases import on_disk
 
     seen["remedy"] = remedy
     before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
@@ -115,6 +114,7 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.audits.gates import refused, statuses_of
+    from llmfair.results import lines_of
     from llmfair.rundir import REPORT
     from llmfair.tuning import lora, words
     from llmfair.tuning.finetune import finetune
@@ -139,7 +139,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         style,
         {**plain(done.results), **(terminal.failure(error) if error else {})},
         lambda: words.headed_table(results),
-        lambda: words.finetune_tsv(results),
+        lambda: (words.TSV, lines_of(results.rows, words.TSV)),
         page if page.is_file() else None,
         [done.folder.path],
     )

@@ -36,7 +36,7 @@ FileFlag = flag(
     named="report_file",
 )
 PageFormat = flag(
-    "html: the page; md: its tables on stdout; card: a section for a model card on stdout.",
+    "html: the page; on stdout md, latex: its tables; csv: all figures, one a line; card: a section for a model card.",
     "--format",
     named="report_format",
 )
@@ -65,7 +65,7 @@ def report(
         int, flag("Answers shown with their prompts.", "--evidence", min=0, max=100_000)
     ] = EVIDENCE,
     # nor `format`, what their tables are printed as
-    shape: Annotated[Literal["html", "md", "card"], PageFormat] = "html",
+    shape: Annotated[Literal["html", "md", "latex", "csv", "card"], PageFormat] = "html",
     open_it: Annotated[bool, flag("Open it in the browser.", "--open")] = False,
     runs_dir: RunsDir = Path("runs"),
     shared: Shared = False,
@@ -76,15 +76,18 @@ def report(
     folders: nothing is asked.
     """
     from llmfair.pages import formats_of, page_of, write_page
-    from llmfair.report.html import model_card, tables_markdown
+    from llmfair.report.html import figures_csv, model_card, tables_latex, tables_markdown
     from llmfair.report.page import read_source
     from llmfair.rundir import REPORT, find_run
 
     formats = formats_of(figures or "", "--figures ")
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
     page = page_of(sources, evidence)
+    if shape == "csv":
+        print(figures_csv(sources), end="")
+        raise typer.Exit
     if shape != "html":
-        print((tables_markdown if shape == "md" else model_card)(page), end="")
+        print({"md": tables_markdown, "latex": tables_latex, "card": model_card}[shape](page), end="")
         raise typer.Exit
     path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT).resolve())
     try:
@@ -123,8 +126,9 @@ def compare(
     from llmfair.audits.comparing import failed_of
     from llmfair.audits.gates import statuses_of
     from llmfair.io.files import plain
-    from llmfair.report.compare import compare_table, compare_tsv
+    from llmfair.report.compare import COLUMNS, compare_table
     from llmfair.report.verdict import FAILING
+    from llmfair.results import lines_of
     from llmfair.rundir import find_run
 
     fail_on = [FAILING[word] for word in statuses_of(failing, FAILING)]
@@ -132,7 +136,8 @@ def compare(
     failed = failed_of(compared, fail_on)
     document = {**plain(compared), **(terminal.failure(failed) if failed else {})}
     style = "json" if terminal.output.as_json else format
-    terminal.show(style, document, lambda: compare_table(compared), lambda: compare_tsv(compared))
+    lines = (COLUMNS, lines_of(compared.rows, COLUMNS))
+    terminal.show(style, document, lambda: compare_table(compared), lambda: lines)
     raise typer.Exit if failed is None else terminal.failed_after_output(failed)
 
 
@@ -150,7 +155,7 @@ runs = group("runs", "List, show and check run folders.")
 @look(runs, "llmfair runs list", "llmfair runs list --runs-dir elsewhere --json", name="list", runs=True)
 def list_all(runs_dir: RunsDir = Path("runs")) -> View:
     """Run folders, newest first, each with its verdict."""
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
     from llmfair.rundir import list_runs
 
     rows = [run.summary() | {"verdict": _status(run)} for run in list_runs(runs_dir)]
@@ -200,7 +205,7 @@ def show(
     """A run's table again, or its evidence."""
     from llmfair.audits.kind import kind_in
     from llmfair.audits.runs.exhibits import answers_of, failures_of
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
@@ -227,7 +232,7 @@ def _again(run: RunDir) -> View:
     from llmfair.audits.commands import continuing
     from llmfair.audits.kind import kind_of, results_of
     from llmfair.io.files import plain
-    from llmfair.report.tables import headed
+    from llmfair.report.table import headed
     from llmfair.rundir import REPORT
 
     manifest, command = run.read_manifest(), continuing(run)
@@ -246,7 +251,7 @@ def _furthest(run: RunDir) -> View:
     """Queries by their own figures, the one furthest from parity first."""
     from llmfair.audits.kind import kind_of, results_of
     from llmfair.audits.runs.exhibits import exhibits_of
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     results, named = results_of(run), {"run": run.path.name}
     furthest = kind_of(results.task).words.section(results, run.path, exhibits_of(run, 0)).furthest
@@ -288,7 +293,7 @@ def show_path() -> View:
 def info() -> View:
     """How many answers of which models, and their size."""
     from llmfair.asking.cache import facts
-    from llmfair.report.tables import Table
+    from llmfair.report.table import Table
 
     found = facts(_cache_file())
     rows = tuple(

@@ -27,10 +27,11 @@ from llmfair.mitigation.results import (
 from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page, warnings_of
+from llmfair.report.phrases import FEW_QUERIES, capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
-from llmfair.report.tables import FEW_QUERIES, Table, capitalised, cell, few_queries, filled, headed
+from llmfair.report.table import Table, filled, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from msgspec.structs import asdict
@@ -28,22 +28,11 @@ from llmfair.report.figures import (
 )
 from llmfair.report.groups import about
 from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
+from llmfair.report.phrases import few_queries, reasons, uncut_notes
 from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Point, utility_and_ratio
 from llmfair.report.section import Section
-from llmfair.report.tables import (
-    Table,
-    cell,
-    columns_of,
-    few_queries,
-    filled,
-    headings,
-    lead_of,
-    reasons,
-    tsv,
-    uncut_notes,
-    with_interval,
-)
+from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import (
     CLOSER,
     NO_DIFFERENCE,
@@ -70,31 +59,26 @@ def compare_table(compared: Comparison) -> Table:
     base, *others = compared.runs
     condition, several = kind_of(compared.task).words.condition, len(others) > 1
     uneven = any(row.n != compared.queries for row in compared.rows)
-    columns: list[tuple[str, Callable[[ChangeRow], str]]] = [
+    columns: list[Column[ChangeRow]] = [
         ("measure", _label),
         (condition, lambda row: row.key),
-        *([("run", lambda row: row.run)] if several else []),
+        ("run", lambda row: row.run * several),
         (f"base {base.name}", lambda row: _figure(row.base)),
         ("other" if several else others[0].name, lambda row: _figure(row.other)),
         (f"change [{compared.level * 100:g} %]", _change),
-        *([("queries", lambda row: f"{row.n:,}")] if uneven else []),
-        ("p (Holm)", lambda row: "" if row.p_adjusted is None else p_text(row.p_adjusted)),
+        ("queries", lambda row: row.n if uneven else None),
+        ("p (Holm)", lambda row: None if row.p_adjusted is None else p_text(row.p_adjusted)),
     ]
-    rows = tuple(tuple(of(row) for _, of in columns) for row in compared.rows)
-    whom, queries = (
+    title = (
+        f"Compare {compared.task}",
+        compared.dataset,
         about(compared.attribute, compared.words.protected),
         count(compared.queries, "query", "queries"),
     )
-    title = f"Compare {compared.task} · {compared.dataset} · {whom} · {queries}"
     verdicts = [("", verdict) for _, verdict in kind_of(compared.task).words.compared(compared)]
     lead = lead_of(verdicts, "" if compared.verdict is None else compared.verdict.next)
     notes = (*_differing(compared), *_sentences(compared), *_notes(compared))
-    return filled(Table(title, tuple(name for name, _ in columns), rows, notes, lead=lead))
-
-
-def compare_tsv(compared: Comparison) -> str:
-    """The rows for programs: figures as they are, undefined ones empty."""
-    return tsv(COLUMNS, map(asdict, compared.rows))
+    return Table.of(title, columns, compared.rows, notes, lead=lead)
 
 
 def _label(row: ChangeRow) -> str:
@@ -213,45 +197,50 @@ def _notes(compared: Comparison) -> Iterator[str]:
 
 def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
-    cells: dict[tuple[str, ...], Row] = {
+    rows = named_conditions(results)
+    ranked = [run.conditions[condition].queries for run, condition, _ in rows]
+    uneven = len({*ranked}) > 1
+    figures: dict[tuple[str, str, str, str], Row] = {
         (row.run, row.key, row.measure, row.group): row for row in results.rows
     }
-    columns = columns_of(results.measures, results.rows, results.verdict)
-    named = named_conditions(results)
-    ranked = [run.conditions[condition].queries for run, condition, _ in named]
-    uneven = len({*ranked}) > 1
-    rows: list[tuple[str, ...]] = []
-    for (run, condition, name), queries in zip(named, ranked, strict=True):
-        figures = {column: cells.get((run.run, condition, *column)) for column in columns}
-        conclusion = ""
-        if (finding := run.findings.get(condition)) is not None:
-            row = figures.get((finding.measure, ""))
-            conclusion = kind_of(run.task).words.concluded(
-                finding, row, results.level, results.band, run.words
-            )
-        shown = (cell(row, results.band) for row in figures.values())
-        rows.append((name, *((f"{queries:,}",) * uneven), *shown, conclusion))
-    few = [
-        f"{name}: " * uneven + text
-        for (*_, name), queries in zip(named, ranked, strict=True)
+    of_rows = (((m, group), (run, condition), row) for (run, condition, m, group), row in figures.items())
+
+    def conclusion(row: NamedCondition) -> str:
+        run, condition, _ = row
+        if (finding := run.findings.get(condition)) is None:
+            return ""
+        figure = figures.get((run.run, condition, finding.measure, ""))
+        return kind_of(run.task).words.concluded(finding, figure, results.level, results.band, run.words)
+
+    columns: list[Column[NamedCondition]] = [
+        ("run", lambda row: row[2]),
+        ("queries ranked", lambda row: row[0].conditions[row[1]].queries if uneven else None),
+        *figure_columns(
+            results, results.measures, of_rows, results.verdict, lambda row: (row[0].run, row[1])
+        ),
+        ("conclusion", conclusion),
+    ]
+    few = {
+        f"{name}: " * uneven + text: None
+        for (*_, name), queries in zip(rows, ranked, strict=True)
         for text in few_queries(queries)
-    ]
-    notes = [*score_warnings(results), *dict.fromkeys(few)]
+    }
+    notes = [*score_warnings(results), *few]
     for task in dict.fromkeys(run.task for run in results.runs):
-        notes += kind_of(task).words.scored_notes([row for row in named if row[0].task == task])
-    notes += [
-        f"{results.labels.get(measure, measure)}: {note}" for measure, note in results.of_measures.items()
-    ]
-    longest = max(run.conditions[condition].longest for run, condition, _ in named)
-    notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
-    attributes = {about(run.attribute, run.words.protected): None for run in results.runs}
-    datasets = {run.dataset: None for run in results.runs}
-    queries_text = f"{min(ranked):,} to " * uneven + count(max(ranked), "query", "queries")
-    title = " · ".join(["Score", *datasets, *attributes, queries_text, count(len(rows), "ranking")])
-    headed = headings(columns, results, with_interval(results.rows))
-    header = ("run", *(("queries ranked",) * uneven), *headed, "conclusion")
+        notes += kind_of(task).words.scored_notes([row for row in rows if row[0].task == task])
+    longest = max(run.conditions[condition].longest for run, condition, _ in rows)
+    of_measures = [(results.labels.get(name, name), note) for name, note in results.of_measures.items()]
+    of_measures += uncut_notes(declared(results.measures), longest)
+    title = (
+        "Score",
+        *dict.fromkeys(run.dataset for run in results.runs),
+        *dict.fromkeys(about(run.attribute, run.words.protected) for run in results.runs),
+        f"{min(ranked):,} to " * uneven + count(max(ranked), "query", "queries"),
+        count(len(rows), "ranking"),
+    )
     lead = lead_of(score_outcome(results), "" if results.verdict is None else results.verdict.next)
-    return filled(Table(title, header, tuple(rows), tuple(notes), lead=lead))
+    notes += [f"{measure}: {note}" for measure, note in of_measures]
+    return Table.of(title, columns, rows, notes, results.band, lead=lead)
 
 
 def score_outcome(results: ScoreResults) -> list[tuple[str, RunVerdict]]:
@@ -260,8 +249,12 @@ def score_outcome(results: ScoreResults) -> list[tuple[str, RunVerdict]]:
     return [(run.run if several else "", run.verdict) for run in results.runs if run.verdict is not None]
 
 
-def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
-    """Every run and condition of it, orders and repeats together, with what tells it from the others."""
+NamedCondition = tuple[ScoredRun, str, str]
+"""A run, a condition of it, and what tells it from the others."""
+
+
+def named_conditions(results: ScoreResults) -> list[NamedCondition]:
+    """Every run and condition of it, orders and repeats together."""
     conditions = [
         (run, condition)
         for run in results.runs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llmfair.metrics.base import plain_name
+from llmfair.report.phrases import capitalised
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
-from llmfair.report.tables import capitalised
 from llmfair.results import Declared, Figure, Finding, Reach, Results, Words
 
 HEADLINES, COST = "odds", "cost"
@@ -52,8 +52,8 @@ def on_log(value: Value | None) -> Value | None:
 
 def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | None:
     """What a measure can be in this setting at all, where both ends are known."""
-    found = reach.get(plain_name(measure), Reach())
-    return None if found.low is None or found.high is None else (found.low, found.high)
+    of = reach.get(plain_name(measure), Reach())
+    return None if of.low is None or of.high is None else (of.low, of.high)
 
 
 def headline_plots(

@@ -162,13 +162,17 @@ def _rows_of(
     rows: dict[str, dict[str, AuditedRun]] = {}
     for audited in table:
         results = audited.results
-        alike = [settings[one.folder] for one in audits if one.results.named_model == results.named_model]
-        own = settings[audited.folder]
-        keys = dict.fromkeys(key for other in (own, *alike) for key in other)
-        differ = [key for key in keys if any(other.get(key) != own.get(key) for other in alike)]
-        labelled = {one.results.named_model for one in audits if one.results.short_name == results.short_name}
+        alike = [
+            settings[other.folder] for other in audits if other.results.named_model == results.named_model
+        ]
+        mine = settings[audited.folder]
+        keys = dict.fromkeys(key for other in (mine, *alike) for key in other)
+        differ = [key for key in keys if any(other.get(key) != mine.get(key) for other in alike)]
+        labelled = {
+            other.results.named_model for other in audits if other.results.short_name == results.short_name
+        }
         called = results.short_name if len(labelled) == 1 else results.named_model
-        name = " ".join([called, *kind.words.differences(own, differ)])
+        name = " ".join([called, *kind.words.differences(mine, differ)])
         if results.attribute in rows.get(name, {}):
             name = f"{called} ({audited.folder.resolve().name})"
         rows.setdefault(name, {})[results.attribute] = audited

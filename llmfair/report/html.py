@@ -1,4 +1,4 @@
-"""Forms of a page: HTML, Markdown for pull requests, a section for a model card.
+"""Forms of a page: HTML, Markdown for pull requests, LaTeX for papers, CSV for programs, a section for a model card.
 
 HTML is one file that asks nobody for anything, readable in the dark, on a phone and on paper.
 
@@ -14,16 +14,19 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from llmfair.io.text import in_json, in_lines, in_markdown, visible
 from llmfair.report.groups import Item
-from llmfair.report.page import Page
+from llmfair.report.page import Page, Source
+from llmfair.report.phrases import in_short
 from llmfair.report.plots.base import inline_svg
-from llmfair.report.tables import WHOLE_SENTENCES, in_short, markdown, markdown_lead
-from llmfair.results import RunVerdict
+from llmfair.report.table import WHOLE_SENTENCES, latex, markdown, markdown_lead
+from llmfair.results import ALL, RunVerdict, lines_of
+from llmfair.rundir import COLUMNS, csv_text
 
 HEADING = "## How the model ranks items of different groups"
 FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
@@ -95,8 +98,8 @@ def slopes(items: Sequence[Item]) -> dict[str, Any] | None:
 
 def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:
     """The status of a verdict, and what follows it."""
-    said = in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"
-    return verdict.status, said.removeprefix(verdict.status)
+    text = in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"
+    return verdict.status, text.removeprefix(verdict.status)
 
 
 def rows_json(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -111,6 +114,28 @@ def rows_json(rows: Sequence[Mapping[str, Any]]) -> str:
 def tables_markdown(page: Page) -> str:
     """Every table, after what has to be known first and what is missing."""
     return "\n".join([*markdown_lead(page.lead), *_warnings(page), *_tables(page)])
+
+
+def tables_latex(page: Page) -> str:
+    """Every table in LaTeX; what has to be known first, and what is missing, as comments."""
+    above = [*page.lead, *(("WARNING", text) for text in (*page.warnings, *page.missing))]
+    comments = [f"% {name} {visible(text)}" for name, text in above]
+    return "\n".join([r"% \usepackage{booktabs}", *comments, "", *map(latex, page.tables)])
+
+
+def figures_csv(sources: Sequence[Source]) -> str:
+    """All figures of these results as CSV, one a line; what a study has besides in columns behind the others."""
+    lines = list[dict[str, Any]]()
+    for source in sources:
+        if source.study is None:
+            rows = [] if source.results is None else source.results.rows
+            lines += [dict(zip(COLUMNS, line, strict=True)) for line in lines_of(rows)]
+        else:
+            shared = {name: getattr(source.results, name) for name in ("dataset", "attribute", "model")}
+            columns, rows = source.study.lines(source.results)
+            lines += [shared | {"query_id": ALL} | dict(zip(columns, line, strict=True)) for line in rows]
+    header = [*dict.fromkeys(chain(COLUMNS, *lines))]
+    return csv_text(header, ([line.get(name) for name in header] for line in lines))
 
 
 def _warnings(page: Page) -> list[str]:

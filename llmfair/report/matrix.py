@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import starmap
 
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.io.files import plain as as_json
@@ -21,45 +21,35 @@ from llmfair.report.page import (
     formulas_of,
     limits_of,
     lopsided,
-    missing_of,
-    study_general,
     unfinished,
     warnings_of,
 )
-from llmfair.report.tables import (
-    Table,
-    capitalised,
-    cell,
-    columns_of,
-    few_queries,
-    filled,
-    headings,
-    with_interval,
-)
-from llmfair.results import Declared, Exhibits, Row
+from llmfair.report.phrases import capitalised, few_queries
+from llmfair.report.table import Cell, Column, Place, Table, headings, places_of
+from llmfair.results import Declared, Row
 from llmfair.rundir import AskedWith
 
 
-def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[str, General]) -> Page:
-    """The page of several runs; those without results are named, and left out. `general` by task."""
+def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[Source], General]) -> Page:
+    """The page of several runs; those without results are named, and left out."""
     groups = _groups(sources)
-    told = [(source, _general(source, general)) for source in sources]
-    others = [(source, of) for source, of in told if source.results is not None and not source.is_audit]
+    parts = [(source, general(source)) for source in sources if source.results is not None]
+    others = [(source, of) for source, of in parts if not source.is_audit]
     words = dict.fromkeys(
         [tuple(kind_of(group.task).words.method) for group in groups] + [tuple(of.words) for _, of in others]
     )
-    results = [source.results for source in sources if source.results is not None]
+    results = [source.results for source, _ in parts]
     attributes = dict.fromkeys(
-        run.attribute for one in results for run in (one.runs if one.task == "score" else [one])
+        run.attribute for of_run in results for run in (of_run.runs if of_run.task == "score" else [of_run])
     )
     outcome = [
         (f"{source.name} {name}".strip(), verdict)
-        for source, of in told
+        for source, of in parts
         for name, verdict in of.outcome(source)
     ]
     gravity = [*dict.fromkeys(status for kind in kinds() for status in kind.words.statuses)]
-    known = [verdict for _, verdict in outcome if verdict.status in gravity]
-    gravest = min(known, key=lambda verdict: gravity.index(verdict.status), default=None)
+    verdicts = [verdict for _, verdict in outcome if verdict.status in gravity]
+    gravest = min(verdicts, key=lambda verdict: gravity.index(verdict.status), default=None)
     return Page(
         kind="Report",
         title=", ".join([count(len(sources), "run"), *([" and ".join(attributes)] if attributes else [])]),
@@ -70,11 +60,10 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             ]
         ),
         missing=[
-            line if source.results is None else f"{source.name}: {line}"
-            for source, of in told
-            for line in of.missing(source)
+            *(unfinished(source) for source in sources if source.results is None),
+            *(f"{source.name}: {line}" for source, of in parts for line in of.missing(source)),
         ],
-        warnings=[*warnings_of(getattr(each, "model", "") for each in results), *_warnings(groups, told)],
+        warnings=[*warnings_of(getattr(each, "model", "") for each in results), *_warnings(groups, parts)],
         tables=[
             *(
                 replace(table, title=_of_lists(table.title, group))
@@ -91,7 +80,10 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
         method=Method(
             words=[*(paragraph for paragraphs in words for paragraph in paragraphs), *lopsided(results)],
             formulas=formulas_of(measures),
-            facts=[(source.name, _fact(source, of)) for source, of in told],
+            facts=[
+                *((source.name, _fact(source, of)) for source, of in parts),
+                *((source.name, "no results yet") for source in sources if source.results is None),
+            ],
             prompt="",
             command="llmfair report " + " ".join(source.name for source in sources),
             limits=limits_of(results),
@@ -106,33 +98,6 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
         ],
         outcome=outcome,
         following="" if gravest is None else gravest.next,
-    )
-
-
-def _general(source: Source, general: Mapping[str, General]) -> General:
-    """What is told of a source among several: of an audit, a study, another command, or nothing yet."""
-    if source.study is not None:
-        return study_general(source.study)
-    if source.results is not None and not source.is_audit:
-        return general[source.results.task]
-
-    def page(source: Source, exhibits: Exhibits) -> Page:
-        raise AssertionError("among several runs an audit has no page of its own")
-
-    if source.results is None:
-        return General((), page, lambda _: Table("", (), (), ()), missing=lambda source: [unfinished(source)])
-    words, results, manifest = kind_of(source.results.task).words, source.results, source.manifest
-    return General(
-        words=tuple(words.method),
-        page=page,
-        table=lambda source: words.table(source.results),
-        missing=lambda _: (
-            missing_of(manifest.status, results.chains, results.failures, words.titles)[:-1]
-            if manifest
-            else ()
-        ),
-        warnings=lambda source: source.results.warnings,
-        outcome=lambda _: [("", results.verdict)] if results.verdict is not None else [],
     )
 
 
@@ -155,7 +120,7 @@ def prompt_names(prompts: Iterable[AskedWith | None]) -> dict[str, str]:
     return {sha256: file + f" {sha256[:8]}" * (shared[file] > 1) for sha256, file in files.items()}
 
 
-def _warnings(groups: Sequence[Group], told: Sequence[tuple[Source, General]]) -> Iterator[str]:
+def _warnings(groups: Sequence[Group], parts: Sequence[tuple[Source, General]]) -> Iterator[str]:
     """What has to be known before figures are read: of tables that are apart, of single runs, of few queries."""
     for task, dataset in dict.fromkeys((group.task, group.dataset) for group in groups if group.lists):
         yield (
@@ -163,11 +128,11 @@ def _warnings(groups: Sequence[Group], told: Sequence[tuple[Source, General]]) -
             "of different tables do not compare."
         )
     few = dict[str, list[str]]()
-    for source, of in told:
+    for source, of in parts:
         yield from (f"{source.name}: {warning}" for warning in of.warnings(source))
         for warning in few_queries(source.results.design.queries) if source.is_audit else ():
             few.setdefault(capitalised(warning), []).append(source.name)
-    audits = sum(source.is_audit for source, _ in told)
+    audits = sum(source.is_audit for source, _ in parts)
     for warning, names in few.items():
         yield f"{warning}." if len(names) == audits else f"{', '.join(names)}: {warning}."
     if any(len(group.rows) > DRAWN for group in groups):
@@ -183,60 +148,63 @@ def _of_lists(title: str, group: Group) -> str:
     return " · ".join(filter(None, [title, group.lists]))
 
 
+Of = tuple[str, str, str]
+"""A model, an attribute and a condition."""
+
+
 def _tables(group: Group) -> Iterator[Table]:
     """A matrix for every measure shown, and one of the conclusions."""
-    columns, words = group.columns, kind_of(group.task).words
+    words, columns = kind_of(group.task).words, group.columns
     several = len({attribute for attribute, _ in columns}) > 1
-    header = tuple(f"{attribute}: {condition}" if several else condition for attribute, condition in columns)
-    cells: dict[Path, dict[tuple[str, str, str], Row]] = {}
-    titles: dict[tuple[str, str], str] = {}
-    for audited in group.audits():
-        results = audited.results
-        of_all = [row for row in results.of_all() if row.key not in group.aside]
-        shown = columns_of(results.shown, of_all)
-        # by plain names: runs differ in how they control for order
-        for (measure, side), heading in zip(
-            shown, headings(shown, results, with_interval(results.rows)), strict=True
-        ):
-            titles.setdefault((plain_name(measure), side), heading)
-        cells[audited.folder] = {
-            (plain_name(row.measure), row.key, row.group): row
-            for row in of_all
-            if (row.measure, row.group) in shown
-        }
-    for (measure, side), heading in titles.items():
-        rows = []
-        for name, runs in group.rows.items():
-            figures = [
-                cells[runs[attribute].folder].get((measure, condition, side)) if attribute in runs else None
-                for attribute, condition in columns
-            ]
-            if any(figures):
-                every = {row.n for row in figures if row and row.n is not None}
-                numbers = sorted(every - {0} or every)
-                queries = "–".join(dict.fromkeys(map(str, numbers[:1] + numbers[-1:])))
-                rows.append((name, *map(cell, figures), queries))
-        title = f"{heading} · {_about(group)} · by model and {words.condition}"
-        yield filled(Table(title, ("model", *header, "queries"), tuple(rows), ()))
-    rows = []
+    titles: dict[Place, str] = {}
+    figures: dict[Place, dict[Of, Row]] = {}
+    texts: dict[Of, str] = {}
     for name, runs in group.rows.items():
-        # what the run's own table concludes, by condition
-        said = {
-            attribute: words.table(run.results).said
-            for attribute, run in runs.items()
-            if run.results.findings
-        }
-        rows.append((name, *(said.get(attribute, {}).get(condition, "") for attribute, condition in columns)))
-    if any(text for _, *texts in rows for text in texts):
-        title = f"Conclusions · {_about(group)} · {group.task}"
-        yield filled(Table(title, ("model", *header), tuple(rows), ()))
+        for attribute, run in runs.items():
+            results = run.results
+            rows = [row for row in results.of_all() if (attribute, row.key) in columns]
+            places = places_of(results.shown, {(row.measure, row.group): None for row in rows})
+            intervals = {(row.measure, row.group) for row in rows if row.low is not None}
+            # by plain names: runs differ in how they control for order
+            for (measure, of), heading in zip(places, headings(places, results, intervals), strict=True):
+                titles.setdefault((plain_name(measure), of), heading)
+            for row in rows:
+                if (row.measure, row.group) in places:
+                    place = plain_name(row.measure), row.group
+                    figures.setdefault(place, {})[name, attribute, row.key] = row
+            if results.findings:  # what the run's own table concludes
+                concluded = words.table(results).said.items()
+                texts |= {(name, attribute, condition): text for condition, text in concluded}
+
+    def cells(of: Mapping[Of, Cell]) -> list[Column[str]]:
+        """The model, and what it has under each attribute and condition."""
+
+        def column(attribute: str, condition: str) -> Column[str]:
+            heading = f"{attribute}: {condition}" if several else condition
+            return heading, lambda name: of.get((name, attribute, condition))
+
+        return [("model", str), *starmap(column, columns)]
+
+    for place, heading in titles.items():
+        numbers: dict[str, list[int]] = {}
+        for (name, *_), row in figures[place].items():
+            numbers.setdefault(name, []).extend([] if row.n is None else [row.n])
+        queries = {name: _queries(of) for name, of in numbers.items()}
+        title = f"{heading} · {_about(group)} · by model and {words.condition}"
+        yield Table.of(title, [*cells(figures[place]), ("queries", queries.get)], numbers)
+    if any(texts.values()):
+        yield Table.of(f"Conclusions · {_about(group)} · {group.task}", cells(texts), group.rows)
+
+
+def _queries(numbers: Collection[int]) -> str:
+    """The fewest and the most queries of figures that are of any."""
+    every = sorted({*numbers} - {0} or {*numbers})
+    return "–".join(dict.fromkeys(map(str, every[:1] + every[-1:])))
 
 
 def _fact(source: Source, of: General) -> str:
     """What was run, in a line."""
     results = source.results
-    if results is None:
-        return "no results yet"
     if not source.is_audit:
         return str(results.task)
     cost = f" · cost {text}" if (text := cost_of(source.manifest)) else ""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isfunction
-from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,11 @@ from llmfair.io.text import count
 from llmfair.metrics.base import Definition, plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import Furthest, distance
+from llmfair.report.phrases import calls_of, capitalised
 from llmfair.report.plots.base import Plot
 from llmfair.report.section import Section, VerdictCard
-from llmfair.report.tables import (
-    Column,
-    LabelledResults,
-    Lead,
-    Table,
-    calls_of,
-    capitalised,
-    filled,
-    headings,
-    lead_of,
-)
-from llmfair.report.words import LIMITS
+from llmfair.report.table import Column, LabelledResults, Lead, Place, Table, figure_columns, lead_of
+from llmfair.report.words import LIMITS, Wording
 from llmfair.results import (
     Declared,
     Evidence,
@@ -44,7 +34,6 @@ from llmfair.results import (
     ProbeCounts,
     Reach,
     Requirement,
-    Results,
     Row,
     RunVerdict,
     StudyResults,
@@ -60,6 +49,7 @@ LOPSIDED = (
     "not symmetric, but extends further to where single queries lie far out."
 )
 MARKUP = re.compile(r"(`+)(.*?)\1")
+SIMULATED = "A simulated model: its figures test the audit procedure, no real model."
 TITLES_ONLY = "The model saw titles only: it judged by these, and by what it remembers of the items."
 
 
@@ -122,7 +112,7 @@ def cost_of(manifest: Manifest | None) -> str:
     """What all commands on a run have cost, and the calls of them that were made without prices."""
     if manifest is None or manifest.cost is None:
         return ""
-    unpriced = sum(one.calls or 0 for one in manifest.invocations if one.cost is None)
+    unpriced = sum(command.calls or 0 for command in manifest.invocations if command.cost is None)
     return f"{manifest.cost:,.4f}" + f", and {count(unpriced, 'call')} made without prices" * bool(unpriced)
 
 
@@ -210,35 +200,31 @@ def queries_table(
     those are left out of which a query has no figure, but a part of that of all.
     """
     parts = {name for name, measure in exhibits.measures.items() if measure.definition.of_all is True}
-    measures = [measure for measure in measures if measure not in parts]
-    wanted = {plain_name(measure): place for place, measure in reversed([*enumerate(measures)])}
-    values: dict[tuple[str, str], dict[Column, float]] = {}
+    wanted = dict.fromkeys(plain_name(measure) for measure in measures if measure not in parts)
+    values: dict[tuple[str, str], dict[Place, float]] = {}
     for row in query_figures(folder):
         if row.measure in wanted and row.value is not None and (of := named(row)) is not None:
             values.setdefault((row.query_id, of), {})[row.measure, row.group] = row.value
-    columns = sorted({*chain(*values.values())}, key=lambda column: (wanted[column[0]], column[1]))
-    if not columns:
+    if not values:
         return None
     plainly = {plain_name(name): says for name, says in reversed([*exhibits.measures.items()])}
-    by = ratio_of([plain_name(measure) for measure in measures], plainly)
+    by = ratio_of([*wanted], plainly)
 
     def far(key: tuple[str, str]) -> float:
         """What is undefined comes last."""
         return distance([values[key][by, ""]]) if by and (by, "") in values[key] else -inf
 
-    rows = tuple(
-        (
-            exhibits.queries.get(query_id, query_id),
-            query_id if query_id in exhibits.queries else "",
-            of,
-            *("" if (value := values[query_id, of].get(column)) is None else f"{value:.3f}" for column in columns),
-        )
-        for query_id, of in sorted(values, key=far, reverse=True)
-    )  # fmt: skip
+    texts = ((place, key, f"{value:.3f}") for key, of in values.items() for place, value in of.items())
+    columns: list[Column[tuple[str, str]]] = [
+        ("query", lambda key: exhibits.queries.get(key[0], key[0])),
+        ("id", lambda key: key[0] if key[0] in exhibits.queries else ""),
+        (condition, lambda key: key[1]),
+        *figure_columns(results, [*wanted], texts),
+    ]
+    rows = sorted(values, key=far, reverse=True)
     left_out = [f"{len(rows) - MOST:,} more rows in per_query.csv"] * (len(rows) > MOST)
-    header = ("query", "id", condition, *headings(columns, results))
     title = f"By query and {condition}" + ", furthest from parity first" * (by is not None)
-    return filled(Table(title, header, rows[:MOST], tuple(left_out)))
+    return Table.of(title, columns, rows[:MOST], left_out)
 
 
 # What a report is made of: a run folder, a study, measured runs, read back.
@@ -365,7 +351,7 @@ class Page:
 
 @dataclass(frozen=True)
 class General:
-    """What reports know of a command that is neither an audit nor a study of audits, from a folder with its results.
+    """What reports know of a command from a folder with its results.
 
     `words` are its method's paragraphs; `missing` and `warnings` what is said of it among several runs, `outcome` its
     verdicts by name.
@@ -376,11 +362,38 @@ class General:
     table: Callable[[Source], Table]
     missing: Callable[[Source], Iterable[str]] = lambda source: ()
     warnings: Callable[[Source], Iterable[str]] = lambda source: ()
-    outcome: Callable[[Source], Iterable[tuple[str, RunVerdict]]] = lambda source: ()
+    outcome: Callable[[Source], Iterable[tuple[str, RunVerdict]]] = lambda source: outcome_of(source.results)
 
 
-def run_page(folder: Path, manifest: Manifest, results: Results, exhibits: Exhibits) -> Page:
+def outcome_of(results: Any) -> list[tuple[str, RunVerdict]]:
+    """The verdict of a single run."""
+    return [] if results.verdict is None else [("", results.verdict)]
+
+
+def audit_general(words: Wording) -> General:
+    """What reports know of an audit."""
+
+    def missing(source: Source) -> list[str]:
+        results, manifest = source.results, source.manifest
+        return (
+            missing_of(manifest.status, results.chains, results.failures, words.titles)[:-1]
+            if manifest
+            else []
+        )
+
+    return General(
+        words=words.method,
+        page=run_page,
+        table=lambda source: words.table(source.results),
+        missing=missing,
+        warnings=lambda source: source.results.warnings,
+    )
+
+
+def run_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
+    folder, results = source.run.path, source.results
+    manifest = source.manifest or source.run.read_manifest()
     words = kind_of(results.task).words
     section = words.section(results, folder, exhibits)
     names = {condition: words.titles.get(condition, condition) for condition in results.design.keys}
@@ -418,7 +431,6 @@ def study_general(study: Study) -> General:
         page=page,
         table=lambda source: words.table(source.results),
         missing=lambda source: source.results.missing,
-        outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
     )
 
 
@@ -435,13 +447,12 @@ def plain_page(
     manifest: Manifest | None = None,
 ) -> Page:
     """A page of figures; without a manifest no one run folder stands behind them."""
-    verdict: RunVerdict | None = results.verdict
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
         queries=queries, method=method_of(results, manifest, exhibits, section.words, section.facts),
-        rows=plain(results.rows), outcome=[] if verdict is None else [("", verdict)],
-        following="" if verdict is None else verdict.next,
+        rows=plain(results.rows), outcome=outcome_of(results),
+        following="" if results.verdict is None else results.verdict.next,
     )  # fmt: skip
 
 
@@ -449,12 +460,13 @@ def warnings_of(
     models: Iterable[str], requirements: Iterable[Requirement] = (), warnings: Iterable[str] = ()
 ) -> list[str]:
     """What has to be known before any figure is read: simulated models, warnings, gates that do not hold."""
-    said = []
-    if any(model.startswith("fake:") for model in models):
-        said.append("A simulated model: its figures test the audit procedure, no real model.")
+    simulated = any(model.startswith("fake:") for model in models)
     unmet = dict.fromkeys(entry.reason for entry in requirements if not entry.holds)
-    told = (f"{capitalised(warning)}." for warning in warnings)
-    return [*said, *told, *(f"Requirement not met: {reason}" for reason in unmet)]
+    return [
+        *[SIMULATED] * simulated,
+        *(f"{capitalised(warning)}." for warning in warnings),
+        *(f"Requirement not met: {reason}" for reason in unmet),
+    ]
 
 
 def with_reach(table: Table, reach: Mapping[str, Reach]) -> Table:

@@ -9,8 +9,9 @@ from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import Conclusion
 from llmfair.report.groups import Furthest
+from llmfair.report.phrases import bound_text, cell
 from llmfair.report.plots.base import Plot
-from llmfair.report.tables import Table, bound_text, cell
+from llmfair.report.table import Table
 from llmfair.results import Declared, Figure, Results
 
 SHOWN_VERDICTS = 3

@@ -18,7 +18,7 @@ from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Conclusion, Key
-from llmfair.report.tables import FEW_QUERIES, interval_text
+from llmfair.report.phrases import FEW_QUERIES, interval_text
 from llmfair.results import (
     EQUAL_SCORES,
     OUTSIDE_ALONE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +12,11 @@ from llmfair import registry
 from llmfair.io.text import count, setting_text
 from llmfair.report.figures import headline_plots, ratio_plots
 from llmfair.report.groups import Group, headlines
+from llmfair.report.phrases import conclusion_text, drawn_note, few_queries, on_disk
+from llmfair.report.plan import calibration_table, plan_text, planned_note
 from llmfair.report.plots.base import Plot
 from llmfair.report.section import Section, condition_verdicts
-from llmfair.report.tables import (
-    Table,
-    calibration_table,
-    cell,
-    columns_of,
-    conclusion_text,
-    conditions_table,
-    drawn_note,
-    few_queries,
-    filled,
-    headings,
-    on_disk,
-    plan_text,
-    planned_note,
-    with_interval,
-)
+from llmfair.report.table import Column, Table, conditions_table, figure_columns
 from llmfair.report.verdict import COMPARED_STATUSES, STATUSES, VerdictWords, compared_verdicts
 from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words
 
@@ -123,7 +111,7 @@ class Wording:
     plan_table: Callable[[Mapping[str, Any]], Table | None] = lambda planned: None
     """A plan; None where nothing can be tabled, so that its text says all."""
     calibration_table: Callable[[Mapping[str, Any]], Table] = lambda results: calibration_table(
-        results, "", {}, ()
+        results, "", (), ()
     )
     """Simulated audits, where the kind has them."""
 
@@ -166,25 +154,20 @@ class Wording:
 
 
 def study_plan_table(
-    planned: Mapping[str, Any], columns: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda setting: {}
+    planned: Mapping[str, Any], more: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda setting: {}
 ) -> Table:
-    """Calls of each setting, how many are answered already, and `columns` of its plan."""
+    """Calls of each setting, how many are answered already, and `more` of its plan, by column."""
     first, *_ = settings = planned["settings"]
-    rows = tuple(
-        (
-            setting["setting"],
-            f"{setting['calls']:,}",
-            f"{setting['answered']:,}",
-            *columns(setting).values(),
-            setting["folder"],
-        )
-        for setting in settings
-    )
-    header = ("setting", "calls", "answered already", *columns(first), "run folder")
+    columns: list[Column[Mapping[str, Any]]] = [
+        ("setting", itemgetter("setting")),
+        ("calls", itemgetter("calls")),
+        ("answered already", itemgetter("answered")),
+        *((name, lambda setting, name=name: more(setting)[name]) for name in more(first)),
+        ("run folder", itemgetter("folder")),
+    ]
     size, calls = count(len(settings), "setting"), count(planned["calls"], "call")
     title = (name_of(planned["task"]), size, ", ".join(first.get("conditions", ())), calls)
-    notes = (*planned_note(first), "Nothing was asked.")
-    return Table(" · ".join(filter(None, title)), header, rows, notes)
+    return Table.of(title, columns, settings, (*planned_note(first), "Nothing was asked."))
 
 
 def study_table(results: Any) -> Table:
@@ -192,16 +175,15 @@ def study_table(results: Any) -> Table:
     name = name_of(results.task)
     if not results.rows:
         return Table(name, ("setting",), (), ("no setting has results yet",))
-    figures = {(row.measure, row.group, row.setting, row.key): row for row in results.rows}
-    columns = columns_of(results.shown, results.rows)
-    named = headings(columns, results, with_interval(results.rows))
-    rows = tuple(
-        (*place, *(cell(figures.get((*column, *place))) for column in columns))
-        for place in dict.fromkeys((row.setting, row.key) for row in results.rows)
-    )
+    figures = [((row.measure, row.group), (row.setting, row.key), row) for row in results.rows]
+    columns: list[Column[tuple[str, str]]] = [
+        ("setting", itemgetter(0)),
+        ("condition", itemgetter(1)),
+        *figure_columns(results, results.shown, figures),
+    ]
     title = (name, *results.about, count(results.queries, "query", "queries"))
     notes = (*drawn_note(results.drawn), *few_queries(results.queries))
-    return filled(Table(" · ".join(title), ("setting", "condition", *named), rows, notes))
+    return Table.of(title, columns, dict.fromkeys(row for _, row, _ in figures), notes)
 
 
 def name_of(task: str) -> str:

@@ -16,16 +16,16 @@ from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
-from llmfair.io.files import plain
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
+from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
 from llmfair.report.section import Section, VerdictCard, verdict
-from llmfair.report.tables import Table, capitalised, cell, few_queries, headed, markdown, tsv
+from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
 from llmfair.results import Conclusions, Exhibits
 from llmfair.settings import FinetuneSettings
@@ -63,11 +63,6 @@ def finetune_table(results: FinetuneResults) -> Table:
     ]
     rows = tuple(_row(stratum, model, results) for stratum in PAIR_STRATA for model in MODELS)
     return Table(" · ".join(parts), header, rows, tuple(_notes(results)))
-
-
-def finetune_tsv(results: FinetuneResults) -> str:
-    """The figures for programs: one a line, undefined ones empty."""
-    return tsv(TSV, map(plain, results.rows))
 
 
 def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.nouns import Conclusion, PairAnswer, PairVerdict, Side
 from llmfair.pages import page_of
 from llmfair.report.page import read_source
-from llmfair.report.tables import bound_text, outward
+from llmfair.report.phrases import bound_text, outward
 from llmfair.rundir import RunDir
 from llmfair.stats.pairs import PairContributions, estimate
 from llmfair.stats.sequential import Decision

@@ -15,7 +15,7 @@ from llmfair.audits.runs.run import no_watch
 from llmfair.audits.subject import Subject
 from llmfair.audits.sweep import SettingRun, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
-from llmfair.report.tables import headed
+from llmfair.report.table import headed
 from llmfair.rundir import RunDir
 
 LISTWISE, WINDOWS = studies()["windows"]

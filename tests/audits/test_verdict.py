@@ -20,8 +20,9 @@ from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.pairwise.words import PairWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion, Key
+from llmfair.report.phrases import bound_text, cell, interval_text, numbers
 from llmfair.report.section import verdict
-from llmfair.report.tables import bound_text, cell, interval_text, lead_lines, numbers
+from llmfair.report.table import lead_lines
 from llmfair.report.verdict import ADVICE, STATUSES, VerdictWords
 from llmfair.results import UNPARSEABLE, Conclusions, Figure, Requirement, RunVerdict, Words
 from llmfair.stats.intervals import conclude, queries_to_settle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import time
@@ -62,6 +63,28 @@ def test_open_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opened == [(only_run() / "report.html").resolve().as_uri()] * 2
     monkeypatch.setattr("webbrowser.open", lambda address: False)
     assert "no browser could be opened" in llmfair(*SMALL, "--open").err
+
+
+@undrawn
+def test_all_figures_of_several_runs_as_csv() -> None:
+    ran(*SMALL, "--no-report", "-o", "one")
+    ran(*SMALL, "--no-report", "-m", "fake:oracle", "-o", "two")
+    first, second = (Path(name, "metrics.csv").read_text().splitlines() for name in ("one", "two"))
+    found = ran("report", "one", "two", "--runs-dir", ".", "--format", "csv").out
+    assert found.splitlines() == [*first, *second[1:]]
+    study = ("study", "windows", *SMALL[1:5], "--settings", "5/3,20/10", "-q", "-o", "study", "--no-report")
+    ran(*study)
+    rows = [
+        *csv.DictReader(ran("report", "one", "study", "--runs-dir", ".", "--format", "csv").out.splitlines())
+    ]
+    assert len(rows) == len(first) - 1 + len(Path("study", "study.csv").read_text().splitlines()) - 1
+    last = rows[-1]
+    assert (last["setting"], last["model"], last["query_id"], rows[0]["setting"]) == (
+        "20/10",
+        "fake:biased",
+        "all",
+        "",
+    )
 
 
 @undrawn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import pty
 import re
@@ -23,8 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from llmfair import terminal
-from llmfair.report.tables import Table
+from llmfair.report.table import Table, drawing
 from tests.cli.command import Snapshot
 
 RUN, OTHER = "runs/biased", "runs/random"
@@ -111,18 +109,7 @@ def test_no_table_is_wider_than_its_terminal_and_none_loses_a_letter(
 ) -> None:
     header, *others = map(tuple, rows)
     table = Table("", header, tuple(others), ())
-    lines = drawn(table, width)
+    lines = ["".join(text for text, _ in line) for line in drawing(table, width)]
     assert max(map(cell_len, lines), default=0) <= width
     needed = Counter("".join(map("".join, (header, *others))).replace(" ", ""))
     assert needed <= Counter("".join(lines))
-
-
-def drawn(table: Table, width: int) -> list[str]:
-    """The lines of a table on a terminal so wide."""
-    from rich.console import Console
-
-    shown = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, soft_wrap=True)
-    with shown.capture() as captured:
-        for grid in terminal._grids(table, range(len(table.rows)), width):
-            shown.print(grid)
-    return [line.rstrip() for line in captured.get().splitlines()]

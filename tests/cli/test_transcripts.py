@@ -108,6 +108,12 @@ WHOLE = {
         f"pairwise {MADE} --pairs 4 -m fake:biased,position=50,malformed=0 -o driven",
         "report driven --format card",
     ),
+    "report-formats": (
+        f"listwise {MADE} -n 6 --conditions neutral --no-repeat --orders 1 --measures P@20,ExpRatio -o lists",
+        f"pairwise {MADE} -n 6 --pairs 2 --noise-share 0 -o pairs",
+        "report lists --format csv",
+        "report lists pairs --format latex",
+    ),
     "report-matrix": (
         f"listwise {MADE} {SMALL} -o biased",
         f"listwise {MADE} {SMALL} -m fake:oracle -o oracle",

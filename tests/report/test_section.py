@@ -14,7 +14,7 @@ from llmfair.audits.runs.exhibits import exhibits_of
 from llmfair.pages import page_of
 from llmfair.report.html import page_html
 from llmfair.report.page import Source, read_source
-from llmfair.report.tables import cell
+from llmfair.report.phrases import cell
 from llmfair.report.words import METHOD, Wording
 from llmfair.results import Results
 from llmfair.rundir import RunDir

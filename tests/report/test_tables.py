@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,8 @@ from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
 from llmfair.report.page import with_reach
-from llmfair.report.tables import Table, cell, columns_of, differs_text, filled, uncut_notes
+from llmfair.report.phrases import cell, differs_text, uncut_notes
+from llmfair.report.table import Table, latex, places_of
 from llmfair.results import Reach, absent_row
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
@@ -41,12 +43,35 @@ def test_a_table_that_is_too_wide_for_a_terminal_is_folded(
 
 
 def test_only_columns_without_anything_go() -> None:
-    table = Table("t", ("a", "b", "c"), (("x", "", ""), ("", "", "1")), ("n",))
-    assert filled(table) == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
-    none = Table("t", ("a", "b"), (), ())
-    assert filled(none) == none
-    rows = [structs.replace(absent_row("M", Key("")), group=group) for group in ("@UNKNOWN", "b", "a", "b")]
-    assert columns_of(["N", "M"], rows) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
+    columns: list[Any] = [(name, itemgetter(name)) for name in "abc"]
+    rows: list[Any] = [{"a": "x", "b": "", "c": None}, {"a": "", "b": None, "c": 1000}]
+    assert Table.of(["t", "", "u"], columns, rows, ("n",)) == Table(
+        "t · u", ("a", "c"), (("x", ""), ("", "1,000")), ("n",)
+    )
+    assert Table.of("t", columns, []) == Table("t", ("a", "b", "c"))
+    texts = [{"a": "x", "b": ""}, {"c": "1"}]
+    assert Table.of_texts("t", texts, "n", "") == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
+    places = [("M", "@UNKNOWN"), ("M", "b"), ("L", ""), ("M", "a")]
+    assert places_of(["N", "M"], places) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
+
+
+def test_a_table_in_latex_has_its_best_in_bold_and_no_sign_that_steers_it() -> None:
+    rows = (("a_b & c", "0.17 [0.10, 0.21]"), ("[d] ~ {e}", "< 5 % → 1"))
+    table = Table("50 % of #1", ("model^2", "odds $"), rows, ("≤ is at most",), strong=frozenset({(0, 1)}))
+    assert latex(table).splitlines() == [
+        r"\begin{table}",
+        r"\caption{50 \% of \#1}",
+        r"\begin{tabular}{ll}",
+        r"\toprule",
+        r"model\textasciicircum{}2 & odds \$ \\",
+        r"\midrule",
+        r"a\_b \& c & \textbf{0.17 [0.10, 0.21]} \\",
+        r"{[}d] \textasciitilde{} \{e\} & $<$ 5 \% $\to$ 1 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\footnotesize $\leq$ is at most",
+        r"\end{table}",
+    ]
 
 
 def test_a_figure_that_is_missing_says_why_in_words() -> None:

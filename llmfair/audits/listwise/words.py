@@ -11,7 +11,7 @@ from math import fsum, log
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import convert
+from msgspec import convert, structs
 from msgspec.structs import asdict
 
 from llmfair.asking.journal import completion_of
@@ -25,6 +25,7 @@ from llmfair.audits.listwise.results import (
     ListwiseFacts,
     ListwiseFinding,
     ListwiseResults,
+    Odds,
     Read,
     WindowAnswers,
     WindowsResults,
@@ -57,6 +58,41 @@ from llmfair.report.groups import (
     headlines,
     named,
 )
+from llmfair.report.phrases import (
+    audited_note,
+    calls_of,
+    cell,
+    conclusion_text,
+    differs_text,
+    drawn_note,
+    few_queries,
+    found_with,
+    held_note,
+    interval_text,
+    numbers,
+    on_disk,
+    percent,
+    reasons,
+    same_values,
+    span,
+    uncut_notes,
+    unparseable_text,
+    window_notes,
+)
+from llmfair.report.plan import (
+    Record,
+    calibration_table,
+    calls_line,
+    false_alarms,
+    held,
+    injected,
+    plan_lines,
+    queries_lines,
+    share_with_error,
+    spread,
+    told,
+    undefined_notes,
+)
 from llmfair.report.plots.base import MARKS, Look, Plot, palette
 from llmfair.report.plots.ratios import (
     Point,
@@ -68,42 +104,7 @@ from llmfair.report.plots.ratios import (
     utility_and_ratio,
 )
 from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, verdict
-from llmfair.report.tables import (
-    Table,
-    audited_note,
-    calibration_table,
-    calls_line,
-    calls_of,
-    cell,
-    columns_of,
-    conclusion_text,
-    differs_text,
-    drawn_note,
-    false_alarms,
-    few_queries,
-    filled,
-    found_with,
-    headings,
-    held,
-    held_note,
-    injected,
-    interval_text,
-    numbers,
-    on_disk,
-    percent,
-    plan_lines,
-    queries_lines,
-    reasons,
-    same_values,
-    share_with_error,
-    span,
-    told,
-    uncut_notes,
-    undefined_notes,
-    unparseable_text,
-    window_notes,
-    with_interval,
-)
+from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords, by_way
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
 from llmfair.results import (
@@ -148,6 +149,8 @@ NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--in
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows."""
 Cells = Mapping[tuple[str, str], Row]
+Stratum = tuple[str, str, ListwiseFinding, Odds]
+"""A prompt, items of one relevance or all, what is concluded under the prompt, and their odds."""
 
 
 def conclusion(
@@ -185,59 +188,72 @@ def ranks_of(about: Mapping[str, Any]) -> str:
 
 def strata_table(results: ListwiseResults) -> Iterator[Table]:
     """Odds of answers over all, over relevant and over irrelevant items: a row each under every prompt."""
-    rows, figures = list[tuple[str, ...]](), results.by_key()
-    for condition, finding in results.findings.items():
-        if condition == REPEAT or not finding.strata or finding.odds is None:
-            continue
-        for name, odds in {"all": finding.odds, **finding.strata}.items():
-            measure = finding.measure if name == "all" else of_stratum(finding.measure, name)
-            row = figures.get((measure, condition))
-            rows.append(
-                (
-                    condition, name, cell(row, results.band), f"{odds.comparisons:,}", f"{odds.recurring:,}",
-                    "" if odds.clusters is None else f"{odds.clusters:.1f}",
-                    percent(finding.left_out) if name == "all" else "",
-                    "" if odds.p_outside is None else p_text(odds.p_outside),
-                    conclusion_text(finding) if name == finding.decisive else "",
-                )
-            )  # fmt: skip
-    if rows:
-        header = (
-            "prompt", "items", "odds of answers [95 %]", "comparisons", "items in several queries",
-            "effective clusters", "items missing from answers", "p outside the band",
+    figures = results.by_key()
+    rows = [
+        (condition, name, finding, odds)
+        for condition, finding in results.findings.items()
+        if condition != REPEAT and finding.strata and finding.odds is not None
+        for name, odds in {"all": finding.odds, **finding.strata}.items()
+    ]
+
+    def figure(row: Stratum) -> Figure | None:
+        condition, name, finding, _ = row
+        measure = finding.measure if name == "all" else of_stratum(finding.measure, name)
+        return figures.get((measure, condition))
+
+    columns: list[Column[Stratum]] = [
+        ("prompt", lambda row: row[0]),
+        ("items", lambda row: row[1]),
+        ("odds of answers [95 %]", figure),
+        ("comparisons", lambda row: row[3].comparisons),
+        ("items in several queries", lambda row: row[3].recurring),
+        ("effective clusters", lambda row: None if row[3].clusters is None else f"{row[3].clusters:.1f}"),
+        ("items missing from answers", lambda row: percent(row[2].left_out) if row[1] == "all" else None),
+        ("p outside the band", lambda row: None if row[3].p_outside is None else p_text(row[3].p_outside)),
+        (
             "conclusion, in the row that decides",
-        )  # fmt: skip
-        notes = (
+            lambda row: conclusion_text(row[2]) if row[1] == row[2].decisive else None,
+        ),
+    ]
+    if rows:
+        note = (
             "p is one-sided, against the nearer edge of the band. A disparity goes by these three p together (Simes), "
             "adjusted over the prompts (Holm); parity needs the odds of all items in the band, and those of either "
-            "stratum in it with an interval that excludes much larger ones (--guard)",
+            "stratum in it with an interval that excludes much larger ones (--guard)"
         )
-        yield Table("Odds of answers by relevance", header, tuple(rows), notes)
+        yield Table.of("Odds of answers by relevance", columns, rows, [note], results.band)
 
 
 def listwise_table(results: ListwiseResults) -> Table:
     """A row a prompt and one of the initial ranking; a column a measure, or one for each of its groups."""
-    figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
-    cells = {(measure, condition): row for (measure, group, condition), row in figures.items() if not group}
-    design, conditions = results.design, results.design.conditions
-    asked = (row for row in figures.values() if row.condition in (*conditions, INITIAL))
-    columns = columns_of(results.shown, asked, results.verdict)
-    texts = {}
+    design, conditions, rows = results.design, results.design.conditions, results.by_key()
+    conclusions = {}
     for name in conditions:
         finding = results.findings.get(name)
-        row = cells.get((finding.measure, name)) if finding else None
+        row = rows.get((finding.measure, name)) if finding else None
         parts = (results.chains[name], results.answers.get(name), finding, row)
-        texts[name] = row_words(results, name, *parts, unparseable_text(name, results))
-    rows = [
-        (name, *(cell(figures.get((*column, name)), results.band) for column in columns), texts[name])
-        for name in conditions
+        conclusions[name] = row_words(results, name, *parts, unparseable_text(name, results))
+    figures = {
+        # of the input there is nothing to control for: its own figure stands in the column
+        **{
+            ((measure, ""), INITIAL): rows[plain_name(measure), INITIAL]
+            for measure in results.shown
+            if (plain_name(measure), INITIAL) in rows
+        },
+        **{
+            ((row.measure, row.group), row.condition): row
+            for row in results.of_all()
+            if row.condition in (*conditions, INITIAL)
+        },
+    }
+    texts = {**conclusions, INITIAL: "before the model"}
+    columns: list[Column[str]] = [
+        ("prompt", lambda name: TITLES.get(name, name)),
+        *figure_columns(
+            results, results.shown, ((*place, row) for place, row in figures.items()), results.verdict
+        ),
+        ("conclusion" if results.findings else "note", texts.get),
     ]
-    # of the input there is nothing to control for: its own figure stands in the column
-    inputs = [
-        cell(figures.get((m, group, INITIAL)) or cells.get((plain_name(m), INITIAL))) for m, group in columns
-    ]
-    if any(inputs):
-        rows.append((TITLES[INITIAL], *inputs, "before the model"))
     title = [
         "Listwise",
         *audited_note(results),
@@ -245,20 +261,17 @@ def listwise_table(results: ListwiseResults) -> Table:
         "no model asked" if design.prompt_sha256 is None else f"{calls_of(results)} calls",
         f"preset {design.preset}" if design.preset else "",
     ]
-    table = Table(
-        " · ".join(filter(None, title)),
-        (
-            "prompt",
-            *headings(columns, results, with_interval(results.rows)),
-            "conclusion" if results.findings else "note",
-        ),
-        tuple(rows),
-        tuple(_notes(results, cells)),
-        texts if results.findings else {},
+    initial = [INITIAL] * any(name == INITIAL and place[0] in results.shown for place, name in figures)
+    return Table.of(
+        title,
+        columns,
+        [*conditions, *initial],
+        _notes(results, rows),
+        results.band,
+        said=conclusions if results.findings else {},
         sees=results.sees,
         repeated=frozenset(at for at, name in enumerate(conditions) if name == REPEAT),
     )
-    return filled(table)
 
 
 def row_words(
@@ -939,10 +952,6 @@ UNKNOWN = {
     "see what all windows find",
     "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
 }
-HEADER = (
-    "answers", "disparity at {:g}", "queries for disparity", "parity at 1", "queries for parity",
-    "smallest odds found",
-)  # fmt: skip
 ANSWERS = {0.0: "fresh every time", 1.0: "alike every time"}
 
 
@@ -971,49 +980,52 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
         return _side_by_side(planned, findable)
     if not findable.prospects:
         return None
-    rows = list[tuple[str, ...]]()
-    for prospect in findable.prospects:
-        share = f"{100 * prospect.alike:g} % of windows alike every time"
-        answers = f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
-        rows.append((answers, *_ends(prospect)))
-    header = tuple(name.format(findable.odds) for name in HEADER)
+    columns = [("answers", _answers), *_ends(findable.odds)]
     lines = _lines(planned, _findable_lines(planned, findable))
-    return Table(_design(planned), header, tuple(rows), (*lines, "Nothing was asked."))
+    return Table.of(_design(planned), columns, findable.prospects, (*lines, "Nothing was asked."))
 
 
-def _ends(prospect: Prospect) -> tuple[str, ...]:
-    row, texts = dataclasses.asdict(prospect), list[str]()
-    for end in ("disparity", "parity"):
-        queries = row[f"queries_for_{end}"]
-        texts += [share_with_error(row, end), "none" if queries is None else f"about {queries:,}"]
-    return (*texts, "none" if prospect.smallest is None else f"{prospect.smallest:.2f}")
+def _answers(prospect: Prospect) -> str:
+    share = f"{100 * prospect.alike:g} % of windows alike every time"
+    return f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
+
+
+def _ends(odds: float) -> list[Column[Prospect]]:
+    """How audits end, of these odds and of none."""
+    return [
+        (f"disparity at {odds:g}", lambda each: share_with_error(dataclasses.asdict(each), "disparity")),
+        ("queries for disparity", lambda each: _queries(each.queries_for_disparity)),
+        ("parity at 1", lambda each: share_with_error(dataclasses.asdict(each), "parity")),
+        ("queries for parity", lambda each: _queries(each.queries_for_parity)),
+        ("smallest odds found", lambda each: "none" if each.smallest is None else f"{each.smallest:.2f}"),
+    ]
+
+
+def _queries(number: int | None) -> str:
+    return "none" if number is None else f"about {number:,}"
 
 
 def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Table:
     """What every strategy takes, can reach and can find."""
-    header = (
-        "strategy", "calls", "tokens in", "out", "rounds", "attainable ExpRatio",
-        *(name.format(findable.odds) for name in HEADER[1:]),
-    )  # fmt: skip
-    rows = tuple(
-        (
-            _named(plan),
-            "at most " * plan.at_most + f"{plan.calls:,}",
-            f"{plan.prompt_tokens:,}",
-            f"{plan.completion_tokens:,}",
-            f"{plan.longest_chain:,}",
-            _range(plan.reach),
-            *(" to ".join(dict.fromkeys(cells)) for cells in zip(*map(_ends, plan.prospects), strict=True)),
-        )
-        for plan in convert(planned["strategies"], list[StrategyPlan])
-    )
+    columns: list[Column[StrategyPlan]] = [
+        ("strategy", _named),
+        ("calls", lambda plan: "at most " * plan.at_most + f"{plan.calls:,}"),
+        ("tokens in", lambda plan: plan.prompt_tokens),
+        ("out", lambda plan: plan.completion_tokens),
+        ("rounds", lambda plan: plan.longest_chain),
+        ("attainable ExpRatio", lambda plan: _range(plan.reach)),
+        *(
+            (heading, lambda plan, end=end: spread(map(end, plan.prospects)))
+            for heading, end in _ends(findable.odds)
+        ),
+    ]
     notes = (
         "tokens are characters / 4; rounds: calls of the longest chain that wait for each other",
         *_simulated(planned, findable),
         *_together(planned),
         "Nothing was asked.",
     )
-    return filled(Table(_asked(planned), header, rows, notes))
+    return Table.of(_asked(planned), columns, convert(planned["strategies"], list[StrategyPlan]), notes)
 
 
 def _named(plan: StrategyPlan) -> str:
@@ -1107,11 +1119,11 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
     """One row an injected preference: what was recovered, how intervals and tests did, what was concluded."""
     design = results["design"]
     size = f"{count(design['queries'], 'query', 'queries')} × {span(*design['candidates'])}"
-    columns = {
-        "injected odds": injected,
-        "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
-        held(results): lambda row: share_with_error(row, "covered"),
-    }
+    columns: list[Column[Record]] = [
+        ("injected odds", injected),
+        ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
+        (held(results), lambda row: share_with_error(row, "covered")),
+    ]
     return calibration_table(results, size, columns, _calibration_notes(results))
 
 
@@ -1187,23 +1199,20 @@ def windows_table(study: WindowsResults) -> Table:
     """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
     if not study.rows:
         return Table("Windows", ("setting",), (), ("no setting has results yet",))
-    shown = [measure for measure in study.shown if any(measure in row.figures for row in study.rows)]
-    figures = (figure for row in study.rows for figure in row.figures.items())
-    intervals = {(name, "") for name, figure in figures if figure.low is not None}
-    names = headings([(measure, "") for measure in shown], study, intervals)
-    several = len(study.conditions) > 1
-    header = ("setting", "prompt", "calls", *names, ATTAINABLE, PERFECT, "conclusion")
     asked = [row for row in study.rows if row.condition != INITIAL]
-    rows = []
-    for row in asked:
-        prompt = TITLES.get(row.condition, row.condition) if several else ""
-        cells = tuple(cell(row.figures.get(measure)) for measure in shown)
-        figure = row.figures.get(row.finding.measure) if row.finding else None
-        text = row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
-        rows.append((row.setting, prompt, _window_calls([row]), *cells, *reached(row.reach).values(), text))
-    for cells, settings in _inputs(shown, study.rows).items():
-        whose = "" if len(settings) * len(study.conditions) == len(asked) else f" of {', '.join(settings)}"
-        rows.append((f"initial ranking{whose}", "", "0", *cells, "", "", ""))
+    shown = [measure for measure in study.shown if any(measure in row.figures for row in study.rows)]
+    rows = [*asked, *_inputs(study, shown)]
+    figures = [((name, ""), _place(row), figure) for row in rows for name, figure in row.figures.items()]
+    several = len(study.conditions) > 1
+    columns: list[Column[WindowsRow]] = [
+        ("setting", lambda row: row.setting),
+        ("prompt", lambda row: row.condition if several and row.condition != INITIAL else ""),
+        ("calls", lambda row: _window_calls([row])),
+        *figure_columns(study, shown, figures, key=_place),
+        (ATTAINABLE, lambda row: reached(row.reach)[ATTAINABLE]),
+        (PERFECT, lambda row: reached(row.reach)[PERFECT]),
+        ("conclusion", lambda row: _windows_words(study, row)),
+    ]
     title = [
         "Windows",
         *study.about,
@@ -1211,21 +1220,35 @@ def windows_table(study: WindowsResults) -> Table:
         count(study.orders, f"{study.initial} order"),
         f"{_window_calls(asked)} {plural(sum(row.calls for row in asked), 'call')}",
     ]
-    return filled(Table(" · ".join(title), header, tuple(rows), tuple(_windows_notes(study, asked))))
+    return Table.of(title, columns, rows, _windows_notes(study, asked))
 
 
-def _inputs(shown: Sequence[str], rows: Sequence[WindowsRow]) -> dict[tuple[str, ...], list[str]]:
-    """What the initial orders read, with the settings they were read in; broken-off runs know fewer of them."""
-    inputs: dict[tuple[str, ...], list[str]] = {}
-    odds = {row.finding.measure for row in rows if row.finding}
-    for row in rows:
+def _place(row: WindowsRow) -> tuple[str, str]:
+    return row.setting, row.condition
+
+
+def _windows_words(study: WindowsResults, row: WindowsRow) -> str:
+    figure = row.figures.get(row.finding.measure) if row.finding else None
+    return row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
+
+
+def _inputs(study: WindowsResults, shown: Sequence[str]) -> Iterator[WindowsRow]:
+    """What the initial orders read, once for all settings that read the same; broken-off runs know fewer of them."""
+    inputs: dict[tuple[str, ...], list[WindowsRow]] = {}
+    odds = {row.finding.measure for row in study.rows if row.finding}
+    for row in study.rows:
         if row.condition == INITIAL:
             # Of the input there is nothing to control for: its own figure stands in the column. It has no pair
             # odds: those would be read off each setting's curve, though no window shaped it.
             plain = {name: figure for name, figure in row.figures.items() if name not in odds}
-            figures = (plain.get(measure) or plain.get(plain_name(measure)) for measure in shown)
-            inputs.setdefault(tuple(map(cell, figures)), []).append(row.setting)
-    return inputs
+            figures = {
+                name: figure for name in shown if (figure := plain.get(name) or plain.get(plain_name(name)))
+            }
+            texts = tuple(cell(figures.get(name)) for name in shown)
+            inputs.setdefault(texts, []).append(structs.replace(row, figures=figures))
+    for rows in inputs.values():
+        settings = f" of {', '.join(row.setting for row in rows)}" * (len(inputs) > 1)
+        yield structs.replace(rows[0], setting=f"initial ranking{settings}")
 
 
 def _window_calls(asked: Sequence[WindowsRow]) -> str:

@@ -32,38 +32,39 @@ from llmfair.report.groups import (
     headlines,
     named,
 )
-from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
-from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, queries_of
-from llmfair.report.tables import (
-    Record,
-    Table,
+from llmfair.report.phrases import (
     audited_note,
     bound_text,
-    calibration_table,
     calls_of,
-    cell,
     differs_text,
     drawn_note,
-    false_alarms,
     few_queries,
-    filled,
     found_with,
-    held,
     held_note,
-    injected,
     interval_text,
     numbers,
     on_disk,
     outward,
     percent,
+    unparseable_text,
+)
+from llmfair.report.plan import (
+    Record,
+    calibration_table,
+    false_alarms,
+    held,
+    injected,
     plan_lines,
     share,
     share_with_error,
+    spread,
     told,
     undefined_notes,
-    unparseable_text,
 )
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
+from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, queries_of
+from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording
 from llmfair.results import Band, Declared, Exhibits, Figure, Row, Words
@@ -90,10 +91,35 @@ LITTLE_MASS = 0.5
 def pairwise_table(results: PairwiseResults) -> Table:
     """One row a stratum of pair: what the pairs came to, the odds with the position removed, the conclusion."""
     rows, design, (low, high) = _rows(results), results.design, results.band
-    header = (
-        "pairs", f"preference odds [{results.level * 100:g} %]", "protected", "unprotected",
-        "flips (first / second)", "tied", "unparseable", "WinRatio", f"conclusion ({low:g}–{high:g})",
-    )  # fmt: skip
+    said = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
+    forced = design.constrained and not any(one.unformed for one in results.answers.values())
+    ties = any(cells.T for cells in results.cells.values())
+
+    def of(*names: str) -> Callable[[str], str]:
+        return lambda stratum: (
+            f"{100 * shares.of(*names):.1f} %" if (shares := results.shares[stratum]) else ""
+        )
+
+    def flips(stratum: str) -> str:
+        return f"{of('FF', 'SS')(stratum)} ({of('FF')(stratum)} / {of('SS')(stratum)})" * bool(
+            results.shares[stratum]
+        )
+
+    def win_ratio(stratum: str) -> Figure | None:
+        row = rows.get(("WinRatio", stratum))
+        return None if row is None else replace(row, low=None, high=None)
+
+    columns: list[Column[str]] = [
+        ("pairs", str),
+        (f"preference odds [{results.level * 100:g} %]", lambda stratum: rows.get(("AdjustedOdds", stratum))),
+        ("protected", of("PP")),
+        ("unprotected", of("UU")),
+        ("flips (first / second)", flips),
+        ("tied", of("T") if ties else lambda stratum: ""),
+        ("unparseable", (lambda stratum: "forced") if forced else of("M1", "M2")),
+        ("WinRatio", win_ratio),
+        (f"conclusion ({low:g}–{high:g})", said.get),
+    ]
     asked = f"{count(design.pairs or 0, 'pair')} each"
     calls = f"{calls_of(results)} calls"
     if design.sequential:
@@ -103,13 +129,10 @@ def pairwise_table(results: PairwiseResults) -> Table:
         *audited_note(results),
         f"{count(design.queries, 'query', 'queries')}, {asked}, both orders",
         calls,
-        *([f"preset {design.preset}"] if design.preset else []),
+        f"preset {design.preset}" if design.preset else "",
     ]
-    said = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
-    table = tuple((*_row(stratum, results, rows), said[stratum]) for stratum in design.strata)
-    return filled(
-        Table(" · ".join(title), header, table, tuple(_notes(results, rows)), said, sees=results.sees)
-    )
+    notes = _notes(results, rows)
+    return Table.of(title, columns, design.strata, notes, results.band, said=said, sees=results.sees)
 
 
 def _rows(results: PairwiseResults) -> Rows:
@@ -119,26 +142,6 @@ def _rows(results: PairwiseResults) -> Rows:
         for row in results.of_all()
         if not row.group and (row.measure.endswith(pooled) or row.measure == "NoiseRate")
     }
-
-
-def _row(stratum: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
-    shares = results.shares[stratum]
-
-    def of(*names: str) -> str:
-        return f"{100 * shares.of(*names):.1f} %" if shares else ""
-
-    forced = results.design.constrained and not any(one.unformed for one in results.answers.values())
-    win_ratio = rows.get(("WinRatio", stratum))
-    return (
-        stratum,
-        cell(rows.get(("AdjustedOdds", stratum)), results.band),
-        of("PP"),
-        of("UU"),
-        f"{of('FF', 'SS')} ({of('FF')} / {of('SS')})" if shares else "",
-        of("T") if any(cells.T for cells in results.cells.values()) else "",
-        "forced" if forced else of("M1", "M2"),
-        cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
-    )
 
 
 def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
@@ -384,10 +387,6 @@ def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
 # A planned pairwise audit: what it takes and what it can find.
 
 
-HEADER = (
-    "pairs", "queries", "pairs a query", "disparity at {:g}", "queries for disparity", "parity at 1",
-    "queries for parity", "smallest odds found",
-)  # fmt: skip
 NOTHING = {
     "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
     "see what a fixed number of pairs finds",
@@ -405,33 +404,33 @@ def plan_pairs_text(planned: Mapping[str, Any]) -> str:
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
     """How audits of each relevance stratum end, with everything else below."""
     findable = convert(planned["findable"], dict[str, PairwiseFindable])
-    first = next(iter(findable.values()))
-    header = tuple(name.format(first.ratio) for name in HEADER)
-    rows = tuple(_plan_row(stratum, found) for stratum, found in findable.items())
+    odds = next(iter(findable.values())).ratio
+
+    def ends(text: Callable[[Prospect], str]) -> Callable[[str], str]:
+        return lambda stratum: spread(map(text, findable[stratum].prospects))
+
+    columns: list[Column[str]] = [
+        ("pairs", str),
+        ("queries", lambda stratum: findable[stratum].queries),
+        (
+            "pairs a query",
+            lambda stratum: _number(findable[stratum].pairs) * bool(findable[stratum].prospects),
+        ),
+        (f"disparity at {odds:g}", ends(lambda each: share(each.disparity))),
+        ("queries for disparity", ends(lambda each: _queries(each.queries_for_disparity))),
+        ("parity at 1", ends(lambda each: share(each.parity))),
+        ("queries for parity", ends(lambda each: _queries(each.queries_for_parity))),
+        (
+            "smallest odds found",
+            ends(lambda each: "none" if each.smallest is None else f"{each.smallest:.3f}"),
+        ),
+    ]
     lines = _lines(planned, _findable_lines(findable))
-    return filled(Table(_design(planned), header, rows, (*lines, "Nothing was asked.")))
+    return Table.of(_design(planned), columns, findable, (*lines, "Nothing was asked."))
 
 
-def _plan_row(stratum: str, found: PairwiseFindable) -> tuple[str, ...]:
-    if not found.prospects:
-        return (stratum, f"{found.queries:,}", *[""] * 6)
-
-    def cell(text: Callable[[Prospect], str]) -> str:
-        return " to ".join(dict.fromkeys(map(text, found.prospects)))
-
-    def queries(number: int | None) -> str:
-        return "never" if number is None else f"{number:,}"
-
-    return (
-        stratum,
-        f"{found.queries:,}",
-        _number(found.pairs),
-        cell(lambda each: share(each.disparity)),
-        cell(lambda each: queries(each.queries_for_disparity)),
-        cell(lambda each: share(each.parity)),
-        cell(lambda each: queries(each.queries_for_parity)),
-        cell(lambda each: "none" if each.smallest is None else f"{each.smallest:.3f}"),
-    )
+def _queries(number: int | None) -> str:
+    return "never" if number is None else f"{number:,}"
 
 
 def _design(planned: Mapping[str, Any]) -> str:
@@ -504,13 +503,13 @@ def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
     """One row a stratum and injected preference: what was recovered, how intervals and tests did, the conclusion."""
     queries, strata = results["design"]["queries"], results["design"]["strata"]
     pairs = ", ".join(f"{counts['pairs']:,} {stratum}" for stratum, counts in strata.items())
-    columns = {
-        "pairs": lambda row: str(row["stratum"]),
-        "injected odds": injected,
-        "over queries": lambda row: f"{row['marginal_odds']:.3f}",
-        "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
-        held(results): lambda row: share_with_error(row, "covered"),
-    }
+    columns: list[Column[Record]] = [
+        ("pairs", lambda row: str(row["stratum"])),
+        ("injected odds", injected),
+        ("over queries", lambda row: f"{row['marginal_odds']:.3f}"),
+        ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
+        (held(results), lambda row: share_with_error(row, "covered")),
+    ]
     size = f"{count(queries, 'query', 'queries')}, {pairs} pairs, both orders"
     return calibration_table(results, size, columns, _calibration_notes(results))
 

@@ -23,10 +23,11 @@ from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
 from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group
+from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
 from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Line, Value, curves, scattered
 from llmfair.report.section import Section
-from llmfair.report.tables import FEWEST_QUERIES, Table, cell, conclusion_text, percent, rows_table
+from llmfair.report.table import Table
 from llmfair.report.verdict import (
     ADVICE,
     ANSWERED,
@@ -182,7 +183,7 @@ def collection_table(results: RagResults) -> Table:
             if factors["alpha"] == 0
         },
     }
-    return rows_table("Collection: means over the queries kept", [row], *sentences)
+    return Table.of_texts("Collection: means over the queries kept", [row], *sentences)
 
 
 def tradeoff_tables(costs: Costs) -> Iterator[Table]:
@@ -196,7 +197,7 @@ def tradeoff_tables(costs: Costs) -> Iterator[Table]:
         ups, downs = sum(value > 0 for value in differ), sum(value < 0 for value in differ)
         of_all = count(len(tested), "interval differs", "intervals differ")
         ways = f" ({ups} up, {downs} down)" * bool(differ)
-        yield rows_table(
+        yield Table.of_texts(
             f"Change of {utility} by interval of {disparity}; paired by query "
             + (f"{len(differ)} of {of_all}{ways}" if tested else "nothing can be tested"),
             (name | change for name, of in intervals for change in interval_rows(of)),
@@ -208,7 +209,7 @@ def tradeoff_tables(costs: Costs) -> Iterator[Table]:
     curves = [(name, of[0]) for name, _, of in costs if of and of[0].points]
     if curves:
         across, up = curves[0][1].across, curves[0][1].up
-        yield rows_table(
+        yield Table.of_texts(
             f"{up} over {across}: slope and area",
             (name | slopes(curve) for name, curve in curves),
             "observation: a query under an alpha, without the one list by score; slope: of the least-squares line over "

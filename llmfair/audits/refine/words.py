@@ -28,6 +28,7 @@ from llmfair.nouns import Conclusion, Key
 from llmfair.rankers.fair_qr import read_keywords
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Group
+from llmfair.report.phrases import FEW_QUERIES, cell, conclusion_text, percent
 from llmfair.report.plots.base import (
     COLORS,
     INK,
@@ -42,7 +43,7 @@ from llmfair.report.plots.base import (
 )
 from llmfair.report.plots.ratios import Line, Value, curves, point
 from llmfair.report.section import Section
-from llmfair.report.tables import FEW_QUERIES, Table, cell, conclusion_text, percent, rows_table
+from llmfair.report.table import Table
 from llmfair.report.verdict import ADVICE, UNFINISHED, advice_of
 from llmfair.report.words import Wording, before_text, table_of
 from llmfair.results import (
@@ -220,7 +221,7 @@ def paper_table(means: Means, title: str) -> Table:
         head: {name: f"{value:.4f}{signs}" for name, (value, signs) in of.items()}
         for head, of in means.items()
     }
-    table = rows_table(
+    table = Table.of_texts(
         title,
         ({"method": name, **{head: of.get(name, "") for head, of in texts.items()}} for name in methods),
         "bold: the best of a column",
@@ -325,7 +326,7 @@ def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]
             **{head: "–" if p is None else p_text(p) for head, p in tests.items()},
         })  # fmt: skip
     if len(held_against(results.design.conditions)) > 1:
-        yield rows_table(
+        yield Table.of_texts(
             f"{FAIR_QR} less each method, paired by query{about}",
             rows,
             f"p by signs flipped; adjusted (Holm) over all {results.family.size} tests of the run; paired t as in the "
@@ -584,7 +585,7 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
         table=refine_table(results),
         more=[
             *contrasts_tables(results),
-            rows_table(
+            Table.of_texts(
                 "Why loops ended",
                 (
                     {"stop": name, "queries": str(n), "what it means": STOPS[name]}
@@ -628,7 +629,7 @@ def trail_table(trail: Sequence[TrailLine], objective: str) -> Table:
                 ),
             }
         )
-    return rows_table("Round by round", rows, "words behind a + are those that the round adds")
+    return Table.of_texts("Round by round", rows, "words behind a + are those that the round adds")
 
 
 def words_of(line: TrailLine) -> Markup:

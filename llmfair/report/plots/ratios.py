@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.report.phrases import bound_text, capitalised
 from llmfair.report.plots.base import (
     GREY,
     INK,
@@ -33,7 +34,6 @@ from llmfair.report.plots.base import (
     rows_length,
     tip,
 )
-from llmfair.report.tables import bound_text, capitalised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

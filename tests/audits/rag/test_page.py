@@ -11,7 +11,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag.results import Curve, CurvePoint
 from llmfair.audits.rag.words import averaged
 from llmfair.audits.runs.exhibits import exhibits_of
-from llmfair.report.page import Page, run_page
+from llmfair.report.page import Page, Source, run_page
 from llmfair.results import Figure
 from llmfair.rundir import RunDir
 from tests.audits.rag.test_rag import question, questions
@@ -27,7 +27,7 @@ FIGURES = {"cost", "useful-shown", "useful-utility", "credited-share", "useful-c
 
 def page_of(folder: Path) -> Page:
     run = RunDir(folder)
-    return run_page(folder, run.read_manifest(), results_of(run), exhibits_of(run, 3))
+    return run_page(Source(run, run.read_manifest(), results_of(run)), exhibits_of(run, 3))
 
 
 def ran(*more: str | Path) -> Path:
