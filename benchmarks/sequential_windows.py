@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons, query_of
 from benchmarks.sequential import Stop
 from llmfair.audits.aggregates import preference
-from llmfair.audits.listwise.measure import HowRanked, WindowShare, joined_windows, seen, share
+from llmfair.audits.listwise.measure import HowRanked, WindowShare, joined_windows, look, share
 from llmfair.metrics.base import QueryComparisons, Undefined
 from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.sequential import Decision, EProcess, rounds
@@ -64,7 +64,7 @@ def _compared(
 def stopping(windows: Windows) -> Stop:
     """The audit's own rule."""
     process = EProcess(BAND, LEVEL, len(windows)).after(
-        [share(met) for met in windows], lambda units: seen(windows[:units], HowRanked(BAND), LEVEL)
+        [share(met) for met in windows], lambda units: look(windows[:units], HowRanked(BAND), LEVEL)
     )
     return process.decision, process.units
 

@@ -25,8 +25,8 @@ from llmfair.audits.listwise.measure import (
     ODDS,
     HowRanked,
     WindowShare,
+    look,
     outcome_of,
-    seen,
     share,
 )
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
@@ -219,7 +219,7 @@ class ListwiseDesign(Design[Ranked]):
                 yield Program(
                     probe.probe_id,
                     lambda probe=probe, stopping=stopping: stopping.noting(  # type: ignore[misc]
-                        probe, self._alone(probe), partial(self.met, probe)
+                        probe, self._alone(probe), partial(self.window_share, probe)
                     ),
                 )
 
@@ -237,9 +237,9 @@ class ListwiseDesign(Design[Ranked]):
 
     def stopping(self, condition: PromptCondition) -> Stopping[WindowShare]:
         """A sequential audit under one prompt that has not begun."""
-        asked, probes = self.asked(), self.in_rounds(condition)
-        process = EProcess(asked.band, self.settings.level, len(probes))
-        return Stopping(probes, process, share, partial(seen, asked=asked, level=process.level))
+        probes = self.in_rounds(condition)
+        process = EProcess(self.rule.band, self.settings.level, len(probes))
+        return Stopping(probes, process, share, partial(look, rule=self.rule, level=process.level))
 
     def in_rounds(self, condition: PromptCondition) -> list[Probe]:
         """Single windows, one of a query in every round, queries in fresh random order: the same for every prompt."""
@@ -266,7 +266,7 @@ class ListwiseDesign(Design[Ranked]):
         alone = replace(self._partition, only=int(probe.probe_id.rpartition("/w")[2]))
         return replace(self.ranker, strategy=alone).steps(probe)
 
-    def met(self, probe: Probe, ranked: Ranked) -> WindowShare:
+    def window_share(self, probe: Probe, ranked: Ranked) -> WindowShare:
         """What an answer says of items of both groups."""
         candidates = self.dataset.candidates(probe.candidates.query)
         judged = replace(self.judged(candidates, ()), encounters=ranked.encounters)
@@ -298,7 +298,7 @@ class ListwiseDesign(Design[Ranked]):
     def facts(self) -> ListwiseFacts:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
-        asked = not isinstance(self.ranker, Ranker)
+        prompted = not isinstance(self.ranker, Ranker)
         sizes = [items.n for items in self.lists]
         return ListwiseFacts(
             preset=settings.preset_name(),
@@ -313,9 +313,9 @@ class ListwiseDesign(Design[Ranked]):
             orders=settings.orders,
             repeats=settings.repeats,
             **self.ordered_by(),
-            prompt_sha256=self.prompt.sha256 if asked else None,
-            constrained=settings.constrain if asked else None,
-            at_most=True if asked and not self.exact else None,
+            prompt_sha256=self.prompt.sha256 if prompted else None,
+            constrained=settings.constrain if prompted else None,
+            at_most=True if prompted and not self.exact else None,
             chains=len(self.queries) * self.chains_per_query,
             calls=self.calls,
             never_ranked=self.never_ranked(),
@@ -405,7 +405,8 @@ class ListwiseDesign(Design[Ranked]):
         """A query with rankings of it."""
         return Judged(candidates, tuple(rankings), self.sides, groups=self.groups)
 
-    def asked(self) -> HowRanked:
+    @property
+    def rule(self) -> HowRanked:
         """How conclusions are drawn from this design."""
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
@@ -466,7 +467,7 @@ class ListwiseDesign(Design[Ranked]):
         for stopping in stopped.values():
             for probe in stopping.undecided():
                 if probe.probe_id in results:
-                    stopping.note(probe, self.met(probe, results[probe.probe_id]))
+                    stopping.note(probe, self.window_share(probe, results[probe.probe_id]))
         probes = chain(*(stopping.counted() for stopping in stopped.values())) if stopped else self.probes()
         chains = [(probe, results[probe.probe_id]) for probe in probes if probe.probe_id in results]
         return outcome_of(self, run, chains, failures, stopped)
@@ -590,15 +591,15 @@ def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) 
     Raises UsageError for a model that lacks the log-probabilities which it needs.
     """
     usual, margins = ListwiseSettings(), strategy.question.margins
-    read = {name: getattr(usual, name) for name, value in strategy.facts().items() if value is None}
+    changes = {name: getattr(usual, name) for name, value in strategy.facts().items() if value is None}
     if strategy.orderless:
-        read["orders"] = 1
+        changes["orders"] = 1
     if settings.answers == {"none": "margin", "needed": "text"}.get(margins):
         what = "log-probabilities" if margins == "none" else "text of answers"
         raise UsageError(f"--strategy {settings.ordering} reads no {what}.", "leave --answers out")
-    asked = margins == "needed" or (margins != "none" and settings.answers == "auto")
+    wanted = margins == "needed" or (margins != "none" and settings.answers == "auto")
     able = (
-        asked
+        wanted
         and bool(subject.spec)
         and "margins" in subject.backend(replace(settings, answers="text")).capabilities
     )
@@ -609,12 +610,12 @@ def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) 
                 "a model in this process (hf:, vllm:), OpenAI and vLLM servers have them",
             )
         if settings.max_tokens is None:
-            read["max_tokens"] = 1  # all that is read is where the answer begins
+            changes["max_tokens"] = 1  # all that is read is where the answer begins
     if margins == "none":
-        read["answers"] = "auto"
+        changes["answers"] = "auto"
     elif settings.answers == "auto":
-        read["answers"] = "margin" if able or margins == "needed" else "text"
-    return replace(settings, **read)
+        changes["answers"] = "margin" if able or margins == "needed" else "text"
+    return replace(settings, **changes)
 
 
 def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> ListwiseSettings:

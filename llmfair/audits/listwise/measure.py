@@ -364,7 +364,7 @@ def findings_of(
     judged: Mapping[str, Sequence[Judged]],
     useful: Mapping[str, Usefulness | None],
     inference: Inference,
-    asked: HowRanked,
+    rule: HowRanked,
     left_out: Mapping[str, float] = {},
 ) -> dict[str, ListwiseFinding]:
     """One finding per condition of the first measure of preference odds, by condition, as if none were a disparity.
@@ -375,20 +375,20 @@ def findings_of(
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
     ratios = {c.condition: [*c.values.values()] for c in reversed(columns) if c.measure.name == EXCESS}
     ranked = {name: queries for name, queries in judged.items() if any(query.rankings for query in queries)}
-    shuffled, findings = _shuffled(ranked, asked), dict[str, ListwiseFinding]()
+    shuffled, findings = _shuffled(ranked, rule), dict[str, ListwiseFinding]()
     for column in columns:
         if column.measure != headline or not column.values:
             continue
         name, values = column.condition, [*column.values.values()]
         missing, use = left_out.get(name, 0.0), useful.get(name)
-        odds = list_odds(values, strata_of(values, asked.strata), missing, inference.level)
+        odds = list_odds(values, strata_of(values, rule.strata), missing, inference.level)
         undefined = most_frequent(reason for value in values if (reason := value_of(value)[1]))
         if odds is None:
-            reason = "order_not_random" if asked.initial != "random" else undefined
+            reason = "order_not_random" if rule.initial != "random" else undefined
             findings[name] = unassessable(str(headline), reason)
             continue
         conclusion, reason = concluded(
-            odds, use is not None and use.shown, asked, "not_judged" if use is None else use.unshown
+            odds, use is not None and use.shown, rule, "not_judged" if use is None else use.unshown
         )
         if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
             reason = OF_SOME.get(str(undefined), reason)
@@ -398,11 +398,11 @@ def findings_of(
             measure=str(headline),
             conclusion=conclusion,
             reason=reason,
-            odds=_odds(odds.pooled, asked),
-            strata={str(stratum): _odds(of_it, asked) for stratum, of_it in odds.strata.items()},
-            p_outside=odds.figures.outside(asked.band) if asked.initial == "random" else None,
+            odds=_odds(odds.pooled, rule),
+            strata={str(stratum): _odds(of_it, rule) for stratum, of_it in odds.strata.items()},
+            p_outside=odds.figures.outside(rule.band) if rule.initial == "random" else None,
             left_out=missing,
-            unjudged=asked.unjudged,
+            unjudged=rule.unjudged,
             useful=use,
             excess=None
             if excess is None or excess.value is None
@@ -410,7 +410,7 @@ def findings_of(
             permutation=shuffled.get(name),
             run_noise=_run_noise(ratios.get(name, []), runs),
             slope=_slope(runs),
-            power=odds_power(odds.pooled.estimate, asked.band),
+            power=odds_power(odds.pooled.estimate, rule.band),
         )
     return findings
 
@@ -459,19 +459,19 @@ def with_disparities(
     for name, finding in findings.items():
         p = adjusted.get(name, finding.p_outside)
         finding = structs.replace(finding, p_outside_adjusted=p)
-        own = [odds.p_outside for odds in (finding.odds, *finding.strata.values()) if odds]
+        p_of = [odds.p_outside for odds in (finding.odds, *finding.strata.values()) if odds]
         if p is not None and p <= most:
             outside = structs.replace(finding, conclusion=Conclusion.OUTSIDE)
             odds = {"all": outside.odds, **outside.strata}[outside.decisive]
             finding = structs.replace(outside, reason=None if odds is None else odds.reason)
-        elif finding.conclusion is Conclusion.INCONCLUSIVE and any(p is not None and p <= most for p in own):
+        elif finding.conclusion is Conclusion.INCONCLUSIVE and any(p is not None and p <= most for p in p_of):
             finding = structs.replace(finding, reason=OUTSIDE_ALONE)
         changed[name] = finding
     return changed
 
 
 def explained(
-    findings: Mapping[str, ListwiseFinding], columns: Sequence[Column], asked: HowRanked
+    findings: Mapping[str, ListwiseFinding], columns: Sequence[Column], rule: HowRanked
 ) -> dict[str, ListwiseFinding]:
     """The findings with what wrong grades would make of a ranker without preference that is of as much use."""
     of_relevance = {c.condition: c.values.values() for c in columns if c.measure.name == "RelevanceOdds"}
@@ -479,14 +479,14 @@ def explained(
     for name, finding in findings.items():
         shares = [v.ahead for v in of_relevance.get(name, ()) if isinstance(v, QueryComparisons)]
         better_ahead = fmean(shares) if shares else None
-        if asked.label_error is not None:
-            with_errors = odds_with(asked.label_error, asked.judged, better_ahead)
+        if rule.label_error is not None:
+            with_errors = odds_with(rule.label_error, rule.judged, better_ahead)
             changed[name] = finding = structs.replace(finding, odds_of_label_error=with_errors)
         odds = {"all": finding.odds, **finding.strata}[finding.decisive]
         if odds is not None and finding.conclusion is Conclusion.OUTSIDE:
             limits = (limit for limit in (odds.low, odds.high) if limit)
             nearer = min(limits, key=lambda limit: abs(log(limit)))
-            explaining = label_error(asked.judged, better_ahead, finding.decisive, nearer)
+            explaining = label_error(rule.judged, better_ahead, finding.decisive, nearer)
             changed[name] = structs.replace(finding, label_error=explaining)
     return changed
 
@@ -520,11 +520,11 @@ def list_odds(
     )
 
 
-def _odds(odds: Preference, asked: HowRanked) -> Odds:
+def _odds(odds: Preference, rule: HowRanked) -> Odds:
     estimate, figure = odds.estimate, odds.figure
     return Odds(
         estimate.value, estimate.low, estimate.high, estimate.n, odds.comparisons, odds.bound, estimate.reason,
-        no_preference(odds, asked), figure.outside(asked.band), figure.recurring, figure.clusters,
+        no_preference(odds, rule), figure.outside(rule.band), figure.recurring, figure.clusters,
     )  # fmt: skip
 
 
@@ -562,7 +562,7 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
 
 
 def concluded(
-    odds: ListOdds, useful: bool, asked: HowRanked, useless: str = "not_judged"
+    odds: ListOdds, useful: bool, rule: HowRanked, useless: str = "not_judged"
 ) -> tuple[Conclusion, str | None]:
     """What the odds come to where they are no disparity, and why nothing more can be said.
 
@@ -573,45 +573,45 @@ def concluded(
     """
     pooled = odds.pooled
     estimate = pooled.estimate
-    if asked.initial != "random":
+    if rule.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
     if (estimate.low is None) != (estimate.high is None):
         return Conclusion.INCONCLUSIVE, estimate.reason
     if estimate.low is None or estimate.high is None:
         return Conclusion.NOT_ASSESSABLE, estimate.reason
-    if not pooled.could_leave(asked.band):
+    if not pooled.could_leave(rule.band):
         return Conclusion.NOT_ASSESSABLE, "tied"
     if pooled.bound is not None and not pooled.slots_decide:  # odds farther from 1 by nobody knows how much
         return Conclusion.NOT_ASSESSABLE, estimate.reason
-    if conclude(estimate.low, estimate.high, asked.band) is not Conclusion.WITHIN:
+    if conclude(estimate.low, estimate.high, rule.band) is not Conclusion.WITHIN:
         return Conclusion.INCONCLUSIVE, None
     if any(each.figure.few_items for each in (pooled, *odds.strata.values())):
         return Conclusion.INCONCLUSIVE, "few_items"
-    parity, reason = odds.figures.parity(asked.band, asked.guard, asked.level)
+    parity, reason = odds.figures.parity(rule.band, rule.guard, rule.level)
     if not parity:
         return Conclusion.INCONCLUSIVE, reason or "stratum_open"
     return (Conclusion.WITHIN, None) if useful else (Conclusion.NOT_ASSESSABLE, useless)
 
 
-def no_preference(odds: Preference, asked: HowRanked) -> float | None:
+def no_preference(odds: Preference, rule: HowRanked) -> float | None:
     """p of no mean preference: by t where items recur, else by sign flips of the queries' scores at odds of 1.
 
     None for too few queries or a given order.
     """
     figure, scores = odds.figure, odds.null_scores
-    if figure.queries < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
+    if figure.queries < FEWEST_TESTED or rule.initial not in ("random", "mirrored"):
         return None
     if figure.recurs:
         return figure.differs()
-    return sign_flip(scores, rng=np.random.default_rng(asked.seed)) if len(scores) >= FEWEST_TESTED else None
+    return sign_flip(scores, rng=np.random.default_rng(rule.seed)) if len(scores) >= FEWEST_TESTED else None
 
 
-def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, PermutationResult]:
+def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[str, PermutationResult]:
     """The stratified test of no effect in any query, by condition.
 
     Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides.
     """
-    if asked.initial != "random":
+    if rule.initial != "random":
         return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
     alike: dict[tuple[tuple[Hashable, ...], ...], dict[str, list[LabelledItems]]] = {}
     for condition, queries in judged.items():
@@ -624,8 +624,8 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[
         if len(names) < FEWEST_TESTED:
             shuffled |= dict.fromkeys(conditions, PermutationResult(reason="too_few_queries"))
             continue
-        rngs = [np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in names]
-        tested = permutations([*conditions.values()], rngs, asked.permutations)
+        rngs = [np.random.default_rng([rule.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in names]
+        tested = permutations([*conditions.values()], rngs, rule.permutations)
         for condition, result in zip(conditions, tested, strict=True):
             shuffled[condition] = PermutationResult(**asdict(result))
     return shuffled
@@ -744,31 +744,31 @@ class WindowShare(NamedTuple):
     value: Value
 
 
-def share(met: WindowShare) -> float:
+def share(window: WindowShare) -> float:
     """X of a window: the share of its comparisons that the protected item won, ½ where it has none."""
-    return met.value.ahead if isinstance(met.value, QueryComparisons) else 0.5
+    return window.value.ahead if isinstance(window.value, QueryComparisons) else 0.5
 
 
-def seen(windows: Sequence[WindowShare], asked: HowRanked, level: float) -> Decision | None:
+def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decision | None:
     """Where the odds of these windows lie by their interval, at the level of one look of several; None if nowhere.
 
     Whether the ranker does its job is no matter here: that more windows show it is not waited for.
     """
-    values, asked = [*joined_windows(windows)], replace(asked, level=look_level(level))
-    odds = list_odds(values, strata_of(values, asked.strata), level=asked.level)
+    values, rule = [*joined_windows(windows)], replace(rule, level=look_level(level))
+    odds = list_odds(values, strata_of(values, rule.strata), level=rule.level)
     if odds is None:
         return None
 
     def p_outside(figure: Preference) -> float:
-        p = figure.figure.outside(asked.band)
+        p = figure.figure.outside(rule.band)
         return 1.0 if p is None else p
 
-    p = odds.figures.outside(asked.band)
-    if p is not None and p <= (1 - asked.level) / 2:
+    p = odds.figures.outside(rule.band)
+    if p is not None and p <= (1 - rule.level) / 2:
         decisive = min((odds.pooled, *odds.strata.values()), key=p_outside)
         low = decisive.estimate.low
-        return Decision.BELOW if low is None or low < asked.band[0] else Decision.ABOVE
-    conclusion, _ = concluded(odds, True, asked)
+        return Decision.BELOW if low is None or low < rule.band[0] else Decision.ABOVE
+    conclusion, _ = concluded(odds, True, rule)
     enough = odds.pooled.estimate.n >= FEWEST_INSIDE
     return Decision.INSIDE if enough and conclusion is Conclusion.WITHIN else None
 
@@ -780,12 +780,12 @@ def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]
         if isinstance(value, QueryComparisons):
             by_query.setdefault(query_id, []).append(value)
     for values in by_query.values():
-        numbers, shown = dict[str, int](), Counter[tuple[int, Stratum]]()
+        numbers, pairs_shown = dict[str, int](), Counter[tuple[int, Stratum]]()
         outcomes = together([(value.outcomes, value.doc_ids) for value in values], numbers)
         for (_, stratum), pairs in outcomes.shown.items():
-            shown[0, stratum] += pairs
+            pairs_shown[0, stratum] += pairs
         query = np.zeros(len(outcomes.query), np.intp)
-        yield QueryComparisons(replace(outcomes, query=query, shown=shown), [*numbers])
+        yield QueryComparisons(replace(outcomes, query=query, pairs_shown=pairs_shown), [*numbers])
 
 
 # What the chains of a run come to, as the files of its folder.
@@ -813,8 +813,8 @@ def outcome_of(
     answers = answer_counts(asking, design.sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
-    findings = findings_of(of_conditions, conditions, useful, inference, design.asked(), left_out)
-    findings = explained(with_disparities(findings, settings.level), columns, design.asked())
+    findings = findings_of(of_conditions, conditions, useful, inference, design.rule, left_out)
+    findings = explained(with_disparities(findings, settings.level), columns, design.rule)
     for name in findings.keys() & answers:
         findings[name] = assessed(findings[name], answers[name])
     findings = as_readable(findings, answers, settings.max_invalid)
@@ -827,10 +827,10 @@ def outcome_of(
     rows = [*summarise(columns, inference), *_odds_rows(columns), *compared]
     rows, family = with_family(rows, findings, contrasted)
     rows += _rows_of_files(design, chains, inference)
-    asked = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
-    asked |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
+    planned = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
+    planned |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
-    counts = {name: ProbeCounts(asked[name], ranked[name]) for name in names}
+    counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
         limits=limit_notes(design.measures, judged[INITIAL]),

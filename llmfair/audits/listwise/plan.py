@@ -124,8 +124,8 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
         plans = tuple((n, tuple(of or ())) for n, of in zip(sizes, windows, strict=True))
         return _reach(both, judged, plans, ranker.passes, REACH_DRAWS, settings.seed)
     assert isinstance(ranker, ListwiseRanker)
-    asked = max(ranker.strategy.plan(size).calls for size in sizes)
-    draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, asked)))
+    calls = max(ranker.strategy.plan(size).calls for size in sizes)
+    draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, calls)))
     return _reach(both, judged, ranker.strategy, 1, draws, settings.seed)
 
 
@@ -206,14 +206,14 @@ def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What each strategy takes, can reach and can find; calls may be at most so many where one's are."""
     rows = []
     for planned in plans:
-        known = {
+        row = {
             "strategy": "windows",
             "at_most": False,
             **planned,
             "prospects": planned.get("findable", {}).get("prospects", ()),
         }
-        known["reach"] = planned["reach"].get("ExpRatio", {})
-        rows.append({name: known[name] for name in StrategyPlan.__struct_fields__ if name in known})
+        row["reach"] = planned["reach"].get("ExpRatio", {})
+        rows.append({name: row[name] for name in StrategyPlan.__struct_fields__ if name in row})
     return {"strategies": rows, **({"at_most": True} if any(row["at_most"] for row in rows) else {})}
 
 
@@ -236,27 +236,27 @@ def tokens_of(design: ListwiseDesign) -> tuple[int, int]:
             characters = sum(len(message.content) for chat in chats for message in chat.messages)
             prompts += characters * calls // len(chats)
             answers += sum(len(answer_in_shown_order(chat).text) for chat in chats) * calls // len(chats)
-    shown = max(1, sum(design.plan_of(query).calls for query in queries))
+    calls_of_these = max(1, sum(design.plan_of(query).calls for query in queries))
     chains = of_all * design.chains_per_query
     return (
-        prompts * chains // shown // CHARACTERS_PER_TOKEN,
-        answers * chains // shown // CHARACTERS_PER_TOKEN,
+        prompts * chains // calls_of_these // CHARACTERS_PER_TOKEN,
+        answers * chains // calls_of_these // CHARACTERS_PER_TOKEN,
     )
 
 
 def chats_of(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
     """What a program asks, in so many passes, of a model that changes nothing."""
-    asked: list[Chat] = []
+    chats: list[Chat] = []
 
     def answer(chat: Chat) -> Completion:
         if chat.about["pass"] > passes:
             raise Unanswered
-        asked.append(chat)
+        chats.append(chat)
         return answer_in_shown_order(chat)
 
     with suppress(Unanswered):
         drive(steps, answer)
-    return asked
+    return chats
 
 
 def answer_in_shown_order(chat: Chat) -> Completion:
@@ -361,7 +361,7 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
         "sequential": settings.sequential,
         "too_few_queries": len(lists) < FEWEST_QUERIES,
     }
-    asked = ListwiseFindable(
+    findable = ListwiseFindable(
         queries=len(lists),
         target=settings.power,
         odds=settings.odds,
@@ -370,12 +370,12 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
         prompts=sum(condition.name != REPEAT for condition in design.prompts),
         reason=next((reason for reason, holds in unknown.items() if holds), None),
     )
-    if asked.reason is not None:
-        return asked
+    if findable.reason is not None:
+        return findable
     shares = LIKELY_ALIKE if settings.alike is None else (settings.alike,)
     return replace(
-        asked,
-        prospects=tuple(_prospect(design, settings, asked, lists, alike) for alike in shares),
+        findable,
+        prospects=tuple(_prospect(design, settings, findable, lists, alike) for alike in shares),
         other_design=_other_design(design, settings),
         expected=_expected(design, settings.odds) if settings.expected_ratio else None,
     )
@@ -384,23 +384,23 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
 def _prospect(
     design: ListwiseDesign,
     settings: PlanSettings,
-    asked: ListwiseFindable,
+    findable: ListwiseFindable,
     lists: Sequence[Items],
     alike: float,
 ) -> Prospect:
-    rule, beta = design.asked(), log(settings.odds)
+    rule, beta = design.rule, log(settings.odds)
     audits, drawn = _simulated(design, settings, lists, alike)
 
     def outside(strata: Strata) -> bool:
         p = strata.outside(rule.band)
-        return p is not None and asked.prompts * p <= (1 - rule.level) / 2
+        return p is not None and findable.prompts * p <= (1 - rule.level) / 2
 
     def inside(strata: Strata) -> bool:
         return not outside(strata) and strata.parity(rule.band, rule.guard, rule.level)[0]
 
     def disparity(queries: int, odds: float = settings.odds) -> list[bool]:
-        read = _both_ways(audits[beta], queries / drawn, beta, log(odds))
-        return [outside(each) for each in read]
+        audits_of_odds = _both_ways(audits[beta], queries / drawn, beta, log(odds))
+        return [outside(each) for each in audits_of_odds]
 
     def parity(queries: int) -> list[bool]:
         return [inside(each) for each in _both_ways(audits[0.0], queries / drawn)]
@@ -408,17 +408,17 @@ def _prospect(
     def enough(ends: Sequence[bool]) -> bool:
         return sum(ends) >= settings.power * len(ends)
 
-    (found, found_error), (kept, kept_error) = (share(ends(asked.queries)) for ends in (disparity, parity))
+    disparities, parities = share(disparity(findable.queries)), share(parity(findable.queries))
     return Prospect(
         alike=alike,
         audits=len(audits[0.0]),
-        disparity=found or 0.0,
-        disparity_error=found_error or 0.0,
-        parity=kept or 0.0,
-        parity_error=kept_error or 0.0,
+        disparity=disparities[0] or 0.0,
+        disparity_error=disparities[1] or 0.0,
+        parity=parities[0] or 0.0,
+        parity_error=parities[1] or 0.0,
         queries_for_disparity=fewest_queries(lambda queries: enough(disparity(queries))),
         queries_for_parity=fewest_queries(lambda queries: enough(parity(queries))),
-        smallest=smallest_odds(lambda odds: enough(disparity(asked.queries, odds)), rule.band[0]),
+        smallest=smallest_odds(lambda odds: enough(disparity(findable.queries, odds)), rule.band[0]),
     )
 
 
@@ -430,7 +430,7 @@ def _simulated(
     And of how many lists they are.
     """
     assert isinstance(design.ranker, ListwiseRanker)
-    strata, noise = design.asked().strata, Noise(alike, settings.slots)
+    strata, noise = design.rule.strata, Noise(alike, settings.slots)
     audits, lists = _bounded(lists, design.ranker.strategy, design.settings.orders)
     figures: dict[float, list[Strata]] = {log(settings.odds): [], 0.0: []}
     for block, first in enumerate(range(0, audits, BLOCK)):
@@ -650,7 +650,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
             "no list has items of both groups with the same grade of relevance.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
-    measured, read = partial(found_in, level=settings.level, asked=design.asked()), settings_of(settings)
+    measured, values = partial(finding_of, level=settings.level, rule=design.rule), settings_of(settings)
     recovered = found_by_preference(audits(design, settings, lists, betas), betas, measured, advance)
     sizes = [items.n for items in design.lists]
     return {
@@ -660,7 +660,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
             "without_comparison": len(sizes) - len(lists),
             "candidates": [min(sizes), max(sizes)],
         },
-        "settings": {name: value for name, value in read.items() if name not in ("strategy", "answers")}
+        "settings": {name: value for name, value in values.items() if name not in ("strategy", "answers")}
         | design.ordered_by(),
         "injected": [
             _injected_row(beta, outcomes, settings.level)
@@ -684,17 +684,17 @@ def audits(
     return simulated(settings, betas, drawn, value)
 
 
-def found_in(audit: Mapping[str, Value], level: float, asked: HowRanked) -> SimulatedAudit:
+def finding_of(audit: Mapping[str, Value], level: float, rule: HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    odds = list_odds(audit.values(), strata_of(audit.values(), asked.strata), level=level)
+    odds = list_odds(audit.values(), strata_of(audit.values(), rule.strata), level=level)
     if odds is None:
         return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
-    conclusion, reason = concluded(odds, True, asked)
+    conclusion, reason = concluded(odds, True, rule)
     finding = ListwiseFinding(
-        measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(asked.band)
+        measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(rule.band)
     )
     (finding,) = with_disparities({"neutral": finding}, level).values()
-    return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, asked))
+    return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, rule))
 
 
 def _injected_row(beta: float, audits: Sequence[SimulatedAudit], level: float) -> Row:

@@ -162,10 +162,10 @@ def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
-    asked = asked_of_lists(run, manifest.settings)
-    if settings.mixed not in ("drop", asked.mixed):
+    lists_asked = asked_of_lists(run, manifest.settings)
+    if settings.mixed not in ("drop", lists_asked.mixed):
         raise UsageError(
-            f"{path} was audited with --mixed {asked.mixed}, which its lists and groups follow.",
+            f"{path} was audited with --mixed {lists_asked.mixed}, which its lists and groups follow.",
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
@@ -185,7 +185,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
             if results.status != "complete"
             else "score measures the rankings of a listwise audit",
         )
-    attributes, audited = declared(settings), asked.attribute
+    attributes, audited = declared(settings), lists_asked.attribute
     alike = attributes.get(audited.name)
     if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
         attributes[audited.name] = audited  # declared by the dataset, in a way of its own
@@ -193,7 +193,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or audited.name, asked.mixed)
+    attribute = attribute_of(judgements, settings.attribute or audited.name, lists_asked.mixed)
     scores = own_scores(path)
     files = {file.stem: scored(read_file(file, announce), scores) for file in paths}
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
@@ -279,9 +279,9 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     measures_text = settings.measures or f"{HEADLINE}," * bool(target.of_answers) + SCORED
     shown = parse_measures(",".join((measures_text, *(gate.measure for gate in gates))), Judged)
     audited = {row.measure for row in target.of_answers}
-    every = dict.fromkeys((*shown, *map(parse_measure, ODDS_OF_RANKINGS)))
-    measures = [measure for measure in every if str(measure) not in audited]
-    asked = HowRanked(
+    measures_of_all = dict.fromkeys((*shown, *map(parse_measure, ODDS_OF_RANKINGS)))
+    measures = [measure for measure in measures_of_all if str(measure) not in audited]
+    rule = HowRanked(
         band_of(settings.band), level=settings.level, seed=target.seed, initial=target.initial,
         unjudged=not any(against.judgements.qrels.values()),
     )  # fmt: skip
@@ -301,7 +301,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
             continue
         items, answers = condition.items, answered.get(name)
         counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
-        of_lists[name] = replace(asked, strata=shared_strata(items), judged=counts)
+        of_lists[name] = replace(rule, strata=shared_strata(items), judged=counts)
         findings |= findings_of(
             [*condition.columns, condition.exposures],
             {},
@@ -326,7 +326,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
             findings = as_readable(findings, answered, audit.max_invalid)
             if audit.attribute == against.attribute.name:
                 reach = audit.reach.get(OF_RANKINGS, Reach())
-                findings = {name: in_reach(each, reach, asked.band) for name, each in findings.items()}
+                findings = {name: in_reach(each, reach, rule.band) for name, each in findings.items()}
         rows, size = with_family(rows, findings, None)
         family = Family(size, None)
     columns = [column for condition in measured.values() for column in condition.columns]

@@ -226,12 +226,12 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                     f"--batch cannot ask {spec}: each needs the answer of the one before.",
                     "leave it out, or add --design partition or --strategy pointwise, which ask all at once",
                 )
-        one = self.initial in ONE_ORDER
-        if (one and self.orders != 1) or (self.initial == "mirrored" and self.orders % 2):
+        single = self.initial in ONE_ORDER
+        if (single and self.orders != 1) or (self.initial == "mirrored" and self.orders % 2):
             raise UsageError(
-                f"--initial {self.initial} {'is one order' if one else 'pairs the orders'}, but --orders is "
+                f"--initial {self.initial} {'is one order' if single else 'pairs the orders'}, but --orders is "
                 f"{self.orders}.",
-                f"add --orders {1 if one else 4}",
+                f"add --orders {1 if single else 4}",
             )
 
 

@@ -157,9 +157,12 @@ def simulate_encounters(
     groups, grades = items.groups[shown], items.grades[shown]
     met = (groups[..., first] * groups[..., second] == -1) & (grades[..., first] == grades[..., second])
     run, chain, pair = np.nonzero(met)
-    one, other = first[pair], second[pair]
-    leads = groups[run, chain, one] == 1
-    protected, unprotected = np.where(leads, one, other), np.where(leads, other, one)
+    first_rank, second_rank = first[pair], second[pair]
+    leads = groups[run, chain, first_rank] == 1
+    protected, unprotected = (
+        np.where(leads, first_rank, second_rank),
+        np.where(leads, second_rank, first_rank),
+    )
     margins = scores[run, chain, protected] - scores[run, chain, unprotected]
     slots = np.stack([slot_of[protected], slot_of[unprotected]], axis=1)
     places = np.stack([shown[run, chain, protected], shown[run, chain, unprotected]], axis=1)
@@ -376,12 +379,12 @@ def draw(
     for items in lists:
         rng = rng_of(settings, items.query_id, STREAM + block)
         of_items = np.stack([qualities[d] for d in items.doc_ids], axis=1) if qualities else None
-        asked, windows = (settings.orders, settings.repeats, noise), ranker.one_pass(items.n)
+        how, windows = (settings.orders, settings.repeats, noise), ranker.one_pass(items.n)
         if windows is None:
             seed = rng.integers(2**32, size=2).tolist()
-            drawn[items.query_id] = PlayedAudits(items, ranker.strategy, *asked, seed, qualities=of_items)
+            drawn[items.query_id] = PlayedAudits(items, ranker.strategy, *how, seed, qualities=of_items)
         else:
             drawn[items.query_id] = simulate_encounters(
-                items, windows, BLOCK, *asked, qualities=of_items, rng=rng
+                items, windows, BLOCK, *how, qualities=of_items, rng=rng
             )
     return drawn

@@ -374,14 +374,14 @@ def _answer_notes(answers: Collection[WindowAnswers]) -> Iterator[str]:
     if equal:
         lists, of = sum(scores.lists for scores in equal), sum(scores.of for scores in equal)
         yield f"all scores are equal in {lists:,} of {count(of, 'list')}: they stay as they were shown"
-    asked, unparseable = sum(each.windows for each in answers), sum(each.unparseable for each in answers)
+    answered, unparseable = sum(each.windows for each in answers), sum(each.unparseable for each in answers)
     repaired = sum(each.repaired for each in answers)
     if unparseable or repaired:
         classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
         kinds = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()) if name != "ok")
         yield (
-            f"unparseable answers: {percent(unparseable, asked)} ({unparseable:,} of {asked:,}); "
-            f"repaired: {percent(repaired, asked)} · {kinds}"
+            f"unparseable answers: {percent(unparseable, answered)} ({unparseable:,} of {answered:,}); "
+            f"repaired: {percent(repaired, answered)} · {kinds}"
         )
 
 
@@ -760,8 +760,8 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
 
 def _utilities(group: Group, declared: Declared, name: str) -> Iterator[Plot]:
     """Utility and exposure of every model and prompt: colours are models, marks are prompts."""
-    shown = list(dict.fromkeys(measure for audited in group.audits() for measure in audited.results.shown))
-    across, up = utility_of(shown, declared), ratio_of(shown, declared)
+    measures = list(dict.fromkeys(measure for audited in group.audits() for measure in audited.results.shown))
+    across, up = utility_of(measures, declared), ratio_of(measures, declared)
     if not across or not up:
         return
     # runs differ in how they control for order, and so in the full names of what they measured
@@ -1043,8 +1043,8 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 
 def _asked(planned: Mapping[str, Any]) -> str:
-    asked = [TITLES.get(condition, condition) for condition in planned["conditions"]]
-    return f"{_lists(planned)} × {count(len(asked), 'prompt')} ({', '.join(asked)})"
+    prompts = [TITLES.get(condition, condition) for condition in planned["conditions"]]
+    return f"{_lists(planned)} × {count(len(prompts), 'prompt')} ({', '.join(prompts)})"
 
 
 def _lists(planned: Mapping[str, Any]) -> str:
@@ -1128,7 +1128,7 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
 
 
 def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
-    asked, design = results["settings"], results["design"]
+    settings, design = results["settings"], results["design"]
     without = design["without_comparison"]
     test, smallest = results["smallest"], "smallest odds found: too few queries for a test"
     below, above = test["odds"]
@@ -1139,9 +1139,9 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         )
     left_out = f"{count(without, 'query', 'queries')} without equally relevant items of both groups left out"
     return [
-        f"{window_text(asked)}, {count(asked['orders'], 'random initial order')}; "
-        f"{100 * asked['alike']:g} % of windows answered with the same noise every time (--alike), log odds of the "
-        f"first slot against the last {asked['slots']:+g} (--slots)",
+        f"{window_text(settings)}, {count(settings['orders'], 'random initial order')}; "
+        f"{100 * settings['alike']:g} % of windows answered with the same noise every time (--alike), log odds of the "
+        f"first slot against the last {settings['slots']:+g} (--slots)",
         "injected: odds of a protected item against an equally relevant other; recovered: median preference odds; "
         "± Monte Carlo error",
         "within: where the interval lies; parity also needs a ranker that does its job",
@@ -1218,7 +1218,7 @@ def windows_table(study: WindowsResults) -> Table:
         *study.about,
         f"{count(study.queries, 'query', 'queries')} × {span(*study.candidates)}",
         count(study.orders, f"{study.initial} order"),
-        f"{_window_calls(asked)} {plural(sum(row.calls for row in asked), 'call')}",
+        f"{_window_calls(prompts)} {plural(sum(row.calls for row in prompts), 'call')}",
     ]
     return Table.of(title, columns, rows, _windows_notes(study, asked))
 
@@ -1251,9 +1251,9 @@ def _inputs(study: WindowsResults, shown: Sequence[str]) -> Iterator[WindowsRow]
         yield structs.replace(rows[0], setting=f"initial ranking{settings}")
 
 
-def _window_calls(asked: Sequence[WindowsRow]) -> str:
+def _window_calls(rows: Sequence[WindowsRow]) -> str:
     """The calls behind the figures of some rows; where some were not made, with those planned."""
-    planned, made = sum(row.calls for row in asked), sum(row.answers.windows for row in asked)
+    planned, made = sum(row.calls for row in rows), sum(row.answers.windows for row in rows)
     return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
 
 
@@ -1266,11 +1266,11 @@ def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
     return {ATTAINABLE: attainable, PERFECT: "" if precision.high is None else f"{precision.high:.2f}"}
 
 
-def _windows_notes(study: WindowsResults, asked: Sequence[WindowsRow]) -> Iterator[str]:
+def _windows_notes(study: WindowsResults, prompts: Sequence[WindowsRow]) -> Iterator[str]:
     yield from few_queries(study.queries)
     unparseable = list[str]()
-    for setting in dict.fromkeys(row.setting for row in asked):
-        answers = [row.answers for row in asked if row.setting == setting]
+    for setting in dict.fromkeys(row.setting for row in prompts):
+        answers = [row.answers for row in prompts if row.setting == setting]
         windows, bad = (
             sum(counts.windows for counts in answers),
             sum(counts.unparseable for counts in answers),
@@ -1288,11 +1288,11 @@ def _windows_notes(study: WindowsResults, asked: Sequence[WindowsRow]) -> Iterat
             f"; {INTERVALS[study.intervals[m]].format(study.seed)}" for m in ratios if m in study.intervals
         ]
         yield f"{RATIO}: ratio of means{control}{''.join(how[:1])}"
-    if any(row.reach.get(RATIO, Reach()).low is not None for row in asked):
+    if any(row.reach.get(RATIO, Reach()).low is not None for row in prompts):
         yield f"{ATTAINABLE}: of rankers that always put one group first, from random orders"
-    if any(row.finding for row in asked):
+    if any(row.finding for row in prompts):
         yield "each setting is concluded by itself: p is not adjusted over settings"
-    for row in asked:
+    for row in prompts:
         if row.condition == study.conditions[0]:
             yield from (f"{row.setting}: {note}" for note in window_notes(row.never_ranked, None, None))
     yield from drawn_note(study.drawn)
