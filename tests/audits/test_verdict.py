@@ -125,26 +125,26 @@ def test_of_lists_it_speaks_of_exposure_where_that_says_the_same(
     assert "44 queries" in said and said.endswith("outside the parity band 0.8–1.25")
 
 
+AHEAD = "; the more relevant of two items is put ahead at odds of"
+
+
 @pytest.mark.parametrize(
-    ("useful", "says"),
+    ("of_a_kind", "beside", "says"),
     [
-        (Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44),
+        ("lists", Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44),
          "; nDCG@20 lies 0.22 [0.20, 0.23] (99.9 % CI) above that of the initial ranking"),
-        (Usefulness("RelevanceOdds", 1.0, 6.85, 3.02, 15.545, 44, "chance"),
-         "; the more relevant of two items is put ahead at odds of 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"),
-        (Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance"),
-         "; the more relevant of two items is put ahead at odds of at least 11 (99.9 % CI), where chance has 1"),
+        ("lists", Usefulness("RelevanceOdds", 1.0, 6.85, 3.02, 15.545, 44, "chance"),
+         f"{AHEAD} 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"),
+        ("lists", Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance"),
+         f"{AHEAD} at least 11 (99.9 % CI), where chance has 1"),
+        ("pairs", figure(0.4, 0.3, 0.5), "; both orders agree with kappa 0.40 [0.30, 0.50]"),
     ],
 )  # fmt: skip
-def test_parity_names_how_useful_the_ranker_is(useful: Usefulness, says: str) -> None:
-    found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
-    assert SPOKEN["lists"].verdict(found).sentence.endswith(says)
-
-
-def test_parity_of_pairs_names_how_far_both_orders_agree() -> None:
-    figures = {(ODDS, "relevant"): figure(*INSIDE), ("Kappa", "relevant"): figure(0.4, 0.3, 0.5)}
-    said = SPOKEN["pairs"].verdict(conclusions({"relevant": INSIDE}, figures=figures)).sentence
-    assert said.endswith("; both orders agree with kappa 0.40 [0.30, 0.50]")
+def test_parity_names_how_useful_the_ranker_is(of_a_kind: str, beside: Any, says: str) -> None:
+    figures = {(ODDS, "a"): figure(*INSIDE), ("Kappa", "a"): beside}
+    findings = {"a": finding(INSIDE, useful=beside if of_a_kind == "lists" else None)}
+    of = conclusions({"a": INSIDE}, findings=findings, figures=figures)
+    assert SPOKEN[of_a_kind].verdict(of).sentence.endswith(says)
 
 
 def test_others_that_share_the_status_are_named() -> None:
@@ -286,9 +286,7 @@ def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
 def test_of_scores_that_are_missing_it_says_so(problem: str | None, says: str) -> None:
     of = conclusions({"a": None}, reason="no_readable_answer", prompted=False, problems={"a": problem})
     found = SPOKEN["lists"].verdict(of)
-    assert says in found.sentence and found.next.startswith(
-        "another model, or this one set up otherwise; what"
-    )
+    assert says in found.sentence and found.next.startswith("another model, or this one set up otherwise; w")
 
 
 def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> None:
@@ -330,19 +328,41 @@ def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) 
     assert "queries would put the whole interval" in found.next and "position" not in found.next
 
 
-@pytest.mark.parametrize(("share", "noted"), [(0.49, False), (0.5, True)])
-def test_a_model_that_leaves_half_of_the_windows_as_they_were_has_that_in_its_verdict(
-    share: float, noted: bool
+EVERY, RELEVANT = (
+    Odds(0.65, 0.53, 0.8, 8, 320, p_outside=0.02),
+    Odds(0.24, 0.15, 0.38, 8, 160, p_outside=0.001),
+)
+SURE = (
+    "under the neutral prompt female items get 19 % less exposure than male ones at equal relevance "
+    "(95 % CI 17 to 21 % less, 44 queries); preference odds 0.50 [0.40, 0.60]"
+)
+
+
+@pytest.mark.parametrize(
+    ("of", "n", "more", "says"),
+    [
+        (INSIDE, 44, {"left_as_shown": 0.5}, "; answers left 50 % of first windows as they were"),
+        (INSIDE, 44, {"left_as_shown": 0.49}, "[0.20, 0.23] (99.9 % CI) above that of the initial ranking"),
+        (LESS, 44, {"excess": Excess(0.81, 0.79, 0.83, 44)}, f"{SURE}, outside the parity band 0.8–1.25"),
+        (
+            LESS,
+            35,
+            {"excess": Excess(0.81, 0.79, 0.83, 44)},
+            f"{SURE} (35 queries), outside the parity band 0.8–1.25",
+        ),
+    ],
+)
+def test_of_lists_a_sentence_says_what_weakens_it_and_its_queries(
+    of: Interval, n: int, more: dict[str, Any], says: str
 ) -> None:
-    findings = {"a": finding(INSIDE, left_as_shown=share)}
-    sentence = SPOKEN["lists"].verdict(conclusions({"a": INSIDE}, findings=findings)).sentence
-    assert sentence.endswith("; answers left 50 % of first windows as they were") is noted
+    useful = Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44)
+    findings = {"neutral": finding(of, useful=useful, **more)}
+    said = SPOKEN["lists"].verdict(conclusions({"neutral": of}, n=n, findings=findings)).sentence
+    assert said.endswith(says)
 
 
 def test_a_stratum_that_decides_has_its_figure_where_no_row_has_it() -> None:
-    every = Odds(0.65, 0.53, 0.8, 8, 320, p_outside=0.02)
-    relevant = Odds(0.24, 0.15, 0.38, 8, 160, p_outside=0.001)
-    of = finding(LESS, measure="PreferenceOdds", odds=every, strata={"relevant": relevant})
+    of = finding(LESS, measure="PreferenceOdds", odds=EVERY, strata={"relevant": RELEVANT})
     found = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, findings={"neutral": of}))
     assert (found.estimate, found.low, found.high, found.n) == (0.24, 0.15, 0.38, 8)
     assert "odds of answers (relevant items) 0.24 [0.15, 0.38]" in found.sentence
@@ -521,12 +541,3 @@ MINE = ("http://127.0.0.1:8000/v1",)
 )
 def test_advice_names_what_whoever_is_asked_has_a_use_for(settings: Any, label: str, taken: set[str]) -> None:
     assert takes_of(settings, label) == taken
-
-
-def test_a_verdict_s_bound_in_a_hundred_holds() -> None:
-    outside = ListwiseFinding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
-    figures = {(ODDS, "relevant"): figure(0.1, None, 0.1504)}
-    found = conclusions({"relevant": LESS}, figures=figures, findings={"relevant": outside})
-    said = SPOKEN["pairs"].verdict(found).sentence
-    assert "a bound alone, since the answers follow the position" in said
-    assert "at most 16 times" in said and "preference odds at most 0.16, outside" in said

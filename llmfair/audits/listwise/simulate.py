@@ -201,11 +201,10 @@ HEADLINE = parse_measure("PreferenceOdds")
 
 @dataclass
 class Answering:
-    """Answers a program by weights; equal ones stay as they were shown. `keeps`: also what it compared."""
+    """Answers a program by weights; equal ones stay as they were shown."""
 
     question: Question
     weigh: Weigh
-    keeps: bool = True
     compared: list[Compared] = field(default_factory=list)
     scored: dict[str, float] = field(default_factory=dict)
     round: int = 0
@@ -237,17 +236,13 @@ class Answering:
     def _ordered(self, shown: Sequence[Document]) -> Sequence[Document]:
         weights = self.weigh([int(document.doc_id) for document in shown], False)
         best = self.question.best(len(shown))
-        if len(shown) == 2:
-            order = [*shown] if weights[0] >= weights[1] else [shown[1], shown[0]]
-        else:
-            places = sorted(range(len(shown)), key=lambda place: -weights[place])
-            if best is not None:  # the others stay as they were shown
-                places = places[:best] + sorted(places[best:])
-            order = [shown[place] for place in places]
-        if self.keeps:
-            ids = [document.doc_id for document in order]
-            seen = [document.doc_id for document in shown]
-            self.compared.append(Compared(self.round, seen, ids[:best], () if best is None else ids[best:]))
+        places = sorted(range(len(shown)), key=lambda place: -weights[place])
+        if best is not None:  # the others stay as they were shown
+            places = places[:best] + sorted(places[best:])
+        order = [shown[place] for place in places]
+        ids = [document.doc_id for document in order]
+        before = [document.doc_id for document in shown]
+        self.compared.append(Compared(self.round, before, ids[:best], () if best is None else ids[best:]))
         return order
 
 
@@ -256,12 +251,10 @@ def _documents(n: int) -> tuple[Document, ...]:
     return tuple(Document(str(number), "") for number in range(n))
 
 
-def play(
-    strategy: Strategy, order: Sequence[int], weigh: Weigh, keeps: bool = True
-) -> tuple[list[int], Answering]:
+def play(strategy: Strategy, order: Sequence[int], weigh: Weigh) -> tuple[list[int], Answering]:
     """The ranking that a program makes of items in this initial order, and what it compared on the way."""
     documents = _documents(len(order))
-    answering = Answering(strategy.question, weigh, keeps)
+    answering = Answering(strategy.question, weigh)
     candidates = Candidates(Query("", ""), tuple(documents[item] for item in order), {})
     steps = strategy.steps(candidates, answering)
     try:
@@ -278,10 +271,7 @@ def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8
     for row, ranks in enumerate(tastes):
         weights = (-ranks).tolist()
         final, _ = play(
-            strategy,
-            range(len(ranks)),
-            lambda items, _, of=weights: [of[item] for item in items],
-            keeps=False,
+            strategy, range(len(ranks)), lambda items, _, of=weights: [of[item] for item in items]
         )
         ranked[row] = ranks[final]
     return ranked

@@ -1196,12 +1196,12 @@ ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 
 
 def windows_table(study: WindowsResults) -> Table:
-    """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
+    """One row a setting, and a prompt where several were prompts; below them the orders that all began with."""
     if not study.rows:
         return Table("Windows", ("setting",), (), ("no setting has results yet",))
-    asked = [row for row in study.rows if row.condition != INITIAL]
+    prompts = [row for row in study.rows if row.condition != INITIAL]
     shown = [measure for measure in study.shown if any(measure in row.figures for row in study.rows)]
-    rows = [*asked, *_inputs(study, shown)]
+    rows = [*prompts, *_inputs(study, shown)]
     figures = [((name, ""), _place(row), figure) for row in rows for name, figure in row.figures.items()]
     several = len(study.conditions) > 1
     columns: list[Column[WindowsRow]] = [
@@ -1220,7 +1220,7 @@ def windows_table(study: WindowsResults) -> Table:
         count(study.orders, f"{study.initial} order"),
         f"{_window_calls(prompts)} {plural(sum(row.calls for row in prompts), 'call')}",
     ]
-    return Table.of(title, columns, rows, _windows_notes(study, asked))
+    return Table.of(title, columns, rows, _windows_notes(study, prompts))
 
 
 def _place(row: WindowsRow) -> tuple[str, str]:
