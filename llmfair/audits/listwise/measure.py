@@ -821,21 +821,30 @@ def outcome_of(
     for name in findings.keys() & stopping:
         findings[name] = settled(findings[name], stopping[name].process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
+    # what each query contributes to preference odds, so that prompts and runs can be paired by query
+    parts = [
+        Measurement(query_id, str(column.measure), odds, column.condition, reason="pseudo_value")
+        for column in columns
+        if column.measure.name == HEADLINE
+        for query_id, odds in odds_by_query(column.values).items()
+    ]
     compared = contrasts(columns, conditions, names, inference)
     if stopping:  # by what was seen: no p would hold
         compared = [replace(row, p=None) for row in compared]
-    rows = [*summarise(columns, inference), *_odds_rows(columns), *compared]
+    rows = [*summarise(columns, inference), *parts, *compared]
     rows, family = with_family(rows, findings, contrasted)
     rows += _rows_of_files(design, chains, inference)
     planned = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
     planned |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
     counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
+    ratios = [[getattr(value, "ratio", value) for value in column.values.values()] for column in columns]
+    controlled = [sum(len(ratio.controlled) for ratio in of if isinstance(ratio, Ratio)) for of in ratios]
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
         limits=limit_notes(design.measures, judged[INITIAL]),
         intervals=_intervals(columns, inference),
-        controlled=any(_controlled(column) >= FEWEST_RUNS for column in columns),
+        controlled=any(runs >= FEWEST_RUNS for runs in controlled),
         reach=design.reach,
         answers=answers,
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
@@ -908,16 +917,6 @@ def _warnings(chains: Chains) -> Iterator[str]:
         )
 
 
-def _odds_rows(columns: Sequence[Column]) -> Iterator[Measurement]:
-    """What each query contributes to preference odds, so that prompts and runs can be paired by query."""
-    for column in columns:
-        if column.measure.name == HEADLINE:
-            for query_id, odds in odds_by_query(column.values).items():
-                yield Measurement(
-                    query_id, str(column.measure), odds, column.condition, reason="pseudo_value"
-                )
-
-
 def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:
     """Utility of each run file by itself, where a condition has several: what ir_measures prints for that file."""
     if design.settings.orders * design.settings.repeats == 1:
@@ -948,12 +947,6 @@ def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, Met
             if estimate is not None and estimate.low is not None:
                 methods[str(measure)] = estimate.method
     return methods
-
-
-def _controlled(column: Column) -> int:
-    """How many runs a control variate has to go by."""
-    ratios = (value.ratio if isinstance(value, Quotient) else value for value in column.values.values())
-    return sum(len(ratio.controlled) for ratio in ratios if isinstance(ratio, Ratio))
 
 
 def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:

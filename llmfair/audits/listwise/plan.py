@@ -18,7 +18,6 @@ from msgspec import Meta
 from llmfair.audits.aggregates import Preference
 from llmfair.audits.calibrate import (
     BLOCK,
-    Row,
     about,
     found_by_preference,
     rng_of,
@@ -636,6 +635,13 @@ class SimulatedAudit:
             return None
         return log(self.odds.estimate.value)
 
+    def holds(self, odds: float) -> bool | None:
+        """Whether the interval does; None where there is none, or a bound at most."""
+        if self.odds is None or self.odds.bound is not None:
+            return None
+        low, high = self.odds.estimate.low, self.odds.estimate.high
+        return None if low is None or high is None else low <= odds <= high
+
 
 def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
@@ -663,7 +669,16 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         "settings": {name: value for name, value in values.items() if name not in ("strategy", "answers")}
         | design.ordered_by(),
         "injected": [
-            _injected_row(beta, outcomes, settings.level)
+            row_of(
+                COLUMNS,
+                beta,
+                [exp(audit.log_odds) for audit in outcomes if audit.log_odds is not None],
+                [held for audit in outcomes if (held := audit.holds(exp(beta))) is not None],
+                [audit.p for audit in outcomes if audit.p is not None],
+                [audit.finding for audit in outcomes],
+                settings.level,
+                {},
+            )
             for beta, outcomes in zip(betas, recovered, strict=True)
         ],
         "smallest": _smallest(recovered[betas.index(0)], len(lists), settings.power),
@@ -695,19 +710,6 @@ def finding_of(audit: Mapping[str, Value], level: float, rule: HowRanked) -> Sim
     )
     (finding,) = with_disparities({"neutral": finding}, level).values()
     return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, rule))
-
-
-def _injected_row(beta: float, audits: Sequence[SimulatedAudit], level: float) -> Row:
-    """What the audits of one injected preference found. `covered`: intervals that hold the injected odds."""
-    limits = [
-        (audit.odds.estimate.low, audit.odds.estimate.high)
-        for audit in audits
-        if audit.odds is not None and audit.odds.bound is None
-    ]
-    covered = [low <= exp(beta) <= high for low, high in limits if low is not None and high is not None]
-    odds = [exp(audit.log_odds) for audit in audits if audit.log_odds is not None]
-    flips = [audit.p for audit in audits if audit.p is not None]
-    return row_of(COLUMNS, beta, odds, covered, flips, [audit.finding for audit in audits], level, {})
 
 
 def _smallest(audits: Sequence[SimulatedAudit], queries: int, target: float) -> dict[str, Any]:
