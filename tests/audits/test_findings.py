@@ -122,11 +122,13 @@ def test_no_preference_and_few_queries_is_inconclusive_and_says_what_it_takes() 
     assert finding["odds"]["p"] > 0.05 and finding["permutation"]["p"] > 0.05
     power = finding["power"]
     assert power["odds"] in (0.8, 1.25) and 0 < power["power"] < 0.8 and power["queries_needed"] > 16
-    # what is needed is enough: a band this wide is settled
-    wide = HowRanked(band=(0.2, 5.0), permutations=0)
-    assert (
-        told({"neutral": [query(name, 0.0) for name in NAMES]}, wide)[0]["neutral"]["conclusion"] == "within"
-    )
+    # what is needed is enough: a band this wide is settled; power is that of the nearer edge
+    for band, conclusion, nearer in (
+        ((0.2, 5.0), "within", 0.2), ((0.5, 1.1), "inconclusive", 1.1), ((0.9, 3.0), "inconclusive", 0.9),
+    ):  # fmt: skip
+        found = told({"neutral": [query(name, 0.0) for name in NAMES]}, HowRanked(band=band, permutations=0))
+        finding = found[0]["neutral"]
+        assert (finding["conclusion"], finding["power"]["odds"]) == (conclusion, nearer)
 
 
 @pytest.mark.parametrize("initial", ["given", "deltr", "bm25", "mirrored"])
@@ -206,9 +208,6 @@ def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
     logs = [np.log(by[name, "female"] or 0) - np.log(by[name, "male"] or 0) for name in NAMES]
     assert np.log(gap.value) == pytest.approx(np.mean(logs))
     assert by["q3", "female vs male"] == pytest.approx(np.exp(logs[3]))
-    # rank agreement with neutral is tested against that of neutral with itself
-    assert of_all(rows, "RBO", "repeat vs neutral").p is None
-    assert of_all(rows, "RBO", "female vs neutral").p is not None
 
 
 def test_adding_a_query_moves_no_other_query_s_rows() -> None:
@@ -309,13 +308,6 @@ def test_noise_is_not_within_the_band() -> None:
         assert structs.replace(no_better, against=against).unshown in USELESS
     preferring = [query(name, 2.0) for name in NAMES]  # useless and unfair all the same
     assert told({"neutral": preferring}, useful=no_better)[0]["neutral"]["conclusion"] == "outside"
-
-
-def test_power_is_that_of_the_nearer_edge_of_the_band() -> None:
-    queries = [query(name, 0.0) for name in NAMES]
-    for band, nearer in (((0.5, 1.1), 1.1), ((0.9, 3.0), 0.9)):
-        power = told({"neutral": queries}, HowRanked(band=band, permutations=0))[0]["neutral"]["power"]
-        assert power["odds"] == nearer
 
 
 def test_rank_agreement_is_held_against_the_floor_and_not_against_nothing() -> None:

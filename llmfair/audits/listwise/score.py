@@ -162,30 +162,28 @@ def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
-    lists_asked = asked_of_lists(run, manifest.settings)
-    if settings.mixed not in ("drop", lists_asked.mixed):
+    audited_lists = asked_of_lists(run, manifest.settings)
+    if settings.mixed not in ("drop", audited_lists.mixed):
         raise UsageError(
-            f"{path} was audited with --mixed {lists_asked.mixed}, which its lists and groups follow.",
+            f"{path} was audited with --mixed {audited_lists.mixed}, which its lists and groups follow.",
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
     check_settings(run, results, ("seed",))
-    conditions = results.design.conditions
-    paths = sorted(
-        (path / "rankings").glob("*.run"),
-        key=lambda file: (
-            *(condition != ONE_OF_SEVERAL.sub("", file.stem) for condition in conditions),
-            file.stem,
-        ),
-    )
-    if not paths:
+    conditions, scores = results.design.conditions, own_scores(path)
+    files = {condition: dict[str, RunFile]() for condition in conditions}
+    for file in sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem):
+        condition = ONE_OF_SEVERAL.sub("", file.stem)
+        name = file.stem if file.stem != condition else f"{condition}.o0.r0"
+        files.setdefault(condition, {})[name] = scored(read_file(file, announce), scores)
+    if not any(files.values()):
         raise UsageError(
             f"{path} has no rankings.",
             "the command that began the run continues it (llmfair runs show)"
             if results.status != "complete"
             else "score measures the rankings of a listwise audit",
         )
-    attributes, audited = declared(settings), lists_asked.attribute
+    attributes, audited = declared(settings), audited_lists.attribute
     alike = attributes.get(audited.name)
     if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
         attributes[audited.name] = audited  # declared by the dataset, in a way of its own
@@ -193,18 +191,18 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or audited.name, lists_asked.mixed)
-    scores = own_scores(path)
-    files = {file.stem: scored(read_file(file, announce), scores) for file in paths}
+    attribute = attribute_of(judgements, settings.attribute or audited.name, audited_lists.mixed)
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
-        there = [file for stem, file in files.items() if ONE_OF_SEVERAL.sub("", stem) == condition]
-        rankings = sum(len(file.rankings) for file in there)
+        rankings = sum(len(file.rankings) for file in files[condition].values())
         if rankings < chains.ranked:
             raise UsageError(
                 f"{path / 'rankings'} has {rankings} of the run's {chains.ranked} rankings "
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
+    # as metrics.csv has it: a condition's orders and repeats together, then each by itself if there are several
+    together = {name: [*of_it.values()] for name, of_it in files.items() if of_it}
+    alone = {name: [file] for of_it in files.values() if len(of_it) > 1 for name, file in of_it.items()}
     # none where the groups, the level or the band are others than the audit's
     same = (attribute.name, settings.level, band_of(settings.band)) == (
         results.attribute, results.level, tuple(results.band),
@@ -217,7 +215,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     ordered = results.design.prompt_sha256 is not None  # a ranker forgets the order it is given
     return Rankings(
         {**named(run, results), "attribute": attribute.name},
-        _conditions(files),
+        together | alone,
         Against(judgements, attribute, lists, *read_relevant(path / RELEVANT)),
         seed=results.design.seed,
         initial=str(manifest.settings.get("initial")) if ordered else "random",
@@ -225,19 +223,6 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         of_answers=of_answers,
         incomplete=incomplete(manifest, results),
     )
-
-
-def _conditions(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
-    """Named as in metrics.csv: a condition's orders and repeats together, then each by itself if there are several."""
-    together: dict[str, dict[str, RunFile]] = {}
-    for stem, file in files.items():
-        condition = ONE_OF_SEVERAL.sub("", stem)
-        together.setdefault(condition, {})[stem if stem != condition else f"{condition}.o0.r0"] = file
-    conditions = {condition: list(of_condition.values()) for condition, of_condition in together.items()}
-    for of_condition in together.values():
-        if len(of_condition) > 1:
-            conditions |= {name: [file] for name, file in of_condition.items()}
-    return conditions
 
 
 SHOWN_QUERIES = 5
