@@ -808,6 +808,15 @@ def furthest_lists(
     design, titles, queries = results.design, exhibits.titles, exhibits.queries
     conditions = [condition for condition in design.conditions if condition != REPEAT]
 
+    def begun(chain: RankedList) -> str:
+        """From which of a query's initial orders a list is, and of which repeat; nothing where none was given."""
+        if design.prompt_sha256 is None:
+            return ""
+        text = f", {design.initial} initial order" + f" {chain.order + 1} of {design.orders}" * (
+            design.orders > 1
+        )
+        return text + f", repeat {chain.repeat + 1} of {design.repeats}" * (design.repeats > 1)
+
     def show(query_id: str, values: Values) -> FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
         ranked = {name: lists.ranked[name][query_id][0] for name in values if query_id in lists.ranked[name]}
@@ -822,15 +831,10 @@ def furthest_lists(
         for condition in (name for name in values if name in (far, beside)):
             before = _initial_ranks(lists, query_id, design, ranked[condition].order)
             items = [
-                Item(
-                    titles.get(doc_id, doc_id),
-                    sides.get(doc_id),
-                    relevance.get(doc_id, 0) > 0,
-                    before.get(doc_id),
-                )
-                for doc_id in ranked[condition].doc_ids
+                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d))
+                for d in ranked[condition].doc_ids
             ]
-            rankings.append((f"{condition} prompt{_order(design, ranked[condition])}", items))
+            rankings.append((f"{condition} prompt{begun(ranked[condition])}", items))
         text = figures_text(values, named(by, results), TITLES)
         return FurthestQuery(queries.get(query_id, query_id), text, rankings)
 
@@ -848,15 +852,6 @@ def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, ord
     kind: Any = design.initial
     orders = initial_orders(candidates, SIDES_ALONE, kind, order + 1, design.seed)
     return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
-
-
-def _order(design: ListwiseFacts, ranked: RankedList) -> str:
-    """Which of a query's initial orders and repeats a list is of; nothing where no model was given an order."""
-    if design.prompt_sha256 is None:
-        return ""
-    text = f", {design.initial} initial order"
-    text += f" {ranked.order + 1} of {design.orders}" * (design.orders > 1)
-    return text + f", repeat {ranked.repeat + 1} of {design.repeats}" * (design.repeats > 1)
 
 
 # Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
@@ -1196,12 +1191,12 @@ ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 
 
 def windows_table(study: WindowsResults) -> Table:
-    """One row a setting, and a prompt where several were prompts; below them the orders that all began with."""
+    """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
     if not study.rows:
         return Table("Windows", ("setting",), (), ("no setting has results yet",))
     prompts = [row for row in study.rows if row.condition != INITIAL]
     shown = [measure for measure in study.shown if any(measure in row.figures for row in study.rows)]
-    rows = [*prompts, *_inputs(study, shown)]
+    rows = [*prompts, *_initial(study, shown)]
     figures = [((name, ""), _place(row), figure) for row in rows for name, figure in row.figures.items()]
     several = len(study.conditions) > 1
     columns: list[Column[WindowsRow]] = [
@@ -1232,23 +1227,16 @@ def _windows_words(study: WindowsResults, row: WindowsRow) -> str:
     return row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
 
 
-def _inputs(study: WindowsResults, shown: Sequence[str]) -> Iterator[WindowsRow]:
-    """What the initial orders read, once for all settings that read the same; broken-off runs know fewer of them."""
-    inputs: dict[tuple[str, ...], list[WindowsRow]] = {}
-    odds = {row.finding.measure for row in study.rows if row.finding}
-    for row in study.rows:
-        if row.condition == INITIAL:
-            # Of the input there is nothing to control for: its own figure stands in the column. It has no pair
-            # odds: those would be read off each setting's curve, though no window shaped it.
-            plain = {name: figure for name, figure in row.figures.items() if name not in odds}
-            figures = {
-                name: figure for name in shown if (figure := plain.get(name) or plain.get(plain_name(name)))
-            }
-            texts = tuple(cell(figures.get(name)) for name in shown)
-            inputs.setdefault(texts, []).append(structs.replace(row, figures=figures))
-    for rows in inputs.values():
-        settings = f" of {', '.join(row.setting for row in rows)}" * (len(inputs) > 1)
-        yield structs.replace(rows[0], setting=f"initial ranking{settings}")
+def _initial(study: WindowsResults, shown: Sequence[str]) -> Iterator[WindowsRow]:
+    """The initial ranking, which all settings read alike."""
+    for row in [row for row in study.rows if row.condition == INITIAL][:1]:
+        # of the input there is nothing to control for; odds would be read off a curve that no window shaped
+        odds = {row.finding.measure for row in study.rows if row.finding}
+        plain = {name: figure for name, figure in row.figures.items() if name not in odds}
+        figures = {
+            name: figure for name in shown if (figure := plain.get(name) or plain.get(plain_name(name)))
+        }
+        yield structs.replace(row, setting=TITLES[INITIAL], figures=figures)
 
 
 def _window_calls(rows: Sequence[WindowsRow]) -> str:
