@@ -405,21 +405,18 @@ class ListwiseDesign(Design[Ranked]):
         """A query with rankings of it."""
         return Judged(candidates, tuple(rankings), self.sides, groups=self.groups)
 
-    @property
+    @cached_property
     def rule(self) -> HowRanked:
         """How conclusions are drawn from this design."""
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
         unjudged = not any(items.judged for items in self.lists)
+        judged = judged_of(map(self.dataset.candidates, self.queries), self.attribute)
         return HowRanked(
             band_of(settings.band), band_of(settings.guard), self.strata, settings.level,
-            settings.permutations, settings.seed, initial, unjudged, self._judged, settings.label_error,
+            settings.permutations, settings.seed, initial, unjudged, judged, settings.label_error,
         )  # fmt: skip
-
-    @cached_property
-    def _judged(self) -> dict[str, tuple[int, int]]:
-        return judged_of(map(self.dataset.candidates, self.queries), self.attribute)
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""

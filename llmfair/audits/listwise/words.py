@@ -122,6 +122,7 @@ from llmfair.results import (
 )
 from llmfair.rundir import RunDir
 from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.strata import Stratum
 
 TITLES = {INITIAL: "initial ranking"}
 """Conditions that are not called by their names."""
@@ -327,6 +328,15 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from (f"{measure}: {note}" for measure, note in _precision_notes(results))
     yield from _ratio_note(results)
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
+    for stratum in Stratum:
+        odds_of = {
+            name: of_stratum(each.measure, stratum)
+            for name, each in findings.items()
+            if stratum in each.strata
+        }
+        texts = [f"{name} {interval_text(cells.get((m, name)), results.band)}" for name, m in odds_of.items()]
+        if texts:
+            yield f"{parse_measure(next(iter(odds_of.values()))).label}: {', '.join(texts)}"
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from same_values(results)
     yield from _test_notes(results, findings, cells)
