@@ -150,7 +150,7 @@ NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--in
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows."""
 Cells = Mapping[tuple[str, str], Row]
-Stratum = tuple[str, str, ListwiseFinding, Odds]
+StratumRow = tuple[str, str, ListwiseFinding, Odds]
 """A prompt, items of one relevance or all, what is concluded under the prompt, and their odds."""
 
 
@@ -197,12 +197,12 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
         for name, odds in {"all": finding.odds, **finding.strata}.items()
     ]
 
-    def figure(row: Stratum) -> Figure | None:
+    def figure(row: StratumRow) -> Figure | None:
         condition, name, finding, _ = row
         measure = finding.measure if name == "all" else of_stratum(finding.measure, name)
         return figures.get((measure, condition))
 
-    columns: list[Column[Stratum]] = [
+    columns: list[Column[StratumRow]] = [
         ("prompt", lambda row: row[0]),
         ("items", lambda row: row[1]),
         ("odds of answers [95 %]", figure),
