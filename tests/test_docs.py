@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -41,6 +42,8 @@ QUOTED = re.compile(r"`([^`]+)`")
 LINES = 24
 """Of a terminal nobody has made larger."""
 ASKING = {"listwise", "pairwise", "finetune-lora"}
+ENDINGS = {"csv", "html", "json", "jsonl", "py", "toml"}
+"""Of the files that pages name."""
 
 
 def blocks(kind: str) -> list[tuple[str, str]]:
@@ -399,6 +402,15 @@ def test_the_table_of_commands_names_python_functions_that_exist() -> None:
         for name in CODE.findall(row.split("|")[4])
     ]
     assert len(named) > 10 and all(callable(getattr(package, name)) for name in named)
+
+
+def test_the_names_of_the_design_exist() -> None:
+    """docs/design.md: what is code in its text, with a dot, is a file's name or stands in the package."""
+    quoted = re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)+)`", PAGES["design.md"])
+    names = [name for name in quoted if name.rpartition(".")[2] not in ENDINGS]
+    assert len({*names}) > 50
+    for name in names:
+        pkgutil.resolve_name(f"llmfair.{name}")  # AttributeError names what is missing
 
 
 def test_it_opens_with_the_two_set_up_commands() -> None:
