@@ -11,10 +11,9 @@ import subprocess
 import sys
 import termios
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
 
 import pyte
 import pytest
@@ -35,6 +34,16 @@ COMMANDS = (
     "datasets show sample", "prompts list", "strategies list", "measures list", "cache info", "doctor",
     "--help", "listwise --help", "listwise --help-all", "runs --help", WRONG,
 )  # fmt: skip
+END = b"\x1c"
+SESSION = """
+import sys
+from llmfair.cli.app import run
+
+for command in sys.argv[1:]:
+    assert run(command.split()) in (0, 2)
+    print(end="\\x1c", flush=True)
+"""
+"""A program that runs each command that it is given, and sends `END` after it."""
 STYLE = re.compile(rb"\x1b\[[0-9;]*m")
 LINES = 2000
 COPIED = re.compile(r" *(llmfair|runs/|/)")
@@ -54,13 +63,13 @@ class Screen:
     sent: bytes
 
 
-def screen(command: str, columns: int, mode: str = "colour") -> Screen:
-    """A terminal of so many columns after a command."""
+def screens(commands: Sequence[str], columns: int, mode: str = "colour") -> list[Screen]:
+    """A terminal of so many columns after each of these commands, which one process runs in turn."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
     running = subprocess.Popen(
-        [sys.executable, "-m", "llmfair", *command.split()],
+        [sys.executable, "-c", SESSION, *commands],
         stdin=theirs, stdout=theirs, stderr=theirs, env=environment | dict(MODES[mode]),
     )  # fmt: skip
     os.close(theirs)
@@ -69,28 +78,34 @@ def screen(command: str, columns: int, mode: str = "colour") -> Screen:
         while part := os.read(ours, 1 << 16):
             sent += part
     os.close(ours)
-    assert running.wait() in (0, 2), sent.decode()
-    shown = pyte.Screen(2 * columns, LINES)  # what is too wide for the terminal stays in its line
+    assert running.wait() == 0, sent.decode()
+    return [Screen(lines_of(part, columns), part) for part in sent.split(END)[:-1]]
+
+
+def lines_of(sent: bytes, columns: int) -> list[str]:
+    """The lines that stand on a terminal; one that is too wide for it stays whole."""
+    shown = pyte.Screen(2 * columns, sent.count(b"\n") + 1)
     pyte.ByteStream(shown).feed(sent)
-    return Screen([line.rstrip() for line in shown.display[: shown.cursor.y]], sent)
+    return [line.rstrip() for line in shown.display[: shown.cursor.y]]
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_fits_its_terminal(command: str) -> None:
-    for making in MAKING * (RUN in command):
-        screen(making, 80)
-    everything = command in ("listwise", "--help")
-    for columns, mode in product((80, 120), MODES) if everything else ((80, "colour"), (120, "plain")):
-        after = screen(command, columns, mode)
-        assert after.lines and "\\x1b" not in "".join(after.lines)
-        assert bool(STYLE.search(after.sent)) == (mode == "colour" and command != WRONG)
-        assert not [line for line in after.lines if cell_len(line) > columns and not COPIED.match(line)]
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_every_command_fits_its_terminal(columns: int, mode: str) -> None:
+    every = (columns, mode) in ((80, "colour"), (120, "plain"))
+    commands = (*MAKING, *COMMANDS) if every else ("listwise", "--help")
+    for command, after in zip(commands, screens(commands, columns, mode), strict=True):
+        assert after.lines and "\\x1b" not in "".join(after.lines), command
+        assert bool(STYLE.search(after.sent)) == (mode == "colour" and command != WRONG), command
+        wide = [line for line in after.lines if cell_len(line) > columns and not COPIED.match(line)]
+        assert not wide, command
 
 
 @pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.whole)])
 def test_the_first_command(columns: int, snapshot: Snapshot) -> None:
-    lines = screen("listwise", columns).lines
+    (after,) = screens(["listwise"], columns)
+    lines = after.lines
     assert len(lines) <= 40 and max(map(cell_len, lines)) <= columns
     snapshot(f"screen-{columns}", "\n".join(lines) + "\n")
 
