@@ -14,9 +14,9 @@ _OF_KINDS = ("audit_", "plan_", "calibrate_", "study_")
 
 def __getattr__(name: str) -> object:
     if name == "_home_of":
-        found: object = _read_names()
+        value: object = _read_names()
     elif name == "__all__":
-        found = [*__getattr__("_home_of"), "__version__"]
+        value = [*__getattr__("_home_of"), "__version__"]
     else:
         home = globals().get("_home_of") or __getattr__("_home_of")
         where = home.get(name, "llmfair.api" if name.startswith(_OF_KINDS) else None)
@@ -24,9 +24,9 @@ def __getattr__(name: str) -> object:
             raise AttributeError(f"module 'llmfair' has no attribute {name!r}")
         from importlib import import_module
 
-        found = getattr(import_module(where), name)
-    globals()[name] = found
-    return found
+        value = getattr(import_module(where), name)
+    globals()[name] = value
+    return value
 
 
 def _read_names() -> dict[str, str]:

@@ -71,15 +71,15 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
     """Documents a function's settings in its signature and docstring, where help() and editors find them."""
 
     def documented(call: F) -> F:
-        own = inspect.signature(call)
-        named = [item for item in own.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        here = [item for item in settings.given() if item.name not in {*own.parameters, *COMMAND_LINE}]
+        signature = inspect.signature(call)
+        named = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+        here = [item for item in settings.given() if item.name not in {*signature.parameters, *COMMAND_LINE}]
         keyword = inspect.Parameter.KEYWORD_ONLY
         others = [
             inspect.Parameter(item.name, keyword, default=default_of(item), annotation=item.type)
             for item in here
         ]
-        call.__signature__ = own.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
+        call.__signature__ = signature.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
         lines = "\n".join(f"        {item.name}: {item.metadata['meaning']}" for item in here)
         call.__doc__ = f"{call.__doc__}\n    Settings (`preset` names a bundle of them):\n{lines}\n"
         return call
@@ -87,18 +87,18 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
     return documented
 
 
-def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
+def make_settings(settings: type[S], values: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    if is_frame(given.get("dataset")):
-        given = {**given, "dataset": kept(given["dataset"])}
+    if is_frame(values.get("dataset")):
+        values = {**values, "dataset": kept(values["dataset"])}
     names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
-    for name in given:
+    for name in values:
         if name in COMMAND_LINE and name in settings.__dataclass_fields__:
             raise UsageError(f"'{name}' is for the command line.", COMMAND_LINE[name])
         if name not in names:
             raise UsageError(f"no setting '{name}'.{did_you_mean(name, names)}", HELP)
     with named({name: name for name in names}):
-        return settings.make(preset, **given)
+        return settings.make(preset, **values)
 
 
 # What comes back
@@ -317,10 +317,10 @@ def _function(
 
 
 def _plan_of(kind: Kind) -> Callable[..., Result]:
-    def planned(made: Any) -> Result:
+    def planned(options: Any) -> Result:
         from llmfair.audits.plan import plan
 
-        return Result(f"plan {kind.name}", plan(kind, made))
+        return Result(f"plan {kind.name}", plan(kind, options))
 
     usual = default_of(kind.plan_settings.__dataclass_fields__["dataset"])
     return _function(kind.plan_settings, kind.help("plan").does, planned, usual)
@@ -330,8 +330,8 @@ def _calibrate_of(kind: Kind) -> Callable[..., Result]:
     if kind.calibrated is None:
         raise AttributeError(f"{kind.name} cannot simulate its audits")
 
-    def calibrated(made: Any) -> Result:
-        return Result(f"calibrate {kind.name}", kind.calibrate(made, lambda: None))
+    def calibrated(options: Any) -> Result:
+        return Result(f"calibrate {kind.name}", kind.calibrate(options, lambda: None))
 
     return _function(kind.calibrated, kind.help("calibrate").does, calibrated)
 
@@ -342,17 +342,17 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
     ) -> Result:
         from llmfair.audits.sweep import sweep, told
 
-        made = make_settings(study.settings, {"dataset": dataset, **others}, preset)
+        options = make_settings(study.settings, {"dataset": dataset, **others}, preset)
 
         def watch_of(setting: str) -> Watch:
-            return _watch(f"Asking {made.model[0]}, {setting}", progress, made.batch)
+            return _watch(f"Asking {options.model[0]}, {setting}", progress, options.batch)
 
-        found, gravest = told(kind, study, list(sweep(kind, study, made, watch_of)), made)
-        if made.output is not None and made.report:
-            _report(RunDir(made.output))
+        results, gravest = told(kind, study, list(sweep(kind, study, options, watch_of)), options)
+        if options.output is not None and options.report:
+            _report(RunDir(options.output))
         if gravest is not None:
             raise gravest
-        return Result(study.task, found, made.output)
+        return Result(study.task, results, options.output)
 
     call.__doc__ = study.does.replace("\n", "\n    ") + f"\n{STUDY}"
     return takes(study.settings)(call)
@@ -388,17 +388,17 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measured
 
-    made = make_settings(ScoreSettings, settings, preset)
+    options = make_settings(ScoreSettings, settings, preset)
     paths = [run.folder if isinstance(run, Result) else Path(run) for run in _each(runs)]
     if not paths:
         raise UsageError("no run is named, so nothing is measured.", 'llmfair.score("FOLDER"), or score([…])')
-    scored = measured(paths, made)
-    if made.output is not None and made.report:
-        _report(RunDir(made.output))
-    if made.junit is not None:
-        write_junit(made.junit, suites_of_score(scored.results), failing(made, scored.results.runs))
-    require_all(scored.results, made)
-    return Result("score", scored.results, made.output, scored.per_query)
+    scored = measured(paths, options)
+    if options.output is not None and options.report:
+        _report(RunDir(options.output))
+    if options.junit is not None:
+        write_junit(options.junit, suites_of_score(scored.results), failing(options, scored.results.runs))
+    require_all(scored.results, options)
+    return Result("score", scored.results, options.output, scored.per_query)
 
 
 @takes(RerankSettings)
@@ -409,10 +409,10 @@ def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
     """
     from llmfair.audits.rerank import rerank as ordered
 
-    found = ordered([Path(run) for run in runs], ranker, make_settings(RerankSettings, settings))
-    for said in (warning for run in found.runs for warning in run.warnings):
-        warnings.warn(said, stacklevel=2)
-    return [Path(run.output) for run in found.runs]
+    reranked = ordered([Path(run) for run in runs], ranker, make_settings(RerankSettings, settings))
+    for sentence in (warning for run in reranked.runs for warning in run.warnings):
+        warnings.warn(sentence, stacklevel=2)
+    return [Path(run.output) for run in reranked.runs]
 
 
 @takes(MitigateSettings)
@@ -426,13 +426,13 @@ def mitigate(
     """
     from llmfair.mitigation.mitigate import mitigate as held
 
-    made = make_settings(MitigateSettings, settings)
+    options = make_settings(MitigateSettings, settings)
 
     def watch_of(remedy: str) -> Watch:
         return _watch(f"Asking, {remedy}", progress)
 
-    done = held(_found(run, runs_dir), made, watch_of)
-    if made.report:
+    done = held(_found(run, runs_dir), options, watch_of)
+    if options.report:
         _report(RunDir(done.folder))
     if done.error is not None:
         raise _readable(done.error, done.folder)
@@ -500,8 +500,8 @@ def finetune_lora(
     from llmfair.tuning.finetune import finetune
     from llmfair.tuning.words import NEAREST, TrainingProgress, missed_on_test, model_card
 
-    made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
-    done = finetune(made, model_card, TrainingProgress() if progress else None)
+    options = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
+    done = finetune(options, model_card, TrainingProgress() if progress else None)
     if done.results.status == "rejected":
         raise _readable(RequirementFailed(str(done.results.training.why), NEAREST), done.folder.path)
     if missed := missed_on_test(done.results):
@@ -527,7 +527,7 @@ def schema() -> dict[str, Any]:
 
 
 def _audit(
-    kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any, ranker: Any, progress: bool
+    kind: Kind, preset: str | None, values: Mapping[str, Any], model: Any, ranker: Any, progress: bool
 ) -> Result:
     """One model's audit, or that of a ranker of the caller's own, run or continued, with its report."""
     from llmfair.audits.gates import statuses_of
@@ -542,29 +542,29 @@ def _audit(
         backend = Given(model) if ranker is None else Function(ranker)
         # a name says too little to share answers with other runs, and a ranker may be made of more than its source
         if ranker is not None or not hasattr(model, "identity"):
-            given = {"no_cache": True, **given}
+            values = {"no_cache": True, **values}
         model = backend.spec
-    made = make_settings(kind.settings, {"model": model, **given}, preset)
-    asked = [subject for one in made.each() for subject in subjects(one)]
-    if len(asked) > 1:
+    options = make_settings(kind.settings, {"model": model, **values}, preset)
+    runs = [subject for each in options.each() for subject in subjects(each)]
+    if len(runs) > 1:
         raise UsageError(
-            f"one call is one run, but {len(asked)} are named.",
+            f"one call is one run, but {len(runs)} are named.",
             "one call for each model or strategy, then llmfair.compare; with an adapter add adapter_only=True",
         )
-    subject = replace(asked[0], given=backend)
-    watch = _watch(f"Asking {subject.label}", progress, made.batch)
-    written = perform(kind.design(made, subject), watch, lambda run, _: not made.report or _report(run))
+    subject = replace(runs[0], given=backend)
+    watch = _watch(f"Asking {subject.label}", progress, options.batch)
+    written = perform(kind.design(options, subject), watch, lambda run, _: not options.report or _report(run))
     for line in written.skipped:
         warnings.warn(line, stacklevel=3)
-    if made.junit is not None:
+    if options.junit is not None:
         suite = suite_of(subject.label, kind.name, written.results, written.error)
-        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.words.statuses[:-1]))
+        write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))
     if written.error is not None:
         raise _readable(written.error, written.folder.path)
     return Result(kind.name, written.results, written.folder.path)
 
 
-def _watch(name: str, shown: bool, batch: bool = False) -> Watch:
+def _watch(name: str, visible: bool, batch: bool = False) -> Watch:
     """Shows a bar on stderr if that is wanted."""
 
     def watch(
@@ -572,7 +572,7 @@ def _watch(name: str, shown: bool, batch: bool = False) -> Watch:
     ) -> AbstractContextManager[None]:
         from llmfair.terminal import asking
 
-        if not shown or not planned["calls"]:
+        if not visible or not planned["calls"]:
             return nullcontext()
         return asking(name, {}, folder, planned, progress, limit, batch=batch)
 

@@ -45,8 +45,8 @@ class Checkpoint:
     @property
     def text_config(self) -> Mapping[str, Any]:
         """The part of the configuration that speaks of the language model, where there are others."""
-        found: Mapping[str, Any] = self.config.get("text_config") or self.config
-        return found
+        config: Mapping[str, Any] = self.config.get("text_config") or self.config
+        return config
 
     @property
     def dtype(self) -> str:
@@ -67,8 +67,8 @@ class Checkpoint:
         """The most tokens of a prompt and its answer together, where the model has such a limit."""
         if self.encoder_decoder:
             return None
-        found = self.text_config.get("max_position_embeddings")
-        return found if isinstance(found, int) else None
+        context = self.text_config.get("max_position_embeddings")
+        return context if isinstance(context, int) else None
 
 
 def find_checkpoint(name: str) -> Checkpoint:
@@ -113,9 +113,9 @@ def already_read(cache: Any) -> dict[str, Any]:
     return {} if cache is None else {"cache" if renamed else "past_key_values": cache}
 
 
-def require_local(*beside: str) -> None:
+def require_local(*packages: str) -> None:
     """Raises MissingExtra unless models can be run in this process, and these further packages are there."""
-    if missing := [package for package in ("torch", "transformers", *beside) if find_spec(package) is None]:
+    if missing := [package for package in ("torch", "transformers", *packages) if find_spec(package) is None]:
         raise MissingExtra(f"models in this process need {' and '.join(missing)}.", INSTALL)
 
 
@@ -167,45 +167,45 @@ class Place:
     why: str
 
 
-def dtype_of(checkpoint: Checkpoint, asked: str = "auto") -> tuple[str, str]:
+def dtype_of(checkpoint: Checkpoint, dtype: str = "auto") -> tuple[str, str]:
     """The type a model runs in, and why: as asked, else as it was saved. Raises UsageError for an unknown type."""
-    if asked != "auto":
-        if asked not in DTYPES:
-            raise UsageError(f"there is no dtype '{asked}'.", f"known: auto, {', '.join(DTYPES)}")
-        return asked, "as asked"
+    if dtype != "auto":
+        if dtype not in DTYPES:
+            raise UsageError(f"there is no dtype '{dtype}'.", f"known: auto, {', '.join(DTYPES)}")
+        return dtype, "as asked"
     saved = checkpoint.dtype
     if saved in DTYPES:
         return saved, "as the checkpoint was saved"
     return "bfloat16", f"the checkpoint's {saved} is no type to calculate in"
 
 
-def arguments_of(who: str, given: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(who: str, settings: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """`--backend-arg` over the defaults, with numbers for numbers. Raises UsageError for what they are not."""
-    for key in given:
+    for key in settings:
         if key not in defaults:
             raise UsageError(
                 f"{who} has no --backend-arg '{key}'.{did_you_mean(key, defaults)}",
                 f"known: {', '.join(defaults)}",
             )
-    found: dict[str, Any] = {**defaults, **given}
+    arguments: dict[str, Any] = {**defaults, **settings}
     for key, default in defaults.items():
         if isinstance(default, int):
-            text = str(found[key])
+            text = str(arguments[key])
             if not text.isdecimal() or int(text) < 1:
                 raise UsageError(
                     f"--backend-arg {key}={text} is not a number of 1 or more.",
                     f"for example {key}={default}",
                 )
-            found[key] = int(text)
-    return found
+            arguments[key] = int(text)
+    return arguments
 
 
-def device_of(asked: str = "auto") -> tuple[str, str]:
+def device_of(name: str = "auto") -> tuple[str, str]:
     """The device a model runs on, and why: as asked, else a GPU where torch finds one."""
     import torch
 
-    if asked != "auto":
-        return asked, "as asked"
+    if name != "auto":
+        return name, "as asked"
     if torch.cuda.is_available():
         return "cuda", f"torch finds {torch.cuda.get_device_name(0)}"
     if torch.backends.mps.is_available():

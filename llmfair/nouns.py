@@ -516,11 +516,11 @@ class PairVerdict:
 
 def by_query(verdicts: Iterable[PairVerdict]) -> Iterator[tuple[str, list[PairVerdict]]]:
     """The verdicts of each query, by pair and draw; queries in the order of their names."""
-    found: dict[str, list[PairVerdict]] = {}
+    verdicts_of: dict[str, list[PairVerdict]] = {}
     for verdict in verdicts:
-        found.setdefault(verdict.query_id, []).append(verdict)
-    for query_id in sorted(found):
-        yield query_id, sorted(found.pop(query_id), key=attrgetter("number", "draw"))
+        verdicts_of.setdefault(verdict.query_id, []).append(verdict)
+    for query_id in sorted(verdicts_of):
+        yield query_id, sorted(verdicts_of.pop(query_id), key=attrgetter("number", "draw"))
 
 
 # Ranking programs: generators that yield the chats they want answered and do not know who answers.

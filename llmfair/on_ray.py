@@ -296,7 +296,7 @@ class ModelOnRay:
                 "fewer workers, or more nodes: ray start --address HEAD:6379",
             )
         self.facts = (await asyncio.gather(*map(self._start, self._processes)))[-1]
-        self._receiving = [asyncio.create_task(self._receive(one)) for one in self._processes]
+        self._receiving = [asyncio.create_task(self._receive(process)) for process in self._processes]
 
     async def complete(self, request: Request) -> Completion:
         """One attempt by one of the processes. Raises what a backend does; Transient where the process died."""
@@ -319,20 +319,22 @@ class ModelOnRay:
         for task in receiving:
             task.cancel()
         await asyncio.gather(*receiving, return_exceptions=True)
-        await asyncio.gather(*(self._end(one) for one in self._processes if one.actor is not None))
+        await asyncio.gather(
+            *(self._end(process) for process in self._processes if process.actor is not None)
+        )
 
     async def _process_of(self, request: Request) -> _Process:
         """The first in its query's order that is not far ahead of the others: they share what a cache of prompts saves
         only as long as all are busy.
         """
-        while not (standing := [one for one in self._processes if one.standing]):
+        while not (standing := [process for process in self._processes if process.standing]):
             if all(task.done() for task in self._receiving):
                 raise BackendError("all processes of the Ray cluster have died.", LOGS)
             await self._changed.wait()
         query_id = str(request.chat.about.get("query_id", request.probe_id))
         first = crc32(query_id.encode("utf-8", "backslashreplace")) % len(standing)
-        most = sum(len(one.waiting) for one in standing) / len(standing) + AHEAD
-        return next(one for one in (*standing[first:], *standing) if len(one.waiting) <= most)
+        most = sum(len(process.waiting) for process in standing) / len(standing) + AHEAD
+        return next(process for process in (*standing[first:], *standing) if len(process.waiting) <= most)
 
     async def _start(self, process: _Process) -> Mapping[str, Any]:
         """Starts a process and what answers in it; the backend's facts. Raises what the backend does."""
@@ -405,7 +407,7 @@ class Scoring:
     def scores(self, lists: Sequence[Candidates]) -> Scores | LlmfairError:
         """Those of one part, or why there are none."""
         try:
-            return [list(self.ranker.scores(one)) for one in lists]
+            return [list(self.ranker.scores(candidates)) for candidates in lists]
         except LlmfairError as error:
             return error
 
@@ -422,8 +424,8 @@ class RankerOnRay(ScoringRanker):
         self._make, self._processes, self._address = make, processes, address
 
     def scores(self, candidates: Candidates) -> Sequence[float]:
-        (found,) = self.scores_of_each([candidates])
-        return found
+        (scores,) = self.scores_of_each([candidates])
+        return scores
 
     def scores_of_each(self, lists: Iterable[Candidates]) -> Iterator[Sequence[float]]:
         """The scores of each list.
@@ -442,12 +444,12 @@ class RankerOnRay(ScoringRanker):
         """What is scored at once: whose lists, and the lists or parts of them."""
         each = self.scored_together
         if not each or len({id(of.documents) for of in lists}) != 1:
-            return [(range(place, place + 1), [one]) for place, one in enumerate(lists)]
+            return [(range(place, place + 1), [candidates]) for place, candidates in enumerate(lists)]
         documents = lists[0].documents
         size = each * max(1, -(-len(documents) // (each * PARTS * self._processes)))
         parts = (documents[start : start + size] for start in range(0, len(documents), size))
         return [
-            (range(len(lists)), [replace(one, documents=part, scores=None) for one in lists])
+            (range(len(lists)), [replace(candidates, documents=part, scores=None) for candidates in lists])
             for part in parts
         ]
 

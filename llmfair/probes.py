@@ -129,8 +129,8 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
                 f"unprotected items of relevance {grade}.",
                 "use --initial random",
             )
-        for one, other in zip(protected, unprotected, strict=True):
-            mirrored[one], mirrored[other] = mirrored[other], mirrored[one]
+        for left, other in zip(protected, unprotected, strict=True):
+            mirrored[left], mirrored[other] = mirrored[other], mirrored[left]
     return replace(candidates, documents=tuple(mirrored))
 
 
@@ -161,11 +161,11 @@ class PairProbes:
         query, documents = self.candidates.query, self.candidates.documents
         for place, (number, protected, unprotected) in enumerate(self.pairs.tolist()):
             number = _shared(number)
-            shown = replace(self.candidates, documents=(documents[protected], documents[unprotected]))
+            pair = replace(self.candidates, documents=(documents[protected], documents[unprotected]))
             for draw in range(max(self.repeats, 2) if place < self.twice else self.repeats):
                 yield Probe(
                     probe_id=f"{query.query_id}/{self.stratum}/p{number}/d{draw}",
-                    candidates=shown,
+                    candidates=pair,
                     condition=self.stratum,
                     variant="neutral",
                     order=number,
@@ -185,7 +185,7 @@ def pairwise_probes(
     stratum: PairStratum,
     pairs: int,
     seed: int,
-    shown: Callable[[Document], str],
+    text_of: Callable[[Document], str],
     noise_share: float = 0.0,
     repeats: int = 1,
     grades: Grading = "match",
@@ -195,7 +195,7 @@ def pairwise_probes(
     `shown` is what a prompt shows of a document. Everything is asked `repeats` times (draws 0, 1, …), and the
     first ⌈noise_share · n⌉ of the n pairs at least twice. A query without items of one side has no probes.
     """
-    texts = {document.doc_id: shown(document) for document in candidates.documents}
+    texts = {document.doc_id: text_of(document) for document in candidates.documents}
     places = {doc_id: place for place, doc_id in enumerate(candidates.doc_ids)}
     passed_over, chosen = 0, list[tuple[int, int, int]]()
     pools = pair_pools(candidates, attribute, stratum, seed)
@@ -209,8 +209,8 @@ def pairwise_probes(
             chosen.append((number, places[protected], places[unprotected]))
     # Less a little: 0.1 · 70 is 7.000000000000001.
     twice = math.ceil(noise_share * len(chosen) - 1e-9)
-    found = np.array(chosen, np.int32).reshape(-1, 3)
-    return PairProbes(candidates, stratum, found, repeats, twice, passed_over)
+    rows = np.array(chosen, np.int32).reshape(-1, 3)
+    return PairProbes(candidates, stratum, rows, repeats, twice, passed_over)
 
 
 def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -242,11 +242,11 @@ def by_grade(
     candidates: Candidates, protected_ids: Sequence[str], unprotected_ids: Sequence[str]
 ) -> dict[int, Pools]:
     """The pools of pairs whose items are of one grade, by grade, the highest first; not judged is grade 0."""
-    found: dict[int, tuple[list[str], list[str]]] = {}
+    pools: dict[int, tuple[list[str], list[str]]] = {}
     for place, ids in enumerate((protected_ids, unprotected_ids)):
         for doc_id in ids:
-            found.setdefault(candidates.relevance.get(doc_id, 0), ([], []))[place].append(doc_id)
-    return {grade: found[grade] for grade in sorted(found, reverse=True)}
+            pools.setdefault(candidates.relevance.get(doc_id, 0), ([], []))[place].append(doc_id)
+    return {grade: pools[grade] for grade in sorted(pools, reverse=True)}
 
 
 def pair_grades(candidates: Candidates, attribute: Attribute, stratum: PairStratum) -> list[int]:

@@ -155,23 +155,23 @@ def load_prompt(name_or_file: str | Path, task: str = "") -> Prompt:
     """
     if str(name_or_file).endswith(".toml"):
         return _read(Path(name_or_file), str(name_or_file))
-    known, of_task = prompt_names(), wordings(task)
+    all_names, of_task = prompt_names(), wordings(task)
     name = of_task.get(str(name_or_file), str(name_or_file))
     if name in WORDINGS:
-        prompts = [found[name] for task in known if (found := wordings(task))]
+        prompts = [of_it[name] for task in all_names if (of_it := wordings(task))]
         raise UsageError(f"'{name}' is a prompt of several tasks.", f"choose {' or '.join(prompts)}")
-    if name not in known:
+    if name not in all_names:
         raise UsageError(
-            f"no prompt '{name}'.{did_you_mean(name, [*of_task, *known])}",
-            f"known: {', '.join([*of_task, *known])}; a file of your own ends in .toml",
+            f"no prompt '{name}'.{did_you_mean(name, [*of_task, *all_names])}",
+            f"known: {', '.join([*of_task, *all_names])}; a file of your own ends in .toml",
         )
     return _read(_folder() / f"{name}.toml", f"prompts/{name}.toml")
 
 
 def _folder() -> Path:
     """Beside this module in a wheel, at the repository's root in an editable install and a bare checkout."""
-    beside = Path(__file__).parent / "prompts"
-    return beside if beside.is_dir() else Path(__file__).parent.parent / "prompts"
+    folder = Path(__file__).parent / "prompts"
+    return folder if folder.is_dir() else Path(__file__).parent.parent / "prompts"
 
 
 class Turn(Struct, forbid_unknown_fields=True):
@@ -197,22 +197,22 @@ class PromptFile(Struct, forbid_unknown_fields=True):
     hypothesis: Template = "{output}"
 
 
-def _read(path: Path, shown: str) -> Prompt:
+def _read(path: Path, label: str) -> Prompt:
     """Reads and checks one file."""
     try:
         content = files.content(path, files.MOST_BY_HAND)
         text = content.decode("utf-8")
         table = files.toml_of(text)
     except OSError as error:
-        raise UsageError(f"prompt {shown} cannot be read: {error.strerror}.", "check the path") from None
+        raise UsageError(f"prompt {label} cannot be read: {error.strerror}.", "check the path") from None
     except ValueError as error:
-        raise UsageError(f"prompt {shown} is not TOML: {error}.", "see https://toml.io") from None
-    file = files.typed(table, PromptFile, f"prompt {shown}", FORMAT_HINT)
+        raise UsageError(f"prompt {label} is not TOML: {error}.", "see https://toml.io") from None
+    file = files.typed(table, PromptFile, f"prompt {label}", FORMAT_HINT)
     for template in (*file.variants.values(), *(turn.text for turn in file.turns), file.hypothesis):
-        _check(template, shown)
+        _check(template, label)
     texts = {name: of for name in PATTERNS if (of := getattr(file, name)) is not None}
     for template in texts.values():
-        _check(template, shown)
+        _check(template, label)
     variants = {
         name: _blocks(file.turns, {**texts, "variant": wording})
         for name, wording in (file.variants or {"": "{variant}"}).items()
@@ -220,7 +220,7 @@ def _read(path: Path, shown: str) -> Prompt:
     prompt = Prompt(
         id=file.id,
         source=file.source.strip(),
-        file=shown,
+        file=label,
         sha256=hashlib.sha256(content).hexdigest(),
         text=text,
         variants=variants,
@@ -230,19 +230,19 @@ def _read(path: Path, shown: str) -> Prompt:
         hypothesis=file.hypothesis,
     )
     used = _names(prompt.passage).union(*map(_names_in, variants.values()))
-    whole = [turn for turn in file.turns if turn.each and ALL_PASSAGES in _names(turn.text)]
-    if whole or (ALL_PASSAGES in used and file.passage is None):
+    listing = [turn for turn in file.turns if turn.each and ALL_PASSAGES in _names(turn.text)]
+    if listing or (ALL_PASSAGES in used and file.passage is None):
         raise UsageError(
-            f"prompt {shown}: {{{ALL_PASSAGES}}} cannot be filled.",
+            f"prompt {label}: {{{ALL_PASSAGES}}} cannot be filled.",
             "it needs the file's `passage` pattern and a turn without `each`",
         )
     if _names(file.hypothesis) != {"output"}:
-        raise UsageError(f"prompt {shown}: 'hypothesis' has one placeholder, {{output}}.", FORMAT_HINT)
+        raise UsageError(f"prompt {label}: 'hypothesis' has one placeholder, {{output}}.", FORMAT_HINT)
     names = file.placeholders.keys()
     for name in sorted((used - {ALL_PASSAGES}) ^ names | RESERVED & names):
         near = did_you_mean(name, names) if name in used else ""
         raise UsageError(
-            f"prompt {shown}: '{name}' has to be both in the text and under [placeholders].{near}",
+            f"prompt {label}: '{name}' has to be both in the text and under [placeholders].{near}",
             f"double the braces of a literal {{{{ }}}}; no placeholder is called {', '.join(sorted(RESERVED))}",
         )
     return prompt
@@ -256,14 +256,14 @@ def _blocks(turns: Iterable[Turn], texts: Mapping[str, Template]) -> tuple[Block
     )
 
 
-def _check(template: Template, shown: str) -> None:
+def _check(template: Template, label: str) -> None:
     """Raises UsageError unless placeholders are bare names, and literal braces doubled."""
     try:
         for _, name, spec, conversion in Formatter().parse(template):
             if name is not None and (not BARE.fullmatch(name) or spec or conversion):
                 raise ValueError(f"placeholder '{name}' must be a bare name in braces")
     except ValueError as error:
-        raise UsageError(f"prompt {shown}: {error}.", "double a literal brace: {{ }}") from None
+        raise UsageError(f"prompt {label}: {error}.", "double a literal brace: {{ }}") from None
 
 
 def _put_in(template: Template, texts: Mapping[str, Template]) -> Template:

@@ -138,7 +138,7 @@ def _import_own(kind: What, module: str) -> None:
 def _modules(kind: What) -> frozenset[str]:
     """Our modules that may register something of this kind. A kind of audit is a folder; files beside it serve all."""
     path = getattr(import_module(_PACKAGES[kind]), "__path__", ())  # one file has none
-    return frozenset(found.name for found in pkgutil.iter_modules(path) if found.ispkg or kind != "audit")
+    return frozenset(module.name for module in pkgutil.iter_modules(path) if module.ispkg or kind != "audit")
 
 
 def _discover(kind: What) -> None:

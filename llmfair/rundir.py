@@ -115,13 +115,13 @@ class Manifest(RunSettings):
 
     def told(self) -> dict[str, Any]:
         """What the run is told with beside its results, as far as there is any of it."""
-        told = {
+        facts = {
             "server": self.server,
             "label": self.label,
             "warnings": list(self.warnings),
             "sees": self.sees,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in facts.items() if value}
 
     @property
     def named_model(self) -> str:
@@ -131,8 +131,8 @@ class Manifest(RunSettings):
 
 def named_model(model: str, server: str = "", label: str = "") -> str:
     """`nightly: openai:NAME at SERVER`, as far as there is a label and a server."""
-    asked = f"{model} at {server}" if server else model
-    return f"{label}: {asked}" if label else asked
+    where = f"{model} at {server}" if server else model
+    return f"{label}: {where}" if label else where
 
 
 def read_named(path: Path, of: type[T]) -> T:
@@ -232,10 +232,10 @@ class RunDir:
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
             )
-        found = read_json(self.results)
-        if not isinstance(found, dict) or not isinstance(found.get("task"), str):
+        document = read_json(self.results)
+        if not isinstance(document, dict) or not isinstance(document.get("task"), str):
             raise UsageError(f"{self.results}: holds no results.", RUNS_HINT)
-        return found
+        return document
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         self._write(name, [json_text(content)])
@@ -288,9 +288,11 @@ class RunDir:
         ours = json.loads(json.dumps(settings, default=str))
         different = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
         if different:
-            shown = "; ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} now" for key in different)
+            differences = "; ".join(
+                f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} now" for key in different
+            )
             raise RunConflict(
-                f"{self.path} belongs to other settings ({shown[:600]}).",
+                f"{self.path} belongs to other settings ({differences[:600]}).",
                 "choose another --output folder, or leave --output out",
             )
         return True
@@ -331,7 +333,7 @@ class RunDir:
         return [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
 
     @contextmanager
-    def given_up(self, made: Iterable[Path]) -> Iterator[None]:
+    def given_up(self, folders: Iterable[Path]) -> Iterator[None]:
         """Where what is done here fails before there is an answer, what this invocation made goes again.
 
         Held under the lock. `made`: the folders that were `missing`. One that held anything before stays as it is.
@@ -347,7 +349,7 @@ class RunDir:
                 for file in ours:
                     file.unlink(missing_ok=True)
                 with suppress(OSError):  # another run may be beside this one by now
-                    for folder in made:
+                    for folder in folders:
                         folder.rmdir()
             raise
 

@@ -111,11 +111,11 @@ def say_message(error: LlmfairError) -> None:
     _print(shortened(secrets.said(f"Error: {error.message}")), sys.stderr)
 
 
-def interrupted(told: str, **left: Any) -> int:
+def interrupted(text: str, **left: Any) -> int:
     """Says how far a command came that was stopped, as JSON with what it `left`, too; returns its exit code."""
     code = stop_code()
     stopped(code, **left)
-    say(told)
+    say(text)
     output.stopped = True
     return code
 
@@ -322,10 +322,10 @@ class Bar(Line):
         done = progress.answered - progress.replayed - progress.cached
         while len(self.asked) > 1 and now - self.asked[1][0] > RATE_SECONDS:
             self.asked.popleft()
-        (before, known), newest = self.asked[0], self.asked[-1][0]
+        (before, earlier), newest = self.asked[0], self.asked[-1][0]
         if now - newest >= 1:
             self.asked.append((now, done))
-        return (done - known) / (now - before) if now > before else 0.0
+        return (done - earlier) / (now - before) if now > before else 0.0
 
 
 @contextmanager
@@ -419,5 +419,5 @@ def _below_a_cell(state: Line) -> Callable[[], None]:
     """Shows the state in a notebook, whose displays need no widgets; what is returned shows it anew."""
     from IPython.display import display
 
-    shown = display(state.displayed(), raw=True, display_id=True)
-    return lambda: shown.update(state.displayed(), raw=True)
+    handle = display(state.displayed(), raw=True, display_id=True)
+    return lambda: handle.update(state.displayed(), raw=True)

@@ -211,7 +211,7 @@ class _Asking:
 
     def questions(self, program: Program) -> tuple[set[str], list[Request]]:
         """The keys of what a program is given, and what its first step that lacks an answer asks: [] at its end."""
-        given, missing = set[str](), list[Request]()
+        keys, missing = set[str](), list[Request]()
 
         def answer(chat: Chat) -> Completion:
             request = self.request(program.probe_id, chat)
@@ -225,12 +225,12 @@ class _Asking:
             if completion is None:
                 missing.append(request)
                 raise Unanswered
-            given.add(request.key)
+            keys.add(request.key)
             return completion
 
         with suppress(Exception):  # besides, what dispatch tells when it runs the program again
             drive(program.start(), answer)
-        return given, missing
+        return keys, missing
 
     def _pending(self) -> Iterator[Request]:
         """All questions without an answer, each once, in the order of the programs."""
@@ -279,8 +279,8 @@ class _Asking:
         self._create(batch)
 
     def _create(self, batch: Sent, perhaps_made: bool = False) -> None:
-        made = self.server.create(batch.input_file_id, perhaps_made)
-        batch.batch_id, batch.status = made.id, made.status
+        submitted = self.server.create(batch.input_file_id, perhaps_made)
+        batch.batch_id, batch.status = submitted.id, submitted.status
         self._save()
         self.progress.calls += batch.lines
         again = sum(self.rounds[key] > 1 for key in self.keys[batch.file])

@@ -134,15 +134,15 @@ def facts(path: Path) -> dict[str, Any]:
     if path.is_file():
         try:
             with closing(_open(path)) as database:
-                found = database.execute(
+                rows = database.execute(
                     "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
                 ).fetchall()
-            if any(None in row for row in found):
+            if any(None in row for row in rows):
                 raise sqlite3.DatabaseError("a row lacks what every row has")
         except UNUSABLE as error:
             raise _unusable(path, error) from None
         names = ("model", "entries", "oldest", "newest")
-        models = [dict(zip(names, row, strict=True)) for row in found]
+        models = [dict(zip(names, row, strict=True)) for row in rows]
     return {
         "path": str(path),
         "entries": sum(model["entries"] for model in models),

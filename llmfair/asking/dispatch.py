@@ -254,13 +254,13 @@ class _Driver:
         try:
             while True:
                 advance = partial(_advance, steps, answers)
-                done, found = await thread.call(advance) if program.threaded else advance()
+                done, value = await thread.call(advance) if program.threaded else advance()
                 if done:
-                    return found
-                if len(found) == 1:
-                    answers = [await self.asker.answer(program.probe_id, found[0])]
+                    return value
+                if len(value) == 1:
+                    answers = [await self.asker.answer(program.probe_id, value[0])]
                 else:
-                    answers = await self._answer_together(program.probe_id, found)
+                    answers = await self._answer_together(program.probe_id, value)
         finally:
             if program.threaded:  # which may be in it still, if the run was interrupted
                 thread.submit(steps.close)

@@ -66,8 +66,8 @@ def request_keys(
     after = _canonical([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]
 
     def key(chat: Chat) -> str:
-        told = _canonical(dict(chat.about)) if about else b"null"
-        return hashlib.sha256(b"%b,%b,%b,%b]" % (before, chat.said, after, told)).hexdigest()[:32]
+        about_bytes = _canonical(dict(chat.about)) if about else b"null"
+        return hashlib.sha256(b"%b,%b,%b,%b]" % (before, chat.said, after, about_bytes)).hexdigest()[:32]
 
     return key
 
@@ -99,11 +99,11 @@ class Requests:
 
     def __call__(self, probe_id: str, chat: Chat) -> Request:
         shape = (chat.expects, chat.draw)
-        if (known := self._shapes.get(shape)) is None:
+        if (pair := self._shapes.get(shape)) is None:
             sampling = chat_sampling(chat, self._sampling)
             key_of = request_keys(self._backend.identity, *shape, sampling, self._backend.reads_about)
-            known = self._shapes[shape] = sampling, key_of
-        sampling, key_of = known
+            pair = self._shapes[shape] = sampling, key_of
+        sampling, key_of = pair
         return Request(chat, sampling, key_of(chat), probe_id)
 
 
@@ -180,8 +180,8 @@ def row_of(line: bytes) -> dict[str, Any] | None:
         convert(row, AnswerLine if isinstance(row, dict) and "key" in row else FailureLine)
     except (ValueError, RecursionError):
         return None
-    found: dict[str, Any] = row
-    return found
+    answer: dict[str, Any] = row
+    return answer
 
 
 def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str, Any]]:
@@ -208,13 +208,13 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 def completion_of(row: Mapping[str, Any]) -> Completion:
     """The completion a journal row holds."""
-    known: dict[str, Any] = {name: row.get(name) for name in COMPLETION_FIELDS}
-    known["seconds"] = known["seconds"] or 0.0
-    if found := known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
-        known["logprobs"] = {
-            label: value for label, value in found.items() if value is not None and isfinite(value)
+    values: dict[str, Any] = {name: row.get(name) for name in COMPLETION_FIELDS}
+    values["seconds"] = values["seconds"] or 0.0
+    if logprobs := values["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        values["logprobs"] = {
+            label: value for label, value in logprobs.items() if value is not None and isfinite(value)
         }
-    return Completion(row["text"], Finish(row["finish"]), **known)
+    return Completion(row["text"], Finish(row["finish"]), **values)
 
 
 LATEST = 1 << 14

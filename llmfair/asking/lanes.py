@@ -103,17 +103,17 @@ class Lanes:
 
     def others(self, *lanes: Lane) -> bool:
         """Whether any other is asked."""
-        return any(one.standing for one in self.all if one not in lanes)
+        return any(lane.standing for lane in self.all if lane not in lanes)
 
     async def open(self) -> None:
         """Looks at each of several servers; leaves those that give no reply. Raises LlmfairError for a wrong one."""
         several = self.all if len(self.all) > 1 else []
         looks = (lane.backend.look() for lane in several)
-        for lane, found in zip(several, await asyncio.gather(*looks, return_exceptions=True), strict=True):
-            if isinstance(found, RateLimited | Transient):
-                self.leave(lane, f"is down ({found})")
-            elif found is not None:
-                raise found
+        for lane, error in zip(several, await asyncio.gather(*looks, return_exceptions=True), strict=True):
+            if isinstance(error, RateLimited | Transient):
+                self.leave(lane, f"is down ({error})")
+            elif error is not None:
+                raise error
 
     async def close(self) -> None:
         for task in self._looking:

@@ -143,16 +143,16 @@ class Budget:
         while True:
             if self._max_calls is not None and self.calls >= self._max_calls:
                 raise Incomplete(f"the budget of {self._max_calls} calls is spent.", GO_ON)
-            own = self._most(request) if self._max_cost is not None else 0.0
-            if self._max_cost is None or self.spent + self._reserved + own <= self._max_cost:
+            cost = self._most(request) if self._max_cost is not None else 0.0
+            if self._max_cost is None or self.spent + self._reserved + cost <= self._max_cost:
                 self.calls += 1
                 self._in_flight += 1
-                self._reserved += own
-                return own
+                self._reserved += cost
+                return cost
             if not self._in_flight:
                 raise Incomplete(
                     f"the budget of {self._max_cost:g} has no room for another call: {self.spent:.4g} is spent, "
-                    f"and the next may cost {own:.2g}.",
+                    f"and the next may cost {cost:.2g}.",
                     GO_ON,
                 )
             await self._settled.wait()

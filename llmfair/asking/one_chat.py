@@ -114,10 +114,10 @@ class Asker:
         """Looks the answer up in journal and cache, else asks; the same chat in flight twice is asked once."""
         request = self.request(probe_id, chat)
         key = request.key
-        if (known := self.journal.get(key)) is not None:
+        if (answer := self.journal.get(key)) is not None:
             self.progress.replayed += 1
-            self._note(request, known)
-            return known
+            self._note(request, answer)
+            return answer
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
         if (cached := self._cached(request)) is not None:
@@ -142,12 +142,12 @@ class Asker:
 
     def _cached(self, request: Request) -> Completion | None:
         """The answer other runs were given, filed as this run's own evidence first; it counts as no call."""
-        if self.cache is None or (known := self.cache.get(request.key)) is None:
+        if self.cache is None or (answer := self.cache.get(request.key)) is None:
             return None
-        self.journal.put(request, known, attempts=0, source=SHARED)
+        self.journal.put(request, answer, attempts=0, source=SHARED)
         self.progress.cached += 1
-        self._note(request, known)
-        return known
+        self._note(request, answer)
+        return answer
 
     async def _ask(self, request: Request) -> Completion:
         """Asks until there is an answer: waits after a failure, then goes to the head of the queue.

@@ -107,8 +107,8 @@ class Batches:
         try:
             key = decode(line)["custom_id"]
         except UNPARSEABLE:
-            said = _KEY.search(line)
-            key = said[1].decode() if said else None
+            match = _KEY.search(line)
+            key = match[1].decode() if match else None
         return key if isinstance(key, str) else None
 
     @staticmethod
@@ -141,16 +141,16 @@ class Batches:
         body = {"input_file_id": input_file_id, "endpoint": ENDPOINT, "completion_window": "24h"}
 
         def make(attempt: int) -> Batch:
-            made = self._find(input_file_id) if perhaps_made or attempt else None
-            return made or self._ask("POST", "batches", self._read_batch, encode(body))
+            batch = self._find(input_file_id) if perhaps_made or attempt else None
+            return batch or self._ask("POST", "batches", self._read_batch, encode(body))
 
         return self._patiently(make)
 
     def state(self, batch_id: str) -> Batch:
         """The batch as it is now."""
 
-        def read(told: Mapping[str, Any]) -> Batch:
-            if (batch := self._read_batch(told)).id != batch_id:
+        def read(document: Mapping[str, Any]) -> Batch:
+            if (batch := self._read_batch(document)).id != batch_id:
                 raise Transient(f"{self.name} tells of another batch than {batch_id}")
             return batch
 
@@ -164,10 +164,10 @@ class Batches:
         They lie on disk until the next ones are asked for.
         """
         self._held.close()
-        found = Lines()
+        answers = Lines()
         for file_id in batch.file_ids:
-            found.places |= self._lines(file_id, batch.id, lines).places
-        return found
+            answers.places |= self._lines(file_id, batch.id, lines).places
+        return answers
 
     def read(self, line: bytes, request: Request) -> Completion:
         """The answer in a line; raises what `complete` does where there is none.
@@ -224,34 +224,34 @@ class Batches:
                     if time.monotonic() - began > self.backend.options.timeout + size / SLOWEST:
                         raise Transient(f"{self.name} sends its answers too slowly")
             file.flush()
-            found, twice, blank = Lines(), set[str](), True
+            file_lines, twice, blank = Lines(), set[str](), True
             for at, line in _cut_lines(file, self.backend.options.max_reply):
                 blank = blank and not line.strip()
                 if not (key := self.key_of(line)):
                     continue
-                if key not in found:
-                    found.places[key] = file, at, len(line)
-                elif found[key] != line:
+                if key not in file_lines:
+                    file_lines.places[key] = file, at, len(line)
+                elif file_lines[key] != line:
                     twice.add(key)
-            if not blank and not found:
+            if not blank and not file_lines:
                 file.seek(0)
                 raise Transient(f"{self.name} answers with something else ({nature_of(file.read(1 << 16))})")
             for key in twice:
-                del found.places[key]
-            return found
+                del file_lines.places[key]
+            return file_lines
 
         return self._patiently(read)
 
     def _find(self, input_file_id: str) -> Batch | None:
         """The batch over a file, if there is one; no second batch is ever made of a file."""
 
-        def page(told: Mapping[str, Any]) -> tuple[Batch | None, str]:
+        def page(document: Mapping[str, Any]) -> tuple[Batch | None, str]:
             """The batch if it is here, and what asks for the next page; "" after the last."""
-            rows = [{**row} for row in told["data"]]
+            rows = [{**row} for row in document["data"]]
             for row in rows:
                 if row.get("input_file_id") == input_file_id:
                     return self._read_batch(row), ""
-            return None, f"&after={_id(rows[-1])}" if rows and told.get("has_more") else ""
+            return None, f"&after={_id(rows[-1])}" if rows and document.get("has_more") else ""
 
         for pause in (0.0, SETTLE_SECONDS):
             time.sleep(pause)
@@ -264,17 +264,20 @@ class Batches:
                     break
         return None
 
-    def _read_batch(self, told: Mapping[str, Any]) -> Batch:
+    def _read_batch(self, document: Mapping[str, Any]) -> Batch:
         """What the server tells of a batch. Raises Transient, what is UNPARSEABLE for what is none."""
-        status, files = told.get("status"), (told.get("error_file_id"), told.get("output_file_id"))
+        status, files = (
+            document.get("status"),
+            (document.get("error_file_id"), document.get("output_file_id")),
+        )
         if status not in ENDED | RUNNING:
-            said = self.backend.hidden(str(status))[:40]
-            named = f"the status {said!r}, which batches do not have" if status else "no status"
-            raise Transient(f"{self.name} gives {_id(told)} {named}")
-        counts, errors = told.get("request_counts"), told.get("errors")
+            word = self.backend.hidden(str(status))[:40]
+            named = f"the status {word!r}, which batches do not have" if status else "no status"
+            raise Transient(f"{self.name} gives {_id(document)} {named}")
+        counts, errors = document.get("request_counts"), document.get("errors")
         rows = errors.get("data") if isinstance(errors, dict) else None
         return Batch(
-            _id(told),
+            _id(document),
             str(status),
             tuple(file_id for file_id in files if isinstance(file_id, str) and _ID.fullmatch(file_id)),
             counts if isinstance(counts, dict) else {},
@@ -366,9 +369,9 @@ def _cut_lines(file: IO[bytes], longest: int) -> Iterator[tuple[int, bytes]]:
             at += len(part)
 
 
-def _id(told: Mapping[str, object]) -> str:
+def _id(document: Mapping[str, object]) -> str:
     """The id of what a server made. Raises ValueError for what cannot be one."""
-    found = told.get("id")
-    if not isinstance(found, str) or not _ID.fullmatch(found):
-        raise ValueError(found)
-    return found
+    name = document.get("id")
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        raise ValueError(name)
+    return name

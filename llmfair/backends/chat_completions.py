@@ -178,15 +178,15 @@ def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
     if answer_of(text) is None:
         return Finish.UNFINISHED_THINKING
     # A constrained label can fill the limit and be whole.
-    whole = isinstance(expects, Labels) and text.strip() in expects.labels
-    return Finish.LENGTH if reason in _LENGTH and not whole else Finish.STOP
+    is_label = isinstance(expects, Labels) and text.strip() in expects.labels
+    return Finish.LENGTH if reason in _LENGTH and not is_label else Finish.STOP
 
 
-def is_alias(asked: str, named: str) -> bool:
+def is_alias(wanted: str, named: str) -> bool:
     """Whether a reply may name the model that was asked so: without its owner or tag, or with a date or version."""
     short = [
         re.sub(r"^.*/|([-:](latest|free|beta))+$|\.gguf$", "", name.strip().lower())
-        for name in (asked, named)
+        for name in (wanted, named)
     ]
     first, second = sorted(short, key=len)
     return second.startswith(first) and _VERSION.fullmatch(second[len(first) :]) is not None

@@ -42,7 +42,7 @@ def fake(name: str, options: BackendOptions) -> Fake:
         models = models_of(everybody.values())
         raise UsageError(
             f"no simulated model 'fake:{model}'.{did_you_mean(model, models)}",
-            f"known: {', '.join('fake:' + known for known in models)}",
+            f"known: {', '.join('fake:' + name for name in models)}",
         )
     always, further = defaults(model, forms)
     parameters = {**always, **further}
@@ -101,12 +101,12 @@ class Fake:
         if any(injected.model in form.with_margins for form in forms.values()):
             self.capabilities |= {"margins", "forced_margins"}
         # By default further parameters are not named: a run over lists is the same, whatever forms there are.
-        shown = ",".join(
+        parameters = ",".join(
             f"{key}={value:g}"
             for key, value in sorted(injected.parameters.items())
             if key not in TIMING and value != further.get(key)
         )
-        self.identity = f"fake {injected.model} {shown} seed={injected.seed}"
+        self.identity = f"fake {injected.model} {parameters} seed={injected.seed}"
         self.model = f"fake:{injected.model}"
         self._attempts: dict[str, int] = {}
 
@@ -134,8 +134,8 @@ class Fake:
         if not request.sampling.constrain and rng.random() < injected.parameters["malformed"]:
             damaged = form.damaged(chat, text)
             text, finish = damaged[int(rng.integers(len(damaged)))]
-        told = request.sampling.margins and finish is Finish.STOP
-        margins = form.margins(chat, injected, np.random.default_rng(stream)) if told else None
+        measured = request.sampling.margins and finish is Finish.STOP
+        margins = form.margins(chat, injected, np.random.default_rng(stream)) if measured else None
         return Completion(text, finish, logprobs=margins, model=self.model)
 
     def _refuse(self, key: str) -> None:

@@ -116,10 +116,10 @@ class LocalBackend:
         model = await asyncio.shield(self._loading)
         started = time.perf_counter()
         job = self._job(model, request)
-        sampling, said = request.sampling, 0 if job.labels else request.sampling.max_tokens
+        sampling, most = request.sampling, 0 if job.labels else request.sampling.max_tokens
         # What may share a forward pass, or a loop over tokens.
-        kind = len(job.labels) if job.labels else (said, sampling.temperature, sampling.top_p)
-        completion = await self._batcher.ask(job, kind, len(job.ids) + said)
+        kind = len(job.labels) if job.labels else (most, sampling.temperature, sampling.top_p)
+        completion = await self._batcher.ask(job, kind, len(job.ids) + most)
         return replace(completion, seconds=time.perf_counter() - started)
 
     def _job(self, model: LocalModel, request: Request) -> _Job:
@@ -136,10 +136,10 @@ class LocalBackend:
         else:
             ids = model.prompt(messages)
         grammar = grammar_of(request.chat.expects) if sampling.constrain else None
-        said = 0 if labels else sampling.max_tokens
-        if (context := self.checkpoint.context) is not None and len(ids) + said > context:
+        most = 0 if labels else sampling.max_tokens
+        if (context := self.checkpoint.context) is not None and len(ids) + most > context:
             raise ContextTooLong(
-                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {said:,}; "
+                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {most:,}; "
                 f"{self.checkpoint.name} has room for {context:,} in all.",
                 "choose a smaller window, fewer words, or a model with more context",
             )
@@ -218,20 +218,20 @@ class LocalBackend:
         for job, (ids, ended) in zip(batch, answers, strict=True):
             text = self._model.decode(ids)
             for stop in job.request.sampling.stop:
-                text, found, _ = text.partition(stop)
-                ended = ended or bool(found)
+                text, end, _ = text.partition(stop)
+                ended = ended or bool(end)
             finish = finish_of("stop" if ended else "length", text, job.request.chat.expects)
             completion = Completion(text, finish, len(job.ids), len(ids), model=self.checkpoint.name)
             completions.append(completion)
         return completions
 
 
-def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
+def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
     """`--backend-arg` over the defaults. Raises UsageError for an unknown name or a wrong value."""
-    return arguments_of("hf:", given, ARGUMENTS)
+    return arguments_of("hf:", settings, ARGUMENTS)
 
 
 def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float]]:
-    asked = [template.label_ids(messages, label_answers(LABELS)) for messages in PROBES]
-    scores = model.margins([ids for ids, _ in asked], [labels for _, labels in asked])
+    questions = [template.label_ids(messages, label_answers(LABELS)) for messages in PROBES]
+    scores = model.margins([ids for ids, _ in questions], [labels for _, labels in questions])
     return [score.logprobs for score in scores]

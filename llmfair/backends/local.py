@@ -67,10 +67,10 @@ class ChatTemplate:
             )
         probe = (Message("system", _PROBE), Message("user", "a"))
         try:
-            taken = _PROBE in self.text(probe)
+            takes_system = _PROBE in self.text(probe)
         except Rejected:
-            taken = False
-        self.folded = system == "fold" or not taken
+            takes_system = False
+        self.folded = system == "fold" or not takes_system
         if self.folded and system == "separate":
             raise UsageError(f"the chat template of {self.name} takes no system message.", FOLD_HINT)
         # What a tokenizer puts before any text; models trained with it do badly without.
@@ -88,11 +88,11 @@ class ChatTemplate:
 
     def text(self, messages: Sequence[Message]) -> str:
         """The prompt as text, the head of the answer's turn included. Raises Rejected when the template refuses."""
-        shown = fold_system(tuple(messages)) if self.folded else messages
+        conversation = fold_system(tuple(messages)) if self.folded else messages
         # What a title says must not end a turn or begin one: the tokenizer would read these as its own.
         rows = [
             {"role": message.role, "content": without_control_tokens(message.content, self._control)}
-            for message in shown
+            for message in conversation
         ]
         import jinja2
 
@@ -138,9 +138,9 @@ class ChatTemplate:
         # The answers may not change how the prompt itself is cut into tokens.
         tokens = [] if place is None else [ids[place] for ids in encoded]
         if len({*tokens}) < len(answers) or any(ids[: len(before)] != before for ids in encoded):
-            shown = ", ".join(f"'{answer}'" for _, answer in answers)
+            listed = ", ".join(f"'{answer}'" for _, answer in answers)
             raise UsageError(
-                f"{self.name} does not cut the answers {shown} into tokens that tell them apart.",
+                f"{self.name} does not cut the answers {listed} into tokens that tell them apart.",
                 "read the answers' text with --answers text",
             )
         labels = (label for label, _ in answers)
@@ -195,11 +195,11 @@ def permutation_grammar(n: int, best: int | None = None) -> str:
             f"choose --window {MOST_ITEMS} or less",
         )
     best = best or n
-    whole = f"is_ones([0:{n}])" if best == n else f"bit_count_eq([0:{n}], {best})"
+    complete = f"is_ones([0:{n}])" if best == n else f"bit_count_eq([0:{n}], {best})"
     more = "bit_clear({0})" if best == n else f"and(bit_clear({{0}}), bit_count_lt([0:{n}], {best}))"
     first = " | ".join(f'"[{item + 1}]" rest::set_bit({item})' for item in range(n))
     rest = (f'" > [{item + 1}]" rest::set_bit({item}) %if {more.format(item)}' for item in range(n))
-    rules = " | ".join([f'"" %if {whole}', *rest])
+    rules = " | ".join([f'"" %if {complete}', *rest])
     return f"start: p0::0x0\np0::_ : {first}\nrest::_ : {rules}\n"
 
 
@@ -244,10 +244,12 @@ class GrammarTokens:
         from llguidance import LLMatcher
 
         if grammar not in self._compiled:
-            found = LLMatcher(self._tokens, LLMatcher.grammar_from_lark(grammar))
-            if found.is_error():
-                raise UsageError(f"the grammar cannot be used: {found.get_error()}.", "leave --constrain out")
-            self._compiled[grammar] = found
+            matcher = LLMatcher(self._tokens, LLMatcher.grammar_from_lark(grammar))
+            if matcher.is_error():
+                raise UsageError(
+                    f"the grammar cannot be used: {matcher.get_error()}.", "leave --constrain out"
+                )
+            self._compiled[grammar] = matcher
         return self._compiled[grammar].deep_copy()
 
 
@@ -361,7 +363,7 @@ class LocalModel:
         states: list[torch.Tensor] = []  # what enters the output matrix: (rows, positions kept, width)
         watch = self._head.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0]))
         with torch.inference_mode(), watch:
-            own = self.model(
+            computed = self.model(
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=(mask.cumsum(-1) - 1).clamp(min=0)[:, shared:],
@@ -369,21 +371,21 @@ class LocalModel:
                 logits_to_keep=1,
                 **already_read(past),
             ).logits
-            assert own.shape[1] == 1, "logits_to_keep is not honoured"
-            own, hidden = own[:, -1].float(), states[0][:, -1].float()
-            tokens = torch.tensor([list(of_prompt.values()) for of_prompt in labels], device=own.device)
+            assert computed.shape[1] == 1, "logits_to_keep is not honoured"
+            computed, hidden = computed[:, -1].float(), states[0][:, -1].float()
+            tokens = torch.tensor([list(of_prompt.values()) for of_prompt in labels], device=computed.device)
             exact = torch.einsum("rw,rlw->rl", hidden, self._head.weight[tokens].float())
             exact = self._transform(exact, tokens)
             # Where the model's own logits are, but for rounding, not those calculated here, it does more to them.
             rounding = 1e-3 if self.place.dtype == "float32" else 0.02
-            rounded = own.gather(-1, tokens)
+            rounded = computed.gather(-1, tokens)
             allowed = rounding * rounded.abs().amax(-1, keepdim=True).clamp(min=1.0) + 1e-3
             if not bool(((exact - rounded).abs() <= allowed).all()):
                 raise BackendError(
                     f"{self.checkpoint.name} changes its logits in a way that is not known here.",
                     "read the answers' text with --answers text",
                 )
-            logits = own.scatter(-1, tokens, exact)
+            logits = computed.scatter(-1, tokens, exact)
             logprobs = (exact - logits.logsumexp(-1, keepdim=True)).tolist()
             greedy = logits.argmax(-1).tolist()
         return [
@@ -491,14 +493,14 @@ class LocalModel:
     @cached_property
     def _ends(self) -> frozenset[int]:
         """The tokens that end an answer: those of the checkpoint, which may name several, and the tokenizer's."""
-        found = self.model.generation_config.eos_token_id
-        listed = found if isinstance(found, list) else [found]
+        ends = self.model.generation_config.eos_token_id
+        listed = ends if isinstance(ends, list) else [ends]
         return frozenset(token for token in (*listed, self.tokenizer.eos_token_id) if token is not None)
 
     @cached_property
     def _pad_id(self) -> int:
-        own = self.tokenizer.pad_token_id
-        return int(own if own is not None else min(self._ends, default=0))
+        token = self.tokenizer.pad_token_id
+        return int(token if token is not None else min(self._ends, default=0))
 
     @cached_property
     def _grammars(self) -> GrammarTokens:
@@ -546,9 +548,9 @@ def load_model(
         tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint.source, **revision)
         model = kind.from_pretrained(checkpoint.source, **settings, **revision, **where)
     # Only where an answer starts and ends is taken from it: `generate` would add a checkpoint's penalties to ours.
-    own = model.generation_config
+    config = model.generation_config
     model.generation_config = transformers.GenerationConfig(
-        eos_token_id=own.eos_token_id, decoder_start_token_id=own.decoder_start_token_id
+        eos_token_id=config.eos_token_id, decoder_start_token_id=config.decoder_start_token_id
     )
     template = ChatTemplate(tokenizer, options.system, options.template_args) if causal else None
     if options.adapter is not None:
@@ -656,7 +658,7 @@ class MicroBatcher(Generic[J, A]):
         """Waits for company: while more keeps coming, a few milliseconds at most, until a batch is full."""
         for _ in range(LOOKS):
             before = len(self._waiting)
-            if sum(one.length for one in self._waiting) >= self.batch_tokens:
+            if sum(job.length for job in self._waiting) >= self.batch_tokens:
                 return
             await asyncio.sleep(GATHER_SECONDS / LOOKS)
             if len(self._waiting) == before:
@@ -664,11 +666,11 @@ class MicroBatcher(Generic[J, A]):
 
     def _take(self) -> list[_Waiting[J, A]]:
         """The next batch; jobs that nobody waits for any more are dropped."""
-        self._waiting = [one for one in self._waiting if not one.answer.done()]
+        self._waiting = [job for job in self._waiting if not job.answer.done()]
         kind = self._waiting[0].kind if self._waiting else None
-        alike = sorted((one for one in self._waiting if one.kind == kind), key=lambda one: -one.length)
+        alike = sorted((job for job in self._waiting if job.kind == kind), key=lambda job: -job.length)
         batch = alike[: max(1, self.batch_tokens // max(1, alike[0].length))] if alike else []
-        self._waiting = [one for one in self._waiting if one not in batch]
+        self._waiting = [job for job in self._waiting if job not in batch]
         if not self._waiting:
             self._arrived.clear()
         return batch

@@ -110,7 +110,7 @@ class Nli:
         model, tokenizer = self._model, self._tokenizer
         try:
             with torch.inference_mode():
-                inputs = tokenizer.pad([dict(one) for one in batch], return_tensors="pt").to(model.device)
+                inputs = tokenizer.pad([dict(pair) for pair in batch], return_tensors="pt").to(model.device)
                 logprobs: torch.Tensor = model(**inputs).logits.float().log_softmax(-1)
         except torch.OutOfMemoryError:
             raise BackendError(
@@ -118,12 +118,12 @@ class Nli:
                 "--workers 8, or a smaller model",
             ) from None
         answers = []
-        for one, of_classes in zip(batch, logprobs.tolist(), strict=True):
+        for pair, of_classes in zip(batch, logprobs.tolist(), strict=True):
             likeliest = self.classes[max(range(len(of_classes)), key=of_classes.__getitem__)]
             completion = Completion(
                 text="yes" if likeliest.lower() == ENTAILMENT else "no",
                 finish=Finish.STOP,
-                prompt_tokens=len(one["input_ids"]),
+                prompt_tokens=len(pair["input_ids"]),
                 completion_tokens=0,
                 logprobs=dict(zip(self.classes, of_classes, strict=True)),
                 model=self.checkpoint.name,
@@ -135,14 +135,14 @@ class Nli:
 def classes_of(checkpoint: Checkpoint) -> list[str]:
     """The names of a classifier's classes, in the order of its outputs. Raises UsageError without an entailment."""
     named = checkpoint.config.get("id2label") or {}
-    found = [str(named[place]) for place in sorted(named, key=int)]
-    if [name.lower() for name in found].count(ENTAILMENT) != 1:
-        said = f"its classes are {', '.join(found)}" if found else "it names no classes"
+    classes = [str(named[place]) for place in sorted(named, key=int)]
+    if [name.lower() for name in classes].count(ENTAILMENT) != 1:
+        listed = f"its classes are {', '.join(classes)}" if classes else "it names no classes"
         raise UsageError(
-            f"nli:{checkpoint.name} has no class '{ENTAILMENT}': {said}.",
+            f"nli:{checkpoint.name} has no class '{ENTAILMENT}': {listed}.",
             "a classifier of natural-language inference has, such as FacebookAI/roberta-large-mnli",
         )
-    return found
+    return classes
 
 
 def encode(tokenizer: Any, tokens: int, premise: str, hypothesis: str) -> dict[str, list[int]]:

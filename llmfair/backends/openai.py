@@ -64,12 +64,12 @@ class OpenAI(Server):
         return self.server == OPENAI_HOST
 
     def _named_headers(self) -> Mapping[str, str]:
-        found = {name: value for name, variable in _NAMED.items() if (value := os.environ.get(variable))}
+        headers = {name: value for name, variable in _NAMED.items() if (value := os.environ.get(variable))}
         for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"):
             name, colon, value = line.partition(":")
             if colon:
-                found[name.strip().lower()] = value.strip()
-        return found
+                headers[name.strip().lower()] = value.strip()
+        return headers
 
     def body(self, request: Request) -> bytes:
         """What is sent for a request: one line of JSON."""

@@ -93,13 +93,13 @@ def rows_of(rows: Iterable[Any]) -> Iterator[tuple[int, float | None]]:
         yield place, float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None
 
 
-def scores_of(found: Any, documents: Sequence[str], spec: str) -> list[tuple[int, float | None]]:
+def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[int, float | None]]:
     """What a ranker of the user's own makes of documents, in any of its FORMS. Raises UsageError for another."""
-    found = getattr(found, "results", found)
-    if hasattr(found, "tolist"):
-        found = found.tolist()
-    if isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping):
-        items = list(found)
+    result = getattr(result, "results", result)
+    if hasattr(result, "tolist"):
+        result = result.tolist()
+    if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
+        items = list(result)
         if items and all(isinstance(item, str) for item in items):
             return _ranks(items, documents)
         if len(items) == len(documents) and all(
@@ -110,8 +110,10 @@ def scores_of(found: Any, documents: Sequence[str], spec: str) -> list[tuple[int
             return list(rows_of(items))
         except (TypeError, ValueError):
             pass
-    size = f" of {len(found)}" if hasattr(found, "__len__") else ""
-    raise UsageError(f"{spec} returned a {type(found).__name__}{size} for {len(documents)} documents.", FORMS)
+    size = f" of {len(result)}" if hasattr(result, "__len__") else ""
+    raise UsageError(
+        f"{spec} returned a {type(result).__name__}{size} for {len(documents)} documents.", FORMS
+    )
 
 
 def _ranks(order: Sequence[str], documents: Sequence[str]) -> list[tuple[int, float | None]]:
@@ -156,14 +158,14 @@ def imported(module: str, attribute: str, prefix: str) -> Any:
         sys.path.insert(0, here)
     try:
         with aside(), files.usual():  # it may download weights
-            found = import_module(module)
+            item = import_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         raise UsageError(f"{module} cannot be imported: {line_of(error)}.", example) from None
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(item, part):
             raise UsageError(f"{module} has no {attribute}.", example)
-        found = getattr(found, part)
-    return found
+        item = getattr(item, part)
+    return item
 
 
 class Function:
@@ -180,16 +182,16 @@ class Function:
         """Raises UsageError for what cannot be called with a query and documents."""
         name = getattr(ranker, "__qualname__", type(ranker).__name__).replace("<lambda>", "lambda")
         self.spec = spec or f"{GIVEN}:{name}"
-        made = self._made(ranker) if isclass(ranker) else ranker
-        methods = (getattr(made, one, None) for one in METHODS)
-        method = next((one for one in methods if callable(one)), None)
-        if method is None and not callable(made):
+        target = self._made(ranker) if isclass(ranker) else ranker
+        methods = (getattr(target, candidate, None) for candidate in METHODS)
+        method = next((candidate for candidate in methods if callable(candidate)), None)
+        if method is None and not callable(target):
             raise UsageError(
-                f"{self.spec} is a {type(made).__name__}, which ranks nothing.",
+                f"{self.spec} is a {type(target).__name__}, which ranks nothing.",
                 "a function of (query, documents), or an object with a method rerank or rank",
             )
-        self.call = cast(Rank, made if method is None else method)
-        self.identity = f"{self.spec.replace(':', ' ')}{source_of(made, self.call)}"
+        self.call = cast(Rank, target if method is None else method)
+        self.identity = f"{self.spec.replace(':', ' ')}{source_of(target, self.call)}"
         at_once = FUNCTION_WORKERS if method is None else 1
         self.max_workers = ASYNC_WORKERS if iscoroutinefunction(self.call) else at_once
         self._threads: ThreadPoolExecutor | None = None
@@ -217,14 +219,14 @@ class Function:
         query, documents = shown(request, self.spec)
         began = time.perf_counter()
         try:
-            found = await self.ranked(query, documents)
+            result = await self.ranked(query, documents)
         except LlmfairError:
             raise
         except (Exception, SystemExit) as error:
             raise Rejected(
                 f"{self.spec} fails: {type(error).__name__}: {line_of(error)}.", "see the ranker"
             ) from None
-        return answer(scores_of(found, documents, self.spec), seconds=time.perf_counter() - began)
+        return answer(scores_of(result, documents, self.spec), seconds=time.perf_counter() - began)
 
     async def ranked(self, query: str, documents: Sequence[str]) -> Any:
         """What the ranker returns; a plain one is called in a thread."""
@@ -232,8 +234,8 @@ class Function:
             if iscoroutinefunction(self.call):
                 return await self.call(query, list(documents))
             work = partial(copy_context().run, self.call, query, list(documents))
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, work)
-            return await found if isawaitable(found) else found
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await result if isawaitable(result) else result
 
 
 # `pyterrier:MODULE:TRANSFORMER`: a re-ranking transformer over a frame of qid, query, docno and text.

@@ -143,15 +143,15 @@ class Server(ABC):
         together = "\n".join(texts.values())
         if self._hide(together) == together:
             return completion
-        shown: dict[str, Any] = {name: self._hide(text) for name, text in texts.items()}
-        return replace(completion, **shown)
+        safe: dict[str, Any] = {name: self._hide(text) for name, text in texts.items()}
+        return replace(completion, **safe)
 
     @abstractmethod
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
         """The completion in a reply of success as it came; raises what is UNPARSEABLE where it holds none."""
 
     def _key(self) -> str:
-        variable = next((one for one in self.key_variables if os.environ.get(one)), self.key_variables[0])
+        variable = next((name for name in self.key_variables if os.environ.get(name)), self.key_variables[0])
         key = os.environ.get(variable, "").strip()
         if not key and self.needs_key:
             raise MissingKey(f"{self.server} needs a key.", f"set {self.key_variables[0]}")
@@ -181,9 +181,9 @@ class Server(ABC):
                     "set OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
                 )
         self._key_sent = key != NO_KEY or headers["authorization"] != f"Bearer {NO_KEY}"
-        told = [(name, value) for name, value in headers.items() if name not in _OURS]
-        self._hide = secrets.without([*secrets.known(), *secrets.of_headers(told)])
-        quoted = {key, *secrets.noted(), *secrets.of_headers(told, every=True)} - {NO_KEY}
+        secretive = [(name, value) for name, value in headers.items() if name not in _OURS]
+        self._hide = secrets.without([*secrets.known(), *secrets.of_headers(secretive)])
+        quoted = {key, *secrets.noted(), *secrets.of_headers(secretive, every=True)} - {NO_KEY}
         self._hide_quoted = secrets.quoted(quoted)
         return headers
 
@@ -326,29 +326,29 @@ class Fleet:
         self.identity, self.server, self.server_name = first.identity, first.server, first.server_name
         self.max_workers = first.max_workers
         # A batch goes to one server, which alone can tell of it.
-        self.capabilities = frozenset.intersection(*(one.capabilities for one in members)) - {"batch"}
-        shared = Counter(one.server for one in members)
+        self.capabilities = frozenset.intersection(*(member.capabilities for member in members)) - {"batch"}
+        shared = Counter(member.server for member in members)
         self.members = {
-            one.server
-            if shared[one.server] == 1
-            else "/".join((one.server, *filter(None, URL(one.base_url).parts[1:]))): one
-            for one in members
+            member.server
+            if shared[member.server] == 1
+            else "/".join((member.server, *filter(None, URL(member.base_url).parts[1:]))): member
+            for member in members
         }
         if len(self.members) < len(members):
             raise UsageError("--base-url names a server twice.", "each once, however much it can take")
 
     def ready(self) -> None:
         """Whether all could be asked now. Raises MissingKey and UsageError."""
-        for one in self.members.values():
-            one.ready()
+        for member in self.members.values():
+            member.ready()
 
     async def open(self) -> None:
-        for one in self.members.values():
-            await one.open()
+        for member in self.members.values():
+            await member.open()
 
     async def close(self) -> None:
-        for one in self.members.values():
-            await one.close()
+        for member in self.members.values():
+            await member.close()
 
     async def complete(self, request: Request) -> Completion:
         """One attempt, by the first server: whoever has no lanes has no use for the others."""

@@ -153,8 +153,8 @@ def log_weights(
     else:
         noise = drawn(rng, n)
     weights += parameters["noise"] * noise
-    found: Floats = weights
-    return found
+    log_weights: Floats = weights
+    return log_weights
 
 
 def ranked(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:
@@ -165,8 +165,8 @@ def ranked(about: Mapping[str, Any], injected: Injected, rng: np.random.Generato
 def as_logprobs(labels: Sequence[str], weights: Floats) -> dict[str, float]:
     """Labels with these log-weights as a model has them that says nothing else."""
     top = float(weights.max())
-    whole = top + math.log(float(np.exp(weights - top).sum()))
-    return dict(zip(labels, (weights - whole).tolist(), strict=True))
+    total = top + math.log(float(np.exp(weights - top).sum()))
+    return dict(zip(labels, (weights - total).tolist(), strict=True))
 
 
 def in_order(slots: Iterable[int]) -> str:
@@ -204,13 +204,13 @@ class Pairs(Answerer):
 
     def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
         """Answers that name no winner."""
-        one, other = chat.expects.labels if isinstance(chat.expects, Labels) else ("[1]", "[2]")
+        first, other = chat.expects.labels if isinstance(chat.expects, Labels) else ("[1]", "[2]")
         return (
-            (f"{one} > {one}", Finish.STOP),  # duplicate
-            (f"{one} > [0]", Finish.STOP),  # out of range
-            (f"{one} > {other}, or perhaps {other} > {one}", Finish.STOP),  # contradictory
+            (f"{first} > {first}", Finish.STOP),  # duplicate
+            (f"{first} > [0]", Finish.STOP),  # out of range
+            (f"{first} > {other}, or perhaps {other} > {first}", Finish.STOP),  # contradictory
             ("I am not able to rank these passages.", Finish.STOP),
-            (f"Passage {one[:1]}", Finish.LENGTH),
+            (f"Passage {first[:1]}", Finish.LENGTH),
             *BROKEN,
             ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
         )
@@ -233,8 +233,8 @@ def _chance(about: Mapping[str, Any], injected: Injected) -> float:
     query_id, items = about["query_id"], sorted(about.get("doc_ids", ()))
     for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
         if parameters[spread]:
-            own = np.random.default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
-            log_odds += parameters[spread] * own.normal()
+            effect = np.random.default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
+            log_odds += parameters[spread] * effect.normal()
     # The logistic function by tanh, which overflows for no log odds.
     return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
 

@@ -79,16 +79,16 @@ def import_vllm() -> Any:
     return vllm
 
 
-def engine_arguments(checkpoint: Checkpoint, dtype: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def engine_arguments(checkpoint: Checkpoint, dtype: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the engine is started with: ours, and over it what --backend-arg says. Raises UsageError."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
 
-    known = set(AsyncEngineArgs.__dataclass_fields__)
-    for key in given:
-        if key not in known:
+    names = set(AsyncEngineArgs.__dataclass_fields__)
+    for key in settings:
+        if key not in names:
             raise UsageError(
-                f"vllm: has no --backend-arg '{key}'.{did_you_mean(key, known)}",
+                f"vllm: has no --backend-arg '{key}'.{did_you_mean(key, names)}",
                 "it takes the settings of vLLM's AsyncEngineArgs, for example tensor_parallel_size=2",
             )
     ours: dict[str, Any] = {
@@ -114,8 +114,8 @@ def engine_arguments(checkpoint: Checkpoint, dtype: str, given: Mapping[str, Any
         # A seeded request whose prompt is cut in two ends the engine: "CPU Generator does not use offset".
         ours |= {"enable_chunked_prefill": False}
     # Logits of 16 bits make the labels of a balanced model equal, and a tie goes to the lower token id.
-    overrides = {"head_dtype": "float32", **(given.get("hf_overrides") or {})}
-    return ours | dict(given) | {"dtype": dtype, "hf_overrides": overrides}
+    overrides = {"head_dtype": "float32", **(settings.get("hf_overrides") or {})}
+    return ours | dict(settings) | {"dtype": dtype, "hf_overrides": overrides}
 
 
 def start_engine(arguments: Mapping[str, Any]) -> AsyncLLM:
@@ -280,17 +280,17 @@ class VLLM:
         else:
             ids = self._template.ids(messages)
             parameters = text_parameters(request)
-        said = parameters.max_tokens or 0
-        if len(ids) + said > self._room:
+        most = parameters.max_tokens or 0
+        if len(ids) + most > self._room:
             raise ContextTooLong(
-                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {said:,}; "
+                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {most:,}; "
                 f"{self.checkpoint.name} has room for {self._room:,} in all.",
                 "choose a smaller window, fewer words, or more room with --backend-arg max_model_len=N",
             )
         started = time.perf_counter()
-        found = await self._generate(ids, parameters, self._lora)
+        output = await self._generate(ids, parameters, self._lora)
         seconds = time.perf_counter() - started
-        (answer,) = found.outputs
+        (answer,) = output.outputs
         if answer.finish_reason in _BROKEN_OFF:  # another attempt, but only one
             if request.key in self._broken_off:
                 raise Rejected("vLLM broke the answer off twice.", LOG_HINT)
@@ -306,8 +306,8 @@ class VLLM:
             finish,
             prompt_tokens=len(ids),
             completion_tokens=len(answer.token_ids),
-            cached_tokens=found.num_cached_tokens,
-            logprobs=label_logprobs(found, labels) if labels else None,
+            cached_tokens=output.num_cached_tokens,
+            logprobs=label_logprobs(output, labels) if labels else None,
             model=self.checkpoint.name,
             seconds=seconds,
         )
@@ -322,10 +322,10 @@ class VLLM:
         assert self._engine is not None, "the backend is open"
         name = f"llmfair-{next(self._numbers)}"
         prompt = {"prompt_token_ids": list(ids)}
-        found: RequestOutput | None = None
+        result: RequestOutput | None = None
         try:
             async for output in self._engine.generate(prompt, parameters, name, lora_request=lora):
-                found = output
+                result = output
         except EngineDeadError:
             raise BackendError(
                 "the vLLM engine has died.", f"{LOG_HINT}; the same command continues"
@@ -334,8 +334,8 @@ class VLLM:
             raise Transient(f"vLLM fails: {line_of(error.__cause__ or error)}") from None
         except (VLLMClientError, ValueError) as error:
             raise Rejected(f"vLLM refuses the request: {line_of(error)}.") from None
-        assert found is not None, "the engine ends a request with its output"
-        return found
+        assert result is not None, "the engine ends a request with its output"
+        return result
 
     def _start(self) -> tuple[AsyncLLM, Any]:
         """The engine and the tokenizer; takes from seconds to minutes."""
@@ -390,9 +390,9 @@ def margin_parameters(labels: Mapping[str, int]) -> SamplingParams:
     )
 
 
-def label_logprobs(found: RequestOutput, labels: Mapping[str, int]) -> dict[str, float]:
+def label_logprobs(output: RequestOutput, labels: Mapping[str, int]) -> dict[str, float]:
     """Each label's log-probability as the next token, over the whole vocabulary."""
-    (first,) = found.outputs[0].logprobs
+    (first,) = output.outputs[0].logprobs
     return {label: float(first[token].logprob) for label, token in labels.items()}
 
 
@@ -403,11 +403,11 @@ def text_parameters(request: Request) -> SamplingParams:
 
     sampling = request.sampling
     extra = {key: value for key, value in sampling.extra.items() if key != "chat_template_kwargs"}
-    known = SamplingParams.__struct_fields__
+    names = SamplingParams.__struct_fields__
     for key in extra:
-        if key not in known:
+        if key not in names:
             raise UsageError(
-                f"vllm: has no --extra '{key}'.{did_you_mean(key, known)}",
+                f"vllm: has no --extra '{key}'.{did_you_mean(key, names)}",
                 "it takes the fields of vLLM's SamplingParams, for example top_k=5",
             )
     fields: dict[str, Any] = {
@@ -427,20 +427,20 @@ def text_parameters(request: Request) -> SamplingParams:
         raise UsageError(f"vLLM does not take these sampling settings: {line_of(error)}.") from None
 
 
-def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
+def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
     """`--backend-arg` as the engine takes it: values that are JSON as such. Raises UsageError for one of ours."""
-    found: dict[str, Any] = {}
-    for key, text in given.items():
+    arguments: dict[str, Any] = {}
+    for key, text in settings.items():
         if key in _OURS:
             raise UsageError(
                 f"--backend-arg {key} is not yours to set.",
                 "name the model with -m and the adapter with --adapter",
             )
         try:
-            found[key] = json.loads(text)
+            arguments[key] = json.loads(text)
         except ValueError:
-            found[key] = text
-    return found
+            arguments[key] = text
+    return arguments
 
 
 def lora_rank(adapter: Adapter) -> int:

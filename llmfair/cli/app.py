@@ -76,16 +76,16 @@ def command(name: str | None = None) -> Any:
 @cache
 def outline() -> Any:
     """The application with what its own help says of commands, and none of their flags."""
-    whole, shown = _application(_names()), _application(())
-    for one in whole.registered_commands:
-        called = one.callback or _stands_in
-        shown.command(one.name or called.__name__, help=called.__doc__, rich_help_panel=one.rich_help_panel)(
-            _stands_in
-        )
-    for group in whole.registered_groups:
-        info = (group.typer_instance or shown).info
-        shown.command(info.name, help=info.help, rich_help_panel=group.rich_help_panel)(_stands_in)
-    return _made(shown)
+    complete, listing = _application(_names()), _application(())
+    for item in complete.registered_commands:
+        called = item.callback or _stands_in
+        listing.command(
+            item.name or called.__name__, help=called.__doc__, rich_help_panel=item.rich_help_panel
+        )(_stands_in)
+    for group in complete.registered_groups:
+        info = (group.typer_instance or listing).info
+        listing.command(info.name, help=info.help, rich_help_panel=group.rich_help_panel)(_stands_in)
+    return _made(listing)
 
 
 def _stands_in() -> None:
@@ -144,8 +144,8 @@ def _work(arguments: list[str]) -> Any:
     """What a line asks for; what comes of it, as Typer has it."""
     set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
     if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
-        for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
-            terminal.warn(said)
+        for sentence in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
+            terminal.warn(sentence)
     return _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
 
 

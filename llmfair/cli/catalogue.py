@@ -318,13 +318,13 @@ def _gpu() -> str | None:
 def _versions(packages: tuple[str, ...]) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = []
+    names = []
     for package in packages:
         try:
-            found.append(f"{package} {version(package)}")
+            names.append(f"{package} {version(package)}")
         except PackageNotFoundError:  # a rebuild under another name
-            found.append(package)
-    return " · ".join(found)
+            names.append(package)
+    return " · ".join(names)
 
 
 def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
@@ -338,14 +338,14 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     from llmfair.settings import AuditSettings
 
     at = () if base_url is None else (base_url,)
-    asked: dict[str, Any] = {"model": (model,), "base_url": at, "limit": 1}
-    settings = AuditSettings.make(**asked)
+    values: dict[str, Any] = {"model": (model,), "base_url": at, "limit": 1}
+    settings = AuditSettings.make(**values)
     backend = backend_of(model, settings)
     seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
     if ask:
         # the shortest question that any audit would begin with; simulated models do not answer all forms
         askers = [kind for kind in kinds() if kind.name in getattr(backend, "forms", (kind.name,))]
-        first = (next(iter(kind.rendered(kind.settings.make(**asked)))) for kind in askers)
+        first = (next(iter(kind.rendered(kind.settings.make(**values)))) for kind in askers)
         chat = min(first, key=lambda chat: len(chat.said))
         request = Request(chat, chat_sampling(chat, sampling_of(settings)), "doctor", "doctor")
         answer = asyncio.run(_answer(backend, request))

@@ -199,11 +199,11 @@ def show(
     from llmfair.datasets.files import Given
     from llmfair.settings import ListSettings
 
-    given = Given(columns=columns, attributes=attributes, groups=groups, run=run)
-    source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, given)
+    files = Given(columns=columns, attributes=attributes, groups=groups, run=run)
+    source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, files)
     # of a source without lists of its own those of a default audit are shown
-    found = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
-    return View(found, _facts_table(found))
+    document = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
+    return View(document, _facts_table(document))
 
 
 @look(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")
@@ -215,39 +215,39 @@ def attributes() -> View:
     return View({"text": text}, text.removesuffix("\n"))
 
 
-def _facts_table(found: dict[str, Any]) -> Table:
+def _facts_table(document: dict[str, Any]) -> Table:
     from llmfair.datasets.base import empty_groups_text
     from llmfair.report.table import Table
 
-    attributes = list(found["attributes"])
+    attributes = list(document["attributes"])
     header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
     rows = []
-    for query in found["queries"]:
+    for query in document["queries"]:
         cells = [
             ", ".join(f"{of[f'{what} protected']}/{of[f'{what} unprotected']}" for what in RELEVANCE)
             for of in (query["cells"][name] for name in attributes)
         ]
         rows.append((query["query_id"], query["text"], str(query["candidates"]), *cells))
     notes = [
-        f"{'drawn pages · ' * ('pages' in found)}{name}: {_counted(sides, found['words'][name])}"
-        for name, sides in found["attributes"].items()
+        f"{'drawn pages · ' * ('pages' in document)}{name}: {_counted(sides, document['words'][name])}"
+        for name, sides in document["attributes"].items()
     ]
-    if pages := found.get("pages"):
+    if pages := document.get("pages"):
         counts = {name: of for name, of in pages.items() if isinstance(of, dict)}
         notes += [f"all relevant pages · {name}: {_counted(of, {})}" for name, of in counts.items()]
-        paper = f" (the paper has {found['paper_queries']})" if found["paper_queries"] else ""
+        paper = f" (the paper has {document['paper_queries']})" if document["paper_queries"] else ""
         notes += [
             f"{pages['relevant']:,} pages, {pages['without title']:,} without title",
-            found["licence"],
-            f"kept {len(rows)} of {found['topics']} topics{paper}",
+            document["licence"],
+            f"kept {len(rows)} of {document['topics']} topics{paper}",
         ]
-    notes += [empty_groups_text(name, empty) for name, empty in found["empty_groups"].items() if empty]
-    if "answered" in found:
-        answered = f"{found['answered']} of {len(rows)} queries have an answer"
-        notes.append(f"{answered} · utility {found['utility']} · prompt {found['prompt']}")
-    notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
-    notes.append(f"fingerprint {found['fingerprint'][:16]}")
-    title = f"{found['dataset']} · {found['documents']} documents · {len(rows)} queries"
+    notes += [empty_groups_text(name, empty) for name, empty in document["empty_groups"].items() if empty]
+    if "answered" in document:
+        answered = f"{document['answered']} of {len(rows)} queries have an answer"
+        notes.append(f"{answered} · utility {document['utility']} · prompt {document['prompt']}")
+    notes += [f"left out: {why}" for why in document.get("left_out", {}).values()]
+    notes.append(f"fingerprint {document['fingerprint'][:16]}")
+    title = f"{document['dataset']} · {document['documents']} documents · {len(rows)} queries"
     return Table(title, header, tuple(rows), tuple(notes))
 
 
@@ -298,10 +298,10 @@ def print_record(name: str, folder: str, record: dict[str, Any], already: bool) 
         ),
     ]
     if index := pages.get("index"):
-        made = (
+        index_text = (
             f"{index['documents']:,} pages ({index['scope']}), {index['analyzer']} terms, {index['engine']}"
         )
-        rows.append(("index", made))
+        rows.append(("index", index_text))
     if unknown := groups["unrecognised_labels"]:
         rows.append(("labels of no known place", ", ".join(unknown)))
     _print_fetched(name, rows, folder, already)

@@ -56,20 +56,20 @@ def with_help(command: Any) -> Any:
     for flag in helps:
         flag.expose_value = False
 
-    def helped(one: Any) -> Any:
-        one.params.extend(helps)
-        for below in getattr(one, "commands", {}).values():
+    def helped(item: Any) -> Any:
+        item.params.extend(helps)
+        for below in getattr(item, "commands", {}).values():
             helped(below)
-        return one
+        return item
 
     return helped(command)
 
 
-def _option(whole: bool, meaning: str, *names: str) -> Any:
+def _option(complete: bool, meaning: str, *names: str) -> Any:
     def show(ctx: typer.Context, value: bool) -> None:
         if value and not ctx.resilient_parsing:
             width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-            draw("\n".join(_lines(ctx.command, ctx, width, whole)))
+            draw("\n".join(_lines(ctx.command, ctx, width, complete)))
             raise typer.Exit
 
     return typer.Option(*names, is_eager=True, callback=show, help=meaning)
@@ -82,7 +82,7 @@ def _helps(
     """Declares the flags that every command has."""
 
 
-def _lines(command: Any, ctx: Any, width: int, whole: bool) -> Iterator[str]:
+def _lines(command: Any, ctx: Any, width: int, complete: bool) -> Iterator[str]:
     group = getattr(command, "commands", None)
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     words = [item.metavar or item.name.upper() for item in arguments]
@@ -100,9 +100,9 @@ def _lines(command: Any, ctx: Any, width: int, whole: bool) -> Iterator[str]:
     *options, help_all, help_of_it = (
         item for item in command.get_params(ctx) if item.param_type_name == "option" and not item.hidden
     )
-    every = whole or len(options) <= SHORT
-    shown = [item for item in options if every or not isinstance(item.rich_help_panel, AdvancedPanel)]
-    for item in shown:
+    every = complete or len(options) <= SHORT
+    visible = [item for item in options if every or not isinstance(item.rich_help_panel, AdvancedPanel)]
+    for item in visible:
         panels.setdefault(item.rich_help_panel or "Options", []).append(item)
     ordered = sorted(panels, key=lambda panel: PANELS.index(panel) if panel in PANELS else -1) or ["Options"]
     panels.setdefault(ordered[-1], []).extend([help_of_it, *([help_all] if len(options) > SHORT else [])])
@@ -112,39 +112,39 @@ def _lines(command: Any, ctx: Any, width: int, whole: bool) -> Iterator[str]:
             yield from _flag(item, ctx, width)
     if examples := _examples(command):
         yield from ("", _bold("Examples"), *(f"  {example}" for example in examples))
-    if more := len(options) - len(shown):
+    if more := len(options) - len(visible):
         yield from ("", f"{more} more flags: {ctx.command_path} --help-all")
 
 
 def _commands(group: Mapping[str, Any], width: int) -> Iterator[str]:
     """Commands by panel, each with the first sentence of its help."""
     panels: dict[str, list[str]] = {}
-    for name, one in group.items():
-        panels.setdefault(one.rich_help_panel or "Commands", []).append(name)
+    for name, item in group.items():
+        panels.setdefault(item.rich_help_panel or "Commands", []).append(name)
     longest = max(map(len, group))
     for panel in sorted(panels, key=lambda panel: GROUPS.index(panel) if panel in GROUPS else -1):
         yield from ("", _bold(panel))
         for name in panels[panel]:
-            said = " ".join((group[name].help or "").partition("\n\n")[0].split())
-            first, *others = textwrap.wrap(said, width - longest - 4, break_on_hyphens=False) or [""]
+            sentence = " ".join((group[name].help or "").partition("\n\n")[0].split())
+            first, *others = textwrap.wrap(sentence, width - longest - 4, break_on_hyphens=False) or [""]
             yield f"  {name:<{longest}}  {first}"
             yield from (" " * (longest + 4) + other for other in others)
 
 
 def _flag(item: Any, ctx: Any, width: int) -> Iterator[str]:
-    declared, said = item.get_help_record(ctx)
+    declared, meaning = item.get_help_record(ctx)
     variable, default = "", None
-    if (extra := EXTRA.search(said)) is not None:
-        said, variable, default = said[: extra.start()], extra["variable"] or "", extra["default"]
+    if (extra := EXTRA.search(meaning)) is not None:
+        meaning, variable, default = meaning[: extra.start()], extra["variable"] or "", extra["default"]
     if default is not None:
         default = {True: "on", False: "off"}.get(item.default, default) if item.secondary_opts else default
-        said += f" (default: {default})".replace(" ", UNBROKEN).replace(UNBROKEN, " ", 1)
+        meaning += f" (default: {default})".replace(" ", UNBROKEN).replace(UNBROKEN, " ", 1)
     yield from _entry(
-        METAVAR.sub(lambda found: METAVARS.get(found[1], found[1]), declared), variable, said, width
+        METAVAR.sub(lambda match: METAVARS.get(match[1], match[1]), declared), variable, meaning, width
     )
 
 
-def _entry(name: str, variable: str, said: str, width: int) -> Iterator[str]:
+def _entry(name: str, variable: str, meaning: str, width: int) -> Iterator[str]:
     """The name with its variable to the right, if there is room, and what it means below."""
     room = width - 2 - len(name) - len(variable)
     if not variable or room >= 2:
@@ -153,7 +153,7 @@ def _entry(name: str, variable: str, said: str, width: int) -> Iterator[str]:
         yield from (f"  {name}", f"{variable:>{width}}")
     indent = " " * 6
     wrapped = textwrap.wrap(
-        said, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        meaning, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
     yield from (line.replace(UNBROKEN, " ") for line in wrapped)
 
@@ -162,7 +162,7 @@ def _examples(command: Any) -> list[str]:
     """The command's own examples, never wrapped, so that they can be copied; of a group the first of each command."""
     if command.epilog:
         return [" ".join(part.split()) for part in command.epilog.split("\n\n")]
-    return [_examples(one)[0] for one in getattr(command, "commands", {}).values() if _examples(one)]
+    return [_examples(item)[0] for item in getattr(command, "commands", {}).values() if _examples(item)]
 
 
 def _bold(heading: str) -> str:

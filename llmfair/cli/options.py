@@ -72,22 +72,22 @@ class WithFlags:
         bundled = self.settings.of_preset(values["preset"]) if values.get("preset") else {}
         ranks = {item.name: _rank(ctx, item.name) for item in self.settings.given()}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
-        own = {item.name: values[item.name] for item in self._own}
-        giving_way = self.settings.giving_way(flags, own.get("runs", ()), values["output"]) - flags
-        given = {
+        parameters = {item.name: values[item.name] for item in self._own}
+        giving_way = self.settings.giving_way(flags, parameters.get("runs", ()), values["output"]) - flags
+        chosen = {
             name: values[name]
             for name, rank in ranks.items()
             if rank >= (least if name in bundled else 1) and name not in giving_way
         }
-        of_file = {name: value for name, value in given.items() if ranks[name] == FILE}
+        of_file = {name: value for name, value in chosen.items() if ranks[name] == FILE}
         if effects := self.settings.effects(of_file):
             terminal.warn(
                 f"{values['config']} sets what reaches beyond the run folder: {'; '.join(effects)}."
             )
         params = {item.name: item for item in ctx.command.params}
-        with named({name: _origin(ctx, params[name]) for name in given if ranks[name] != FLAG}):
-            made = self.settings.make(values.get("preset"), **given)
-            style = "json" if values["as_json"] else made.format
+        with named({name: _origin(ctx, params[name]) for name in chosen if ranks[name] != FLAG}):
+            settings = self.settings.make(values.get("preset"), **chosen)
+            style = "json" if values["as_json"] else settings.format
             terminal.output = terminal.Output(
                 values["quiet"],
                 values["verbose"],
@@ -95,7 +95,7 @@ class WithFlags:
                 values["color"],
                 style == "json",
             )
-            self._run(made, style, ctx=ctx, **own)
+            self._run(settings, style, ctx=ctx, **parameters)
 
     @property
     def _own(self) -> list[inspect.Parameter]:
@@ -170,12 +170,12 @@ def add_command(
     name: str,
     settings: type[CommandSettings],
     run: Callable[..., None],
-    said: Help,
+    words: Help,
     panel: str | None = None,
 ) -> None:
     """A command with the flags of `settings`, as an audit's kind describes it."""
-    run.__doc__ = said.does
-    app.command(name, rich_help_panel=panel, epilog="\n\n".join(said.examples))(WithFlags(settings, run))
+    run.__doc__ = words.does
+    app.command(name, rich_help_panel=panel, epilog="\n\n".join(words.examples))(WithFlags(settings, run))
 
 
 class View(NamedTuple):
@@ -196,7 +196,7 @@ def look(
 
     def add(run: Callable[..., View]) -> Callable[..., View]:
         keyword, hints = inspect.Parameter.KEYWORD_ONLY, get_type_hints(run, include_extras=True)
-        own = [
+        own_items = [
             item.replace(annotation=hints[item.name]) for item in inspect.signature(run).parameters.values()
         ]
         common = [
@@ -206,7 +206,7 @@ def look(
 
         def call(**values: Any) -> None:
             terminal.output.as_json = values["as_json"] or values.get("format") == "json"
-            document, view, code = run(**{item.name: values[item.name] for item in own})
+            document, view, code = run(**{item.name: values[item.name] for item in own_items})
             if values["as_json"]:
                 terminal.print_json({"schema": files.SCHEMA, **document})
             elif isinstance(view, str):
@@ -216,7 +216,7 @@ def look(
             if code:
                 raise typer.Exit(code)
 
-        parameters = [item.replace(kind=keyword) for item in own] + common
+        parameters = [item.replace(kind=keyword) for item in own_items] + common
         call.__name__, call.__doc__ = run.__name__, run.__doc__
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {item.name: item.annotation for item in parameters}
@@ -241,22 +241,22 @@ def variable(name: str) -> str:
 def variables(command: Any) -> Iterator[str]:
     """The environment variables of all flags of a command and of those below it."""
     yield from (item.envvar for item in command.params if getattr(item, "envvar", None))
-    for one in getattr(command, "commands", {}).values():
-        yield from variables(one)
+    for item in getattr(command, "commands", {}).values():
+        yield from variables(item)
 
 
-def no_settings(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
+def no_settings(environment: Mapping[str, str], names: Collection[str]) -> Iterator[str]:
     """A sentence for each variable that is named like a setting and is none; of several processes the first says it."""
     if environment.get("RANK", "0") != "0":
         return
     for name in sorted(environment):
-        if not name.startswith(ENVIRONMENT) or name in known:
+        if not name.startswith(ENVIRONMENT) or name in names:
             continue
         # by what follows the beginning that all have in common
-        words = [one.removeprefix(ENVIRONMENT) for one in sorted(known)]
+        words = [name_of.removeprefix(ENVIRONMENT) for name_of in sorted(names)]
         nearest = difflib.get_close_matches(name.removeprefix(ENVIRONMENT), words, n=1)
-        said = f"; did you mean {ENVIRONMENT}{nearest[0]}?" if nearest else "; nothing reads it"
-        yield f"{name} is no setting{said}"
+        ending = f"; did you mean {ENVIRONMENT}{nearest[0]}?" if nearest else "; nothing reads it"
+        yield f"{name} is no setting{ending}"
 
 
 def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
@@ -291,10 +291,10 @@ def _rank(ctx: typer.Context, name: str) -> int:
 # Flags that every command has, beside its settings
 
 
-def flag(said: str, *names: str, panel: str | None = None, named: str = "", **more: Any) -> Any:
+def flag(meaning: str, *names: str, panel: str | None = None, named: str = "", **more: Any) -> Any:
     """A flag of these names, the long one first, with a variable `named` so, or else as the flag is."""
     name = named or names[0].removeprefix("--").replace("-", "_")
-    return typer.Option(*names, help=said, rich_help_panel=panel, envvar=variable(name), **more)
+    return typer.Option(*names, help=meaning, rich_help_panel=panel, envvar=variable(name), **more)
 
 
 def _speak(verbose: bool) -> bool:
@@ -381,9 +381,9 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     # `plan listwise` reads [listwise] and then [plan]; a command without settings of its own, all there are.
     words = ctx.command_path.split()[1:]
     mine = [tables[word] for word in reversed(words) if word in tables] or [*tables.values()]
-    own = {{"json": "as_json"}.get(key, key): value for table in mine for key, value in table.items()}
-    ctx.default_map = {item.name: own[item.name] for item in ctx.command.params if item.name in own}
-    if any(key in own and own[key].value in (True, "json") for key in ("as_json", "format")):
+    values = {{"json": "as_json"}.get(key, key): value for table in mine for key, value in table.items()}
+    ctx.default_map = {item.name: values[item.name] for item in ctx.command.params if item.name in values}
+    if any(key in values and values[key].value in (True, "json") for key in ("as_json", "format")):
         terminal.output.as_json = True
     return path
 

@@ -105,16 +105,16 @@ def rerank(settings: RerankSettings, style: str, *, ctx: typer.Context, runs: Ru
     """Rankings that exist in another order: TREC run in, TREC run out; no model is asked."""
     from llmfair.audits.rerank import rerank as ordered
 
-    found = ordered(runs, ranker, settings)
-    for run in found.runs:
+    reranked = ordered(runs, ranker, settings)
+    for run in reranked.runs:
         for warning in run.warnings:
             terminal.warn(warning)
     if style == "json":
-        terminal.print_json(found)
+        terminal.print_json(reranked)
         return
-    for run in found.runs:
+    for run in reranked.runs:
         print(f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order")
-    print(f"NEXT     {found.next}")
+    print(f"NEXT     {reranked.next}")
 
 
 def add_rerank(app: typer.Typer) -> None:

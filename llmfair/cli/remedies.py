@@ -60,8 +60,8 @@ def mitigate(
     except KeyboardInterrupt:
         if "folder" not in seen:
             raise
-        said = f"Stopped at {seen['remedy']}. The same command continues."
-        raise typer.Exit(terminal.interrupted(said)) from None
+        sentence = f"Stopped at {seen['remedy']}. The same command continues."
+        raise typer.Exit(terminal.interrupted(sentence)) from None
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
     results, below = done.results, [report or done.folder]
     lines = (TIDY, lines_of(results.rows, TIDY))
@@ -119,15 +119,15 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.tuning import lora, words
     from llmfair.tuning.finetune import finetune
 
-    shown, error = words.TrainingProgress(), None
+    display, error = words.TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, words.STATUSES)
     try:
-        done = finetune(settings, words.model_card, shown)
+        done = finetune(settings, words.model_card, display)
     except KeyboardInterrupt:
-        if shown.folder is None:
+        if display.folder is None:
             raise
-        told = f"Stopped {shown.how_far()}. The same command continues: {shown.folder}"
-        raise typer.Exit(terminal.interrupted(told, run=str(shown.folder))) from None
+        sentence = f"Stopped {display.how_far()}. The same command continues: {display.folder}"
+        raise typer.Exit(terminal.interrupted(sentence, run=str(display.folder))) from None
     if done.before:
         terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":

@@ -92,10 +92,10 @@ def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
 
 def content_of(file: BinaryIO, path: Path | str, most: int) -> bytes:
     """What is left of an opened file. Raises OSError, of more than `most` bytes too."""
-    if os.fstat(file.fileno()).st_size <= most and len(found := file.read()) <= most:
-        return found
-    shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
-    raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
+    if os.fstat(file.fileno()).st_size <= most and len(content := file.read()) <= most:
+        return content
+    limit = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
+    raise OSError(errno.EFBIG, f"larger than {limit}", str(path))
 
 
 def sha256(path: Path | str) -> str:
@@ -109,17 +109,17 @@ def text(path: Path | str, most: int = MOST_WHOLE) -> str:
 
     Raises OSError, of more than `most` bytes too, and ValueError for what is no UTF-8.
     """
-    whole = content(path, most)
-    if not whole.startswith(GZIP):
-        return decoded(whole)
+    data = content(path, most)
+    if not data.startswith(GZIP):
+        return decoded(data)
     try:
-        with gzip.GzipFile(fileobj=BytesIO(whole)) as packed:
-            whole = b"".join(islice(iter(partial(packed.read, 1 << 16), b""), (most >> 16) + 1))
+        with gzip.GzipFile(fileobj=BytesIO(data)) as packed:
+            data = b"".join(islice(iter(partial(packed.read, 1 << 16), b""), (most >> 16) + 1))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
-    if len(whole) > most:
+    if len(data) > most:
         raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
-    return decoded(whole)
+    return decoded(data)
 
 
 def decoded(content: bytes) -> str:
@@ -197,17 +197,17 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    beside = path.with_name(f".{token_hex(8)}.tmp")
+    temporary = path.with_name(f".{token_hex(8)}.tmp")
     try:
-        with open(beside, "xb", opener=itself) as file:
+        with open(temporary, "xb", opener=itself) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            beside.unlink()
-        if isinstance(error, OSError) and (error.errno in FULL or error.filename == str(beside)):
+            temporary.unlink()
+        if isinstance(error, OSError) and (error.errno in FULL or error.filename == str(temporary)):
             error.filename = str(path)  # writing itself names none
         raise
 
@@ -323,19 +323,19 @@ def usual() -> Iterator[None]:
     While any thread is inside, since a umask holds for all of them.
     """
     global _loading
-    if (own := _own) is None or _shared:
+    if (mask := _own) is None or _shared:
         yield
         return
     with _counting:
         _loading += 1
-        os.umask(own)
+        os.umask(mask)
     try:
         yield
     finally:
         with _counting:
             _loading -= 1
             if not _loading:
-                os.umask(own | _OTHERS)
+                os.umask(mask | _OTHERS)
 
 
 def make_folder(path: Path) -> None:
@@ -418,9 +418,9 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    if not math.isfinite(found := float(text)):
+    if not math.isfinite(value := float(text)):
         raise ValueError(f"{text[:20]} is no finite number")
-    return found
+    return value
 
 
 def read_json(path: Path, hint: str = AGAIN) -> Any:
@@ -522,8 +522,8 @@ def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[t
 
 def text_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The non-blank ones of them without their ends, be these LF or CRLF."""
-    for number, whole in whole_lines(path, hint, may_be_empty):
-        line = whole.rstrip("\r\n")
+    for number, line in whole_lines(path, hint, may_be_empty):
+        line = line.rstrip("\r\n")
         if line and not line.isspace():
             yield number, line
 

@@ -167,7 +167,7 @@ class Client:
         Raises Transient.
         """
 
-        taken: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
+        arrivals: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
 
         async def within(work: Coroutine[Any, Any, T]) -> T:
             cause: str
@@ -183,18 +183,18 @@ class Client:
             response = None
             try:
                 response = await within(self._begin("GET", url, None, None, unpack))
-                await taken.put(response)
+                await arrivals.put(response)
                 while block := await within(response.content.readany()):
-                    await taken.put(block)
-                await taken.put(b"")
+                    await arrivals.put(block)
+                await arrivals.put(b"")
             except Exception as failure:
-                await taken.put(failure)
+                await arrivals.put(failure)
             finally:
                 if response is not None:
                     response.close()
 
         def take() -> Any:
-            if isinstance(item := wait(taken.get()), Exception):
+            if isinstance(item := wait(arrivals.get()), Exception):
                 raise item
             return item
 
@@ -370,8 +370,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
             seconds = float(headers[name]) / unit
             if 0 <= seconds < math.inf:
                 return seconds
-    until, said = (_moment(headers.get(name, "")) for name in ("retry-after", "date"))
-    return None if until is None else max(0.0, until - (now if said is None else said))
+    until, date = (_moment(headers.get(name, "")) for name in ("retry-after", "date"))
+    return None if until is None else max(0.0, until - (now if date is None else date))
 
 
 def _moment(text: str) -> float | None:
@@ -424,7 +424,7 @@ class Retries:
         `max_wait` has no room for.
         """
         now = time.monotonic()
-        asked, left = failure.retry_after or 0.0, heard + self.max_wait - now
+        wanted, left = failure.retry_after or 0.0, heard + self.max_wait - now
         if isinstance(failure, Transient):
             if self._given_up(failures, now, since):
                 raise Unavailable(
@@ -433,21 +433,21 @@ class Retries:
                 )
             if elsewhere:
                 return 0.0
-            own = min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
+            pause = min(self._growing(attempts, FIRST_WAIT), LONGEST_OUTAGE_WAIT)
         else:
             if left < 0:
                 raise Unavailable(
                     f"rate limited (429) for {self.max_wait:.0f} s without one answer{failure.quote}.",
                     "try later; the same command continues",
                 )
-            own = self._growing(attempts, FIRST_WAIT_REFUSED)
-        if asked > max(left, 0.0):
+            pause = self._growing(attempts, FIRST_WAIT_REFUSED)
+        if wanted > max(left, 0.0):
             raise Unavailable(
-                f"{failure.cause}; the server asks to wait {asked:,.0f} s, and --max-wait leaves "
+                f"{failure.cause}; the server asks to wait {wanted:,.0f} s, and --max-wait leaves "
                 f"{max(left, 0.0):,.0f} s of them.",
                 "try later, or wait with a longer --max-wait; the same command continues",
             )
-        return max(asked, own)
+        return max(wanted, pause)
 
     def persist(self, attempt: Callable[[int], T], waits: Callable[[str, float], None]) -> T:
         """What `attempt(number)` returns, from 0 on, tried again while its failure may pass.

@@ -52,9 +52,9 @@ def is_secret(name: str) -> bool:
 def hidden(value: Any, name: str = "") -> Any:
     """JSON with `***` for every text and number under a secret name, however deep, and for logins in addresses."""
     if isinstance(value, Mapping):
-        return {key: hidden(one, _under(name, key, one)) for key, one in value.items()}
+        return {key: hidden(part, _under(name, key, part)) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [hidden(one, name) for one in value]
+        return [hidden(part, name) for part in value]
     if is_secret(name) and isinstance(value, str | int | float) and not isinstance(value, bool):
         return HIDDEN
     return _address(value) if isinstance(value, str) else value
@@ -78,10 +78,10 @@ def written(value: Any) -> Any:
         return value
     name, text = _named(value)
     read = _read(text)
-    shown = hidden(read, name)
-    if shown == read:
+    safe = hidden(read, name)
+    if safe == read:
         return value
-    return value.removesuffix(text) + (shown if read == text else json.dumps(shown, ensure_ascii=False))
+    return value.removesuffix(text) + (safe if read == text else json.dumps(safe, ensure_ascii=False))
 
 
 def _named(word: str) -> tuple[str, str]:
@@ -113,8 +113,8 @@ _noted: set[str] = set()
 def note(value: Any) -> None:
     """Remembers what is secret in a setting, or a word of a command line, to be looked for from now on."""
     if isinstance(value, list | tuple):
-        for one in value:
-            note(one)
+        for part in value:
+            note(part)
     elif isinstance(value, str):
         name, text = _named(value)
         _noted.update(_held(_read(text), name))
@@ -128,11 +128,11 @@ def noted() -> frozenset[str]:
 def _held(value: Any, name: str) -> Iterator[str]:
     """The secrets in JSON under a name: what `hidden` hides."""
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _held(one, _under(name, key, one))
+        for key, part in value.items():
+            yield from _held(part, _under(name, key, part))
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _held(one, name)
+        for part in value:
+            yield from _held(part, name)
     elif isinstance(value, str):
         yield from _of_addresses(value)
         if is_secret(name):
@@ -188,7 +188,7 @@ def without(secrets: Iterable[str]) -> Callable[[str], str]:
 def quoted(secrets: Iterable[str]) -> Callable[[str], str]:
     """Puts `***` for each of these into a text, wherever it stands there as it was given."""
     longest_first = sorted(
-        {one for one in secrets if len(one) >= LEAST_QUOTED}, key=lambda one: (-len(one), one)
+        {one for one in secrets if len(one) >= LEAST_QUOTED}, key=lambda secret: (-len(secret), secret)
     )
 
     def hide(text: str) -> str:

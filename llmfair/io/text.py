@@ -44,7 +44,7 @@ def in_lines(text: str) -> str:
 
 def in_json(text: str) -> str:
     """A JSON document, which means the same."""
-    return IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def in_markdown(text: str) -> str:
@@ -88,13 +88,13 @@ def wrapped(
     return tuple(line.replace(UNBROKEN, " ").replace(SEAM, "").replace(SEAM[1:], "") for line in lines)
 
 
-def _shown(found: re.Match[str]) -> str:
-    return repr(found[0])[1:-1]
+def _shown(match: re.Match[str]) -> str:
+    return repr(match[0])[1:-1]
 
 
-def _meant(found: re.Match[str]) -> str:
-    meant = "\r" if found[0] == "\\r" else chr(int(found[0][2:], 16))
-    return meant if IN_LINES.match(meant) else found[0]
+def _meant(match: re.Match[str]) -> str:
+    meant = "\r" if match[0] == "\\r" else chr(int(match[0][2:], 16))
+    return meant if IN_LINES.match(meant) else match[0]
 
 
 _aside: ContextVar[bool] = ContextVar("_aside", default=False)
@@ -182,12 +182,12 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {plural(n, one, many)}"
+def count(n: int, noun: str, many: str = "") -> str:
+    return f"{n:,} {plural(n, noun, many)}"
 
 
-def plural(n: int, one: str, many: str = "") -> str:
-    return one if n == 1 else many or one + "s"
+def plural(n: int, noun: str, many: str = "") -> str:
+    return noun if n == 1 else many or noun + "s"
 
 
 def p_text(p: float) -> str:

@@ -151,22 +151,22 @@ def _best_first(scores: Mapping[str, float]) -> list[tuple[float, str]]:
 
 
 def read_groups(
-    path: Path, known: Mapping[str, Attribute] | None, declared_in: str = "attributes.toml"
+    path: Path, attributes: Mapping[str, Attribute] | None, declared_in: str = "attributes.toml"
 ) -> Iterator[tuple[int, str, str, str]]:
     """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
 
     Raises UsageError for an attribute or group that `known` does not declare, with how to declare it in `declared_in`;
     without `known` (None) any name goes.
     """
-    declared = {name: declared_groups(attribute) for name, attribute in (known or {}).items()}
+    declared = {name: declared_groups(attribute) for name, attribute in (attributes or {}).items()}
     for line, (doc_id, attribute, group) in columns(path, GROUPS, "\t"):
-        if known is not None and attribute not in declared:
+        if attributes is not None and attribute not in declared:
             what = f"'{attribute}' is not declared{nearest(attribute, declared)}"
             raise wrong(
                 path, line, "attribute", what, f"declare [{attribute}] in {declared_in}: {DECLARATION}"
             )
         groups = declared.get(attribute)
-        if known is not None and not (group and (groups is None or group in groups or group == UNKNOWN)):
+        if attributes is not None and not (group and (groups is None or group in groups or group == UNKNOWN)):
             raise no_group(path, line, "group", attribute, group, groups or (), declared_in)
         yield line, doc_id, attribute, group
 
@@ -175,15 +175,15 @@ def no_group(
     path: Path, line: int, field: str, attribute: str, group: str, groups: Collection[str], declared_in: str
 ) -> UsageError:
     """Of a group that an attribute does not declare."""
-    known = nearest(group, groups) or f"; it has {', '.join(sorted(groups))}"
+    names = nearest(group, groups) or f"; it has {', '.join(sorted(groups))}"
     declare = f'declare it protected, unprotected or, of neither group, other = ["{group}"] in {declared_in}'
-    return wrong(path, line, field, f"'{group}' is not a group of {attribute}{known}", declare)
+    return wrong(path, line, field, f"'{group}' is not a group of {attribute}{names}", declare)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"; did you mean '{found[0]}'?" if found else ""
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.7)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 def declared_groups(attribute: Attribute) -> set[str] | None:

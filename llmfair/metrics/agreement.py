@@ -105,4 +105,4 @@ def consistent(pairs: Sequence[tuple[Places, Places]], n: int) -> Value:
     """The mean Kendall tau of pairs of rankings of one list of n."""
     if n < 2 or not pairs:
         return Undefined("too_few_common" if pairs else "single_order")
-    return float(np.mean([kendall_tau(one, other) for one, other in pairs]))
+    return float(np.mean([kendall_tau(ranking, other) for ranking, other in pairs]))

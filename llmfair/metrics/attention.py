@@ -43,8 +43,8 @@ def kullback_leibler(p: Floats, q: Floats, eps: float = 0.0) -> float:
 def jensen_shannon(p: Floats, q: Floats) -> float:
     """JSD = ½KL(p‖h) + ½KL(q‖h), h = (p + q)/2, in nats: 0 when equal, ln 2 when disjoint; shapes (groups,)."""
     middle = (p + q) / 2
-    found = (kullback_leibler(p, middle) + kullback_leibler(q, middle)) / 2
-    return min(max(found, 0.0), math.log(2))  # rounding alone leaves the range
+    divergence_mean = (kullback_leibler(p, middle) + kullback_leibler(q, middle)) / 2
+    return min(max(divergence_mean, 0.0), math.log(2))  # rounding alone leaves the range
 
 
 def _listed(
@@ -146,7 +146,7 @@ def share(
     """
     spread = cells(judged.groups, over, unknown)
     rows = spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept]
-    runs = [found for order in judged.orders if (found := shares_of(rows[order[:cutoff]])) is not None]
+    runs = [mean for order in judged.orders if (mean := shares_of(rows[order[:cutoff]])) is not None]
     if not runs:
         return dict.fromkeys(spread.names, _unmeasured(judged))
     return dict(zip(spread.names, np.mean(runs, axis=0).tolist(), strict=True))
@@ -178,8 +178,8 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
     def terms(held: NDArray[np.intp]) -> Floats:
         shares = (held / k + eps) / (1 + target.size * eps)
         logarithms = np.log(shares) - np.log(smooth)
-        found: Floats = shares * logarithms if direction == "current-target" else -smooth * logarithms
-        return found
+        parts: Floats = shares * logarithms if direction == "current-target" else -smooth * logarithms
+        return parts
 
     held = np.zeros(target.size, dtype=np.intp)
     for _ in range(k):

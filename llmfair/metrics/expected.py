@@ -93,7 +93,7 @@ class Retrieved:
     @cached_property
     def samples(self) -> int:
         """How many lists were drawn."""
-        return sum(shown.count for shown in self.lists)
+        return sum(drawn.count for drawn in self.lists)
 
     def shown(self, which: ShownList) -> tuple[str, ...]:
         """What was shown of a list: its first k items, each once."""
@@ -149,9 +149,9 @@ def target(useful: ArrayLike, k: float) -> Floats:
     """ε*: exposure shared by useful items first, what is left of k' by the others; shape (n,) [Eq. 6]."""
     flags = np.asarray(useful, dtype=bool)
     n, m = len(flags), int(flags.sum())
-    shown = min(k, n)
-    first = 1.0 if m <= shown else shown / m
-    rest = (shown - m) / (n - m) if m <= shown and n > m else 0.0
+    size = min(k, n)
+    first = 1.0 if m <= size else size / m
+    rest = (size - m) / (n - m) if m <= size and n > m else 0.0
     return np.where(flags, first, rest)
 
 
@@ -161,19 +161,19 @@ def exact(exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None 
     EE-D = Σ ε² in [k'²/n, k'], EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². Where lists are shorter than k, k' is what they show
     on average, Σ ε. `squares` stands for Σ ε² where it is estimated.
     """
-    found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
-    n, m = len(found), int(flags.sum())
-    shown = min(float(found.sum()), k)
-    squares = float(found @ found) if squares is None else squares
-    disparity = Bounded(squares, shown**2 / n, shown, 0.0)
+    shares, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
+    n, m = len(shares), int(flags.sum())
+    size = min(float(shares.sum()), k)
+    squares = float(shares @ shares) if squares is None else squares
+    disparity = Bounded(squares, size**2 / n, size, 0.0)
     if not m:
         return ExpectedExposure(disparity, None, None)
-    aim = target(flags, shown)
+    aim = target(flags, size)
     first, rest = float(aim[flags][0]), float(aim.min())
-    fewest, most = max(0.0, shown - (n - m)), min(shown, m)  # useful items shown
-    low, high = (number * first + (shown - number) * rest for number in (fewest, most))
-    relevance, norm = Bounded(float(found @ aim), low, high, 1.0), float(aim @ aim)
-    loss = Bounded(squares - 2 * relevance.value + norm, 0.0, shown - 2 * low + norm, 0.0)
+    fewest, most = max(0.0, size - (n - m)), min(size, m)  # useful items shown
+    low, high = (number * first + (size - number) * rest for number in (fewest, most))
+    relevance, norm = Bounded(float(shares @ aim), low, high, 1.0), float(aim @ aim)
+    loss = Bounded(squares - 2 * relevance.value + norm, 0.0, size - 2 * low + norm, 0.0)
     return ExpectedExposure(disparity, relevance, loss)
 
 
@@ -186,14 +186,14 @@ def fair_rag(
     with m < k gets less than 1, and EE-D of small collections cannot be near 0. Where it divides by 0, m = n, the
     useless items' share of the target is left out.
     """
-    found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
-    n, m = len(found), int(flags.sum())
-    squares = float(found @ found) if squares is None else squares
+    shares, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
+    n, m = len(shares), int(flags.sum())
+    squares = float(shares @ shares) if squares is None else squares
     disparity = Bounded(squares, 0.0, k, 0.0)
     if not m:
         return ExpectedExposure(disparity, None, None)
     each = 1.0 if m <= k else k / m
-    reached = float(found[flags].sum()) * each
+    reached = float(shares[flags].sum()) * each
     rest = (k - m) ** 2 / (n - m) if m <= k and n > m else 0.0
     highest = m * each**2 + rest
     loss = squares - 2 * reached + m * each**2
@@ -222,30 +222,30 @@ class Browsing:
     def exposure(self, lists: Sequence[Sequence[int]], grades: ArrayLike) -> Floats:
         """ε: p^i (1 − u)^(relevant items above) at the 0-based rank i, averaged over lists; shape (n,)."""
         relevant = np.asarray(grades) > 0
-        found = np.zeros(len(relevant))
+        exposures = np.zeros(len(relevant))
         for places in lists:
             order = np.asarray(places, dtype=np.intp)
             above = relevant[order].cumsum() - relevant[order]
-            found[order] += self.patience ** np.arange(len(order)) * self.stays**above
-        return found / len(lists)
+            exposures[order] += self.patience ** np.arange(len(order)) * self.stays**above
+        return exposures / len(lists)
 
     def target(self, grades: ArrayLike) -> Floats:
         """ε*: items of a grade share what lists with every higher grade above them would give; shape (n,)."""
         graded = np.asarray(grades)
-        found = np.zeros(len(graded))
+        targets = np.zeros(len(graded))
         for grade in np.unique(graded[self._counted(graded)]):
             of_it, higher = graded == grade, int(np.count_nonzero(graded > grade))
             count, step = int(np.count_nonzero(of_it)), self.patience * (self.stays if grade > 0 else 1.0)
-            found[of_it] = (self.stays * self.patience) ** higher * _series(step, count) / count
-        return found
+            targets[of_it] = (self.stays * self.patience) ** higher * _series(step, count) / count
+        return targets
 
     def expected(self, exposure: ArrayLike, grades: ArrayLike) -> ExpectedExposure:
         """The three figures of exposures of shape (n,), normalised by the bounds of expeval."""
-        found, graded = np.asarray(exposure, dtype=np.float64), np.asarray(grades)
+        shares, graded = np.asarray(exposure, dtype=np.float64), np.asarray(grades)
         aim, counted = self.target(graded), self._counted(graded)
         steepest = self.patience * (self.stop if self.model == "gerr" else 1.0)
         worst_first, falling = np.sort(aim[counted]), steepest ** np.arange(np.count_nonzero(counted))
-        squares, product, norm = float(found @ found), float(found @ aim), float(aim @ aim)
+        squares, product, norm = float(shares @ shares), float(shares @ aim), float(aim @ aim)
         if self.complete:
             least, lowest = falling.sum() ** 2 / len(falling), float(falling @ worst_first)
             highest, farthest = (
@@ -280,9 +280,9 @@ def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Und
     find, useful, k = fair_rag if norm == "fair-rag" else exact, retrieved.flags, retrieved.k
     if of == "policy" and retrieved.exposure is not None:
         return find([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k)
-    found = retrieved.shares((one.count, retrieved.shown(one)) for one in retrieved.lists)
-    squares = squares_of(retrieved, found, retrieved.samples, of)
-    return squares if isinstance(squares, Undefined) else find(found, useful, k, squares)
+    exposures = retrieved.shares((drawn.count, retrieved.shown(drawn)) for drawn in retrieved.lists)
+    squares = squares_of(retrieved, exposures, retrieved.samples, of)
+    return squares if isinstance(squares, Undefined) else find(exposures, useful, k, squares)
 
 
 def squares_of(retrieved: Retrieved, shares: Floats, samples: int, of: str) -> float | Undefined:
@@ -302,14 +302,14 @@ def squares_of(retrieved: Retrieved, shares: Floats, samples: int, of: str) -> f
 
 def orders_as_samples(judged: Judged, cutoff: int) -> Retrieved:
     """The orders and repeats of a list as samples of what its ranker shows: the first `cutoff` items of each."""
-    shown = Counter(tuple(judged.doc_ids[place] for place in order[:cutoff]) for order in judged.orders)
+    lists = Counter(tuple(judged.doc_ids[place] for place in order[:cutoff]) for order in judged.orders)
     return Retrieved(
         query_id=judged.query_id,
         doc_ids=judged.doc_ids,
         useful=frozenset(np.array(judged.doc_ids)[judged.grades > 0].tolist()),
         k=cutoff,
         exposure=None,
-        lists=tuple(ShownList(doc_ids, count, None, None) for doc_ids, count in shown.items()),
+        lists=tuple(ShownList(doc_ids, count, None, None) for doc_ids, count in lists.items()),
     )
 
 
@@ -419,9 +419,9 @@ def citation_recall(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
 def _judged(retrieved: Retrieved) -> list[tuple[int, frozenset[str], frozenset[str]]]:
     """How many samples drew each list, what its answer cites, and which of that supports it."""
     return [
-        (shown.count, shown.attributed, shown.supported)
-        for shown in retrieved.lists
-        if shown.attributed is not None and shown.supported is not None
+        (drawn.count, drawn.attributed, drawn.supported)
+        for drawn in retrieved.lists
+        if drawn.attributed is not None and drawn.supported is not None
     ]
 
 

@@ -60,8 +60,8 @@ def _exposures(judged: Judged, cutoff: int | None, missing: str, ranked: Flags, 
 
     `missing=zero` gives nothing to what a run did not rank; who is not in `ranked` leaves, ranks are closed.
     """
-    found = np.zeros((len(judged.rankings), len(judged.doc_ids)))
-    runs = zip(found, judged.orders, judged.answered, judged.rankings, strict=True)
+    table = np.zeros((len(judged.rankings), len(judged.doc_ids)))
+    runs = zip(table, judged.orders, judged.answered, judged.rankings, strict=True)
     for exposures, order, answered, ranking in runs:
         places = order[: answered if missing == "zero" else None]
         places = places[ranked[places]]
@@ -69,7 +69,7 @@ def _exposures(judged: Judged, cutoff: int | None, missing: str, ranked: Flags, 
             exposures[places] = position_weights(1) * _chances_of_first(judged, ranking, places)
         else:
             exposures[places] = position_weights(len(places), 1 if weight == "top1" else cutoff)
-    return found
+    return table
 
 
 def _chances_of_first(judged: Judged, ranking: Ranking, places: NDArray[np.intp]) -> Floats:

@@ -39,7 +39,7 @@ def useful(gains: ArrayLike) -> NDArray[np.bool_]:
 
 def expected_utility(retrieved: Retrieved) -> float | Undefined:
     """The mean over the samples whose answer is known [Eq. 7]."""
-    utilities = [(shown.count, shown.utility) for shown in retrieved.lists if shown.utility is not None]
+    utilities = [(drawn.count, drawn.utility) for drawn in retrieved.lists if drawn.utility is not None]
     return mean_of_samples(utilities, "no_output")
 
 
@@ -93,10 +93,10 @@ def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str,
 )
 def eu_change(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
     """Mean utility less that of the same retriever's deterministic list."""
-    found = expected_utility(retrieved)
-    if isinstance(found, Undefined):
-        return {"": found}
-    return {"": Undefined("no_baseline") if retrieved.baseline is None else found - retrieved.baseline}
+    mean_utility = expected_utility(retrieved)
+    if isinstance(mean_utility, Undefined):
+        return {"": mean_utility}
+    return {"": Undefined("no_baseline") if retrieved.baseline is None else mean_utility - retrieved.baseline}
 
 
 def _a_word(text: str) -> str:
@@ -112,19 +112,19 @@ BY = Free(None, _a_word, "a word for how answers are attributed, such as overlap
 def credited(retrieved: Retrieved) -> list[tuple[ShownList, tuple[str, ...]]]:
     """The lists whose answers were attributed, each with the shown items that its answer is credited to."""
     return [
-        (one, tuple(doc_id for doc_id in retrieved.shown(one) if doc_id in one.attributed))
-        for one in retrieved.lists
-        if one.attributed is not None
+        (drawn, tuple(doc_id for doc_id in retrieved.shown(drawn) if doc_id in drawn.attributed))
+        for drawn in retrieved.lists
+        if drawn.attributed is not None
     ]
 
 
 def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
     """ε^a of every item, shape (n,), and of how many samples [Eq. 10]."""
-    found = credited(retrieved)
-    samples = sum(one.count for one, _ in found)
+    lists = credited(retrieved)
+    samples = sum(drawn.count for drawn, _ in lists)
     if not samples:
         return Undefined(retrieved.uncredited)
-    return retrieved.shares((one.count, doc_ids) for one, doc_ids in found), samples
+    return retrieved.shares((drawn.count, doc_ids) for drawn, doc_ids in lists), samples
 
 
 @measure(
@@ -138,15 +138,15 @@ def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
 )
 def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mapping[str, Value]:
     """Share of k, or of what was shown where that is less, that answers rest on; mean over samples."""
-    found = credited(retrieved)
-    samples = sum(one.count for one, _ in found)
+    lists = credited(retrieved)
+    samples = sum(drawn.count for drawn, _ in lists)
     if not samples:
         return {"": Undefined(retrieved.uncredited)}
 
-    def items(one: ShownList) -> int:
-        return retrieved.k if over == "k" else max(len(retrieved.shown(one)), 1)
+    def items(drawn: ShownList) -> int:
+        return retrieved.k if over == "k" else max(len(retrieved.shown(drawn)), 1)
 
-    return {"": math.fsum(one.count * len(doc_ids) / items(one) for one, doc_ids in found) / samples}
+    return {"": math.fsum(drawn.count * len(doc_ids) / items(drawn) for drawn, doc_ids in lists) / samples}
 
 
 @measure(
@@ -159,10 +159,10 @@ def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mappin
 )
 def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None) -> Mapping[str, Value]:
     """How unequally items are credited, between 0 and k' items always credited alike; it grows with EAR, too."""
-    found = attributed_exposure(retrieved)
-    if isinstance(found, Undefined):
-        return {"": found}
-    squares = squares_of(retrieved, *found, of)
+    exposure = attributed_exposure(retrieved)
+    if isinstance(exposure, Undefined):
+        return {"": exposure}
+    squares = squares_of(retrieved, *exposure, of)
     if isinstance(squares, Undefined) or norm == "raw":
         return {"": squares}
     return {"": squares / (retrieved.k if norm == "fair-rag" else min(retrieved.k, len(retrieved.doc_ids)))}
@@ -178,10 +178,10 @@ def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None
 )
 def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
     """How many items, credited alike, would be as unequal: 1 where one takes all the credit."""
-    found = attributed_exposure(retrieved)
-    if isinstance(found, Undefined):
-        return {"": found}
-    exposure, _ = found
+    attributed = attributed_exposure(retrieved)
+    if isinstance(attributed, Undefined):
+        return {"": attributed}
+    exposure, _ = attributed
     if not exposure.any():
         return {"": Undefined("nothing_attributed")}
     return {"": float(exposure.sum() ** 2 / (exposure @ exposure))}
@@ -197,11 +197,11 @@ def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Map
 )
 def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
     """Share of the items shown in each slot that answers rest on: alike where the generator attends to all alike."""
-    lists = [(one.count, retrieved.shown(one), doc_ids) for one, doc_ids in credited(retrieved)]
+    lists = [(drawn.count, retrieved.shown(drawn), doc_ids) for drawn, doc_ids in credited(retrieved)]
     values: dict[str, Value] = {}
     for slot in range(min(retrieved.k, len(retrieved.doc_ids))):
         hits = [
-            (count, float(shown[slot] in doc_ids)) for count, shown, doc_ids in lists if slot < len(shown)
+            (count, float(items[slot] in doc_ids)) for count, items, doc_ids in lists if slot < len(items)
         ]
         values[str(slot + 1)] = mean_of_samples(hits, retrieved.uncredited)
     return values

@@ -46,8 +46,10 @@ def parse_figure(text: str, reads: type[Observation] | None = None) -> tuple[Mea
     """A measure, and the keys of the rows that are meant, as `Name(stratum=relevant)` has them. Raises UsageError."""
     name, written, cutoff = _spelled(text)
     defined = {each.casefold(): each for each in registry.names("measure")}
-    own = registry.lookup("measure", defined[name.casefold()]).params if name.casefold() in defined else ()
-    keys = {key: written.pop(key) for key in KEYS if key in written and key not in own}
+    parameters = (
+        registry.lookup("measure", defined[name.casefold()]).params if name.casefold() in defined else ()
+    )
+    keys = {key: written.pop(key) for key in KEYS if key in written and key not in parameters}
     for key, value in keys.items():
         if KEYS[key] and value not in KEYS[key]:
             raise UsageError(
@@ -177,8 +179,8 @@ def in_words(reason: str | None, measure: str = "") -> str:
     """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
     name = re.split(r"[(@]", measure)[0]
     defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
-    own = [definition.undefined for definition in defined if definition.name == name]
+    first = [definition.undefined for definition in defined if definition.name == name]
     # a conclusion bars other figures, too, which have no words for its reasons
     others = [definition.undefined for definition in defined if definition.name != name]
-    words: Mapping[str, str] = ChainMap(*map(dict, (*own, REASONS, *others)))
+    words: Mapping[str, str] = ChainMap(*map(dict, (*first, REASONS, *others)))
     return words.get(str(reason), str(reason).replace("_", " "))

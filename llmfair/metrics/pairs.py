@@ -47,8 +47,8 @@ class JudgedPairs:
 
         PROTECTED: the protected item won, UNPROTECTED: the other, TIE, or UNPARSEABLE.
         """
-        found = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
-        return np.array(found, dtype=np.int8).reshape(-1, 2)
+        rows = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
+        return np.array(rows, dtype=np.int8).reshape(-1, 2)
 
     @property
     def draws(self) -> NDArray[np.intp]:
@@ -60,11 +60,11 @@ class JudgedPairs:
 
         The very same array for every measure that counts the same things.
         """
-        made, which = self._counts, things.tobytes()
-        if which not in made:
+        arrays, which = self._counts, things.tobytes()
+        if which not in arrays:
             first, second = self.answers.T
-            made[which] = things[first, second] * (self.draws < self.repeats)[:, None]
-        return made[which]
+            arrays[which] = things[first, second] * (self.draws < self.repeats)[:, None]
+        return arrays[which]
 
     @cached_property
     def _counts(self) -> dict[bytes, NDArray[np.int8]]:

@@ -121,9 +121,9 @@ def cells(groups: Groups, over: str | None = None, unknown: str = "keep") -> Cel
             )
         attributes.append(groups.attributes[name])
     axes = tuple((*_names(groups, attribute), UNKNOWN) for attribute in attributes)
-    kept = np.ones([len(axis) for axis in axes], dtype=bool)
-    kept[(-1,) * kept.ndim] = unknown == "keep"
-    return Cells(groups, tuple(attributes), axes, kept)
+    held = np.ones([len(axis) for axis in axes], dtype=bool)
+    held[(-1,) * held.ndim] = unknown == "keep"
+    return Cells(groups, tuple(attributes), axes, held)
 
 
 def _names(groups: Groups, attribute: Attribute) -> tuple[str, ...]:
@@ -183,10 +183,10 @@ def half_background(relevant: Floats, backgrounds: Sequence[Floats]) -> Floats:
     those of the known attributes. Where nothing is known nothing changes: the rule of 2021 drops that cell.
     """
     target = relevant.copy()
-    for known in product((True, False), repeat=relevant.ndim):
-        if any(known):
-            block = tuple(slice(None, -1) if here else slice(-1, None) for here in known)
-            priors = [prior if here else np.ones(1) for prior, here in zip(backgrounds, known, strict=True)]
+    for mask in product((True, False), repeat=relevant.ndim):
+        if any(mask):
+            block = tuple(slice(None, -1) if here else slice(-1, None) for here in mask)
+            priors = [prior if here else np.ones(1) for prior, here in zip(backgrounds, mask, strict=True)]
             prior = reduce(np.multiply.outer, priors)
             target[block] = (relevant[block] + relevant[block].sum() * prior / prior.sum()) / 2
     return target

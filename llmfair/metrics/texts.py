@@ -38,10 +38,10 @@ def accuracy(output: str, gold: str) -> float:
 def rating(text: str) -> float | None:
     """The number that a text is; None where it is none, or not finite."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def mae(output: str, gold: str) -> float:
@@ -49,12 +49,12 @@ def mae(output: str, gold: str) -> float:
 
     At 3 that is 5 [official code]. Raises ValueError for a gold that is no number.
     """
-    expected, found = rating(gold), rating(output)
+    expected, stated = rating(gold), rating(output)
     if expected is None:
         raise ValueError(f"the gold '{gold}' is no number")
-    if found is None:
-        found = LOWEST if abs(LOWEST - expected) > abs(HIGHEST - expected) else HIGHEST
-    return max(HIGHEST - LOWEST - abs(found - expected), 0.0)
+    if stated is None:
+        stated = LOWEST if abs(LOWEST - expected) > abs(HIGHEST - expected) else HIGHEST
+    return max(HIGHEST - LOWEST - abs(stated - expected), 0.0)
 
 
 def rouge_l(output: str, gold: str) -> float:
@@ -65,8 +65,10 @@ def rouge_l(output: str, gold: str) -> float:
     answers, golds = _sentences(output), _sentences(gold)
     if not answers or not golds:
         return 0.0
-    common = {word for one in golds for other in answers for word in common_words(one, other)}
-    precision, recall = (len(common) / len({word for one in of for word in one}) for of in (answers, golds))
+    common = {word for sentence in golds for other in answers for word in common_words(sentence, other)}
+    precision, recall = (
+        len(common) / len({word for sentence in of for word in sentence}) for of in (answers, golds)
+    )
     return 2 * precision * recall / (precision + recall + 1e-8)
 
 
@@ -75,30 +77,30 @@ def _sentences(text: str) -> list[list[str]]:
     return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
 
 
-def common_words(one: Sequence[str], other: Sequence[str]) -> list[str]:
+def common_words(words: Sequence[str], other: Sequence[str]) -> list[str]:
     """A longest common subsequence; of several the one that package `rouge` finds."""
     lengths = [[0] * (len(other) + 1)]
-    for word in one:
+    for word in words:
         above, row = lengths[-1], [0]
         for place, candidate in enumerate(other):
             row.append(above[place] + 1 if word == candidate else max(above[place + 1], row[place]))
         lengths.append(row)
-    i, j, found = len(one), len(other), list[str]()
+    i, j, common = len(words), len(other), list[str]()
     while i and j:
-        if one[i - 1] == other[j - 1]:
+        if words[i - 1] == other[j - 1]:
             i, j = i - 1, j - 1
-            found.append(one[i])
+            common.append(words[i])
         elif lengths[i - 1][j] > lengths[i][j - 1]:
             i -= 1
         else:
             j -= 1
-    return found[::-1]
+    return common[::-1]
 
 
 def rouge_l_standard(output: str, gold: str) -> float:
     """ROUGE-L F of one sentence: lower case, letters and digits alone, no stemming."""
-    found, expected = (re.findall(r"[^\W_]+", text.lower()) for text in (output, gold))
-    return _f1(len(common_words(expected, found)), len(found), len(expected))
+    words, expected = (re.findall(r"[^\W_]+", text.lower()) for text in (output, gold))
+    return _f1(len(common_words(expected, words)), len(words), len(expected))
 
 
 def exact_match(output: str, gold: str) -> float:
@@ -108,17 +110,17 @@ def exact_match(output: str, gold: str) -> float:
 
 def token_f1(output: str, gold: str) -> float:
     """F1 of the words that both have, without case, punctuation and articles [SQuAD]."""
-    found, expected = _words(output), _words(gold)
-    if not found or not expected:
-        return float(found == expected)
-    return _f1((Counter(found) & Counter(expected)).total(), len(found), len(expected))
+    words, expected = _words(output), _words(gold)
+    if not words or not expected:
+        return float(words == expected)
+    return _f1((Counter(words) & Counter(expected)).total(), len(words), len(expected))
 
 
 def contains(output: str, gold: str) -> float:
     """1 where the answer has the gold's words in a row, without case, punctuation and articles."""
-    found, expected = _words(output), _words(gold)
-    starts = range(len(found) - len(expected) + 1)
-    return float(any(found[start : start + len(expected)] == expected for start in starts) and bool(expected))
+    words, expected = _words(output), _words(gold)
+    starts = range(len(words) - len(expected) + 1)
+    return float(any(words[start : start + len(expected)] == expected for start in starts) and bool(expected))
 
 
 def _words(text: str) -> list[str]:
@@ -126,8 +128,8 @@ def _words(text: str) -> list[str]:
     return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 
 
-def _f1(common: int, found: int, expected: int) -> float:
-    return 2 * common / (found + expected) if common else 0.0
+def _f1(common: int, answered: int, expected: int) -> float:
+    return 2 * common / (answered + expected) if common else 0.0
 
 
 UTILITIES: Mapping[str, Callable[[str, str], float]] = {
@@ -163,6 +165,6 @@ def problem(name: str, output: str, labels: Collection[str] = ()) -> Problem | N
     if answer == EMPTY:
         return "empty"
     if name == "mae":
-        found = rating(answer)
-        return "no_number" if found is None else None if LOWEST <= found <= HIGHEST else "out_of_range"
+        number = rating(answer)
+        return "no_number" if number is None else None if LOWEST <= number <= HIGHEST else "out_of_range"
     return "off_label" if labels and answer not in {label.strip() for label in labels} else None

@@ -132,8 +132,8 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
     if not judged.rankings:
         return {"": float(exact.DEFAULT)}
     query_id, n = judged.query_id, len(judged.doc_ids)
-    told = relevance if isinstance(relevance, Hashable) else tuple(relevance.items())
-    evaluator = _evaluator(exact, query_id, told)
+    judgements = relevance if isinstance(relevance, Hashable) else tuple(relevance.items())
+    evaluator = _evaluator(exact, query_id, judgements)
     values = [
         metric.value
         for order in judged.orders

@@ -201,7 +201,7 @@ class Asking(SpendingSettings):
             yield "batch", "--batch"
         if self.adapter is not None:
             yield "adapter", "--adapter"
-        if any(not wished(one) for one in self.backend_arg):
+        if any(not wished(argument) for argument in self.backend_arg):
             yield "backend_args", "--backend-arg"
 
     def check(self) -> None:
@@ -215,7 +215,10 @@ class Asking(SpendingSettings):
         if self.on_ray and (self.batch or len(self.base_url) > 1):
             flag = "--batch" if self.batch else "a second --base-url"
             raise UsageError(f"{flag} and Ray do not go together.", "leave one of them out")
-        secret = next((one.partition("=")[0] for one in self.extra if secrets.written(one) != one), None)
+        secret = next(
+            (argument.partition("=")[0] for argument in self.extra if secrets.written(argument) != argument),
+            None,
+        )
         if self.batch and secret is not None:
             raise UsageError(
                 f"--batch sends a file that is kept, and --extra {secret} is secret.",

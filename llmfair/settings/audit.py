@@ -258,5 +258,5 @@ class StudySettings(AuditSettings):
     output: Path | None = OUTPUT(None, "Folder for study.json and study.csv.", short="-o", effect=WRITTEN)
 
     @classmethod
-    def make(cls, preset: str | None = None, **given: Any) -> Self:
-        return super().make(preset, **{name: given[name] for name in given if name not in cls.varied})
+    def make(cls, preset: str | None = None, **values: Any) -> Self:
+        return super().make(preset, **{name: values[name] for name in values if name not in cls.varied})

@@ -325,14 +325,14 @@ class FinetuneSettings(PromptSettings, ListSettings):
         }
 
     @classmethod
-    def make(cls, preset: str | None = None, **given: Any) -> Self:
-        made = super().make(preset, **given)
-        if made.loss == "lm" and (preset or "").partition("+")[0] != "paper":
+    def make(cls, preset: str | None = None, **values: Any) -> Self:
+        settings = super().make(preset, **values)
+        if settings.loss == "lm" and (preset or "").partition("+")[0] != "paper":
             raise UsageError(
                 "--loss lm goes with --preset paper: it trains all of an answer's tokens, and the audit measures two.",
                 "leave --loss out",
             )
-        return made
+        return settings
 
     def check(self) -> None:
         super().check()

@@ -280,13 +280,13 @@ class Settings:
         preset, *options = name.split("+")
         values: dict[str, Any] = {}
         kinds = ("preset", cls.presets()), *[("preset option", cls.preset_options())] * len(options)
-        for part, (what, known) in zip((preset, *options), kinds, strict=True):
-            if part not in known:
+        for part, (what, offered) in zip((preset, *options), kinds, strict=True):
+            if part not in offered:
                 raise UsageError(
-                    f"no {what} '{part}'.{did_you_mean(part, known)}",
-                    f"known: {', '.join(known) or 'none here'}",
+                    f"no {what} '{part}'.{did_you_mean(part, offered)}",
+                    f"known: {', '.join(offered) or 'none here'}",
                 )
-            values |= known[part]
+            values |= offered[part]
         return values
 
     @classmethod
@@ -300,8 +300,8 @@ class Settings:
             if effect is None or value is None:
                 continue
             texts = map(str, value if isinstance(value, tuple | list) else (value,))
-            if shown := [secrets.written(text) for text in texts if re.search(effect.values, text)]:
-                sentences.append(f"{item.name} = {', '.join(shown)} {effect.words}")
+            if safe := [secrets.written(text) for text in texts if re.search(effect.values, text)]:
+                sentences.append(f"{item.name} = {', '.join(safe)} {effect.words}")
         return sentences
 
     @classmethod
@@ -331,16 +331,16 @@ class Settings:
         )
 
     @classmethod
-    def make(cls, preset: str | None = None, **given: Any) -> Self:
+    def make(cls, preset: str | None = None, **values: Any) -> Self:
         """Settings from what the user gave, over a preset, over defaults. Raises UsageError."""
-        secrets.note([*given.values()])
+        secrets.note([*values.values()])
         items = {item.name: item for item in fields(cls)}
         read = {
-            name: cls.value_from(items[name], value, f"--{flag_of(name)}") for name, value in given.items()
+            name: cls.value_from(items[name], value, f"--{flag_of(name)}") for name, value in values.items()
         }
-        made = cls(**{**(cls.of_preset(preset) if preset is not None else {}), **read})
-        made.check()
-        return made
+        settings = cls(**{**(cls.of_preset(preset) if preset is not None else {}), **read})
+        settings.check()
+        return settings
 
     @classmethod
     def value_from(cls, item: Field[Any], value: Any, where: str, text: bool = False) -> Any:
@@ -373,8 +373,8 @@ class Settings:
             if isinstance(value, bool):
                 words.append(flag if value else f"--no-{flag[2:]}")
             else:
-                for one in value if isinstance(value, tuple) else (value,):
-                    words += [flag, shlex.quote(secrets.written(str(one)))]
+                for part in value if isinstance(value, tuple) else (value,):
+                    words += [flag, shlex.quote(secrets.written(str(part)))]
         return " ".join(words)
 
     def of_result(self) -> dict[str, Any]:

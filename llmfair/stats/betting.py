@@ -71,12 +71,12 @@ def fewest_queries(
         return 1
     rng, audits = np.random.default_rng(0), SIMULATED if spread else 1
     logs = np.zeros((audits, 1, len(SHARES)))
-    for asked in range(0, MOST_QUERIES if margin > 0 else 0, AT_ONCE):
+    for queries in range(0, MOST_QUERIES if margin > 0 else 0, AT_ONCE):
         changes = spread * rng.standard_normal((audits, AT_ONCE, 1))
         above = np.clip(changes, -worst_loss, worst_loss) + worst_loss
         with np.errstate(divide="ignore"):
             logs = logs[:, -1:] + np.log(1 - SHARES + SHARES * above / (worst_loss - margin)).cumsum(axis=1)
         refuted = (np.exp(np.minimum(logs, 700)) @ WEIGHTS >= 1 / alpha).mean(axis=0) >= power
         if refuted.any():
-            return asked + 1 + int(refuted.argmax())
+            return queries + 1 + int(refuted.argmax())
     return None

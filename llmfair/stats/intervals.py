@@ -93,9 +93,9 @@ def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 
 
     A query adds Σ (x − x̄)/N over its observations to the error, so one observation a query gives the plain interval.
     """
-    found = _finite(values)
-    centre = float(found.mean())
-    scores = np.bincount(queries, found - centre)[np.unique(queries)] / len(found)
+    x = _finite(values)
+    centre = float(x.mean())
+    scores = np.bincount(queries, x - centre)[np.unique(queries)] / len(x)
     return _interval(centre, standard_error(scores), len(scores), level, exponential=False)
 
 
@@ -157,7 +157,7 @@ def standard_error(scores: Floats) -> float:
 def _studentized(over: Floats, under: Floats, logarithm: float, rng: np.random.Generator) -> Floats:
     """(est_b − est)/se_b of resamples of queries; those with an empty side or of equal queries are left out."""
     queries = over.shape[-1]
-    found = []
+    blocks = []
     chunk = max(1, 2_000_000 // queries)  # bounded memory
     for first in range(0, RESAMPLES, chunk):
         drawn = rng.integers(queries, size=(min(chunk, RESAMPLES - first), queries))
@@ -167,9 +167,9 @@ def _studentized(over: Floats, under: Floats, logarithm: float, rng: np.random.G
         scores = _shares(above) - _shares(below)
         error = np.sqrt(queries / (queries - 1) * (scores**2).sum(axis=-1))
         deviation = log_ratio(above, below) - logarithm
-        known = (error > SMALLEST_ERROR) | (np.abs(deviation) < SMALLEST_ERROR)
-        found.append((deviation / np.maximum(error, SMALLEST_ERROR))[known])
-    return np.concatenate(found)
+        stable = (error > SMALLEST_ERROR) | (np.abs(deviation) < SMALLEST_ERROR)
+        blocks.append((deviation / np.maximum(error, SMALLEST_ERROR))[stable])
+    return np.concatenate(blocks)
 
 
 def _shares(factors: Floats) -> Floats:
@@ -189,12 +189,12 @@ def _interval(centre: float, error: float, queries: int, level: float, exponenti
     """centre ± t·error with t on queries − 1 degrees of freedom, on the scale of the figure."""
     from scipy.special import stdtrit
 
-    shown = np.exp if exponential else float
+    scale = np.exp if exponential else float
     if queries < FEWEST_QUERIES:
-        return Estimate(float(shown(centre)), None, None, queries, "too_few_queries", error)
+        return Estimate(float(scale(centre)), None, None, queries, "too_few_queries", error)
     half = float(stdtrit(queries - 1, (1 + level) / 2)) * error
-    low, high = float(shown(centre - half)), float(shown(centre + half))
-    return Estimate(float(shown(centre)), low, high, queries, None, error)
+    low, high = float(scale(centre - half)), float(scale(centre + half))
+    return Estimate(float(scale(centre)), low, high, queries, None, error)
 
 
 def _factors(values: ArrayLike) -> Floats:

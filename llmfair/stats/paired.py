@@ -64,7 +64,9 @@ def away_from_parity(base: Estimate, other: Estimate, change: Estimate) -> int:
     |ln o| > |ln b| where ln o − ln b, which is the change, and ln o + ln b agree in sign: the interval of the sum has
     to exclude 0, too. It follows from the three, since V(o + b) + V(o − b) = 2 V(o) + 2 V(b).
     """
-    if not all(0 < (one.low or 0) <= (one.high or 0) < math.inf for one in (base, other, change)):
+    if not all(
+        0 < (estimate.low or 0) <= (estimate.high or 0) < math.inf for estimate in (base, other, change)
+    ):
         return 0
     assert base.value is not None and other.value is not None
     before, after = math.log(base.value), math.log(other.value)
@@ -85,11 +87,11 @@ def paired_t(differences: ArrayLike) -> tuple[float, float] | None:
 
     Where all are equal p is 0, or 1 of zeros.
     """
-    found = np.asarray(differences, dtype=np.float64)
-    n = len(found)
+    values = np.asarray(differences, dtype=np.float64)
+    n = len(values)
     if n < FEWEST_TESTED:
         return None
-    centre, error = float(found.mean()), math.sqrt(float(found.var(ddof=1)) / n)
+    centre, error = float(values.mean()), math.sqrt(float(values.var(ddof=1)) / n)
     t = centre / error if error else math.copysign(math.inf, centre) if centre else 0.0
     return t, two_sided(t, n - 1)
 

@@ -80,9 +80,9 @@ def count(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes)))
 
 
-def crossed(one: Codes, other: Codes) -> Codes:
+def crossed(first: Codes, other: Codes) -> Codes:
     """Codes of the clusters that agree in both, shape (n,), with few gaps."""
-    codes = one * (int(other.max()) + 1) + other
+    codes = first * (int(other.max()) + 1) + other
     if codes.max() < DENSE * len(codes):
         return codes
     fewer: Codes = np.unique(codes, return_inverse=True)[1]
@@ -181,14 +181,14 @@ def t_interval(centre: float, variance: Variance, level: float, logarithmic: boo
     """
     from scipy.special import stdtrit
 
-    shown = exp if logarithmic else float
+    scale = exp if logarithmic else float
     queries, error = variance.clusters[0], sqrt(variance.used)
     if queries < FEWEST_QUERIES or variance.degrees < 1:
-        return Estimate(shown(centre), None, None, queries, "too_few_queries", error)
+        return Estimate(scale(centre), None, None, queries, "too_few_queries", error)
     half = float(stdtrit(variance.degrees, (1 + level) / 2)) * error
     if not abs(centre) + half <= WIDEST:
-        return Estimate(shown(centre), None, None, queries, "interval_too_wide", error)
-    return Estimate(shown(centre), shown(centre - half), shown(centre + half), queries, None, error)
+        return Estimate(scale(centre), None, None, queries, "interval_too_wide", error)
+    return Estimate(scale(centre), scale(centre - half), scale(centre + half), queries, None, error)
 
 
 def t_test(figure: Figure, counted: PairContributions) -> float | None:

@@ -45,8 +45,8 @@ def queries_needed(ratio: float, sd: float, target: float = 0.8, level: float = 
     effect = _log(ratio)
     _check_target(target, level)
     counts = range(FEWEST_TESTED, MOST_QUERIES + 1)
-    found = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries, level))
-    return counts[found] if found < len(counts) else None
+    place = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries, level))
+    return counts[place] if place < len(counts) else None
 
 
 def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
@@ -100,11 +100,11 @@ def comparisons(n: int, pairs: int, windows: Windows) -> float:
 def first_shown(windows: Windows) -> list[list[int]]:
     """The ranks that each window shows for the first time in a pass; what it shows again has been ranked before."""
     seen: set[int] = set()
-    found = []
+    ranks = []
     for start, end in windows:
-        found.append([rank for rank in range(start, end) if rank not in seen])
+        ranks.append([rank for rank in range(start, end) if rank not in seen])
         seen.update(range(start, end))
-    return found
+    return ranks
 
 
 # Injected Plackett-Luce rankers behind a window plan: what a ranker of known preferences makes of lists. Documents of
@@ -146,17 +146,17 @@ def rank_injected(
     # agree in all 23 - b upper bits of the mantissa are ordered by kind, about one pair in 2^(25 - b).
     low_bits = (1 << (count - 1).bit_length()) - 1
     for start, end in [*windows] * passes:
-        shown = lists[..., start:end]
-        draws, size = shown.shape[-2:]
-        arrivals = delays.take(rows + shown)
+        window = lists[..., start:end]
+        draws, size = window.shape[-2:]
+        arrivals = delays.take(rows + window)
         arrivals *= rng.standard_exponential((draws, size), dtype=np.float32)
         keys = arrivals.view(np.int32)
         keys &= ~low_bits
-        keys |= shown
+        keys |= window
         keys.sort(axis=-1)
         keys &= low_bits
         answered = rng.random((draws, 1)) >= kept if kept else True
-        np.copyto(shown, keys, casting="unsafe", where=answered)
+        np.copyto(window, keys, casting="unsafe", where=answered)
     return lists
 
 
@@ -175,8 +175,8 @@ def kind_exposures(kinds: Kinds, n_kinds: int) -> Floats:
 
 def random_lists(counts: Sequence[int], draws: int, *, rng: np.random.Generator) -> Kinds:
     """Independent uniform orders of a list with `counts` documents of kinds 0, 1, …; shape (draws, n)."""
-    one = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
-    return rng.permuted(np.tile(one, (draws, 1)), axis=1)
+    kinds = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
+    return rng.permuted(np.tile(kinds, (draws, 1)), axis=1)
 
 
 def _delays(log_weights: Floats) -> NDArray[np.float32]:
@@ -336,8 +336,8 @@ def _of_totals(totals: tuple[int, ...], orders: int) -> Floats:
         strengths += step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < TOLERANCE:
             break
-    found: Floats = np.round(strengths - strengths.mean(), DECIMALS)
-    return found
+    rounded: Floats = np.round(strengths - strengths.mean(), DECIMALS)
+    return rounded
 
 
 def _solved(weights: Floats, right: Floats) -> Floats:
@@ -346,7 +346,7 @@ def _solved(weights: Floats, right: Floats) -> Floats:
     Conjugate gradients with its diagonal before them: some ten products with L, where to solve it whole takes n³.
     """
     diagonal = weights.sum(axis=1)
-    found, missing = np.zeros_like(right), right.copy()
+    solution, missing = np.zeros_like(right), right.copy()
     eased = missing / diagonal
     along, size = eased, float(missing @ eased)
     for _ in range(len(right)):
@@ -354,11 +354,11 @@ def _solved(weights: Floats, right: Floats) -> Floats:
             break
         product = diagonal * along - weights @ along
         length = size / float(along @ product)
-        found, missing = found + length * along, missing - length * product
+        solution, missing = solution + length * along, missing - length * product
         eased = missing / diagonal
         size, before = float(missing @ eased), size
         along = eased + size / before * along
-    return found
+    return solution
 
 
 def offset_to_parity(margins: Sequence[Floats]) -> float:
@@ -367,11 +367,11 @@ def offset_to_parity(margins: Sequence[Floats]) -> float:
     `margins`, one array a query: by how much the other item of each comparison is ahead. Every query weighs 1, so it is
     the weighted median of all. Raises ValueError without a comparison.
     """
-    compared = [one for one in margins if one.size]
+    compared = [array for array in margins if array.size]
     if not compared:
         raise ValueError("no two items are compared")
     values = np.concatenate(compared)
-    weights = np.concatenate([np.full(one.size, 1 / one.size) for one in compared])
+    weights = np.concatenate([np.full(array.size, 1 / array.size) for array in compared])
     by_size = np.argsort(values, kind="stable")
     values, reached = values[by_size], np.cumsum(weights[by_size])
     half = reached[-1] / 2

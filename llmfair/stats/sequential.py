@@ -146,18 +146,18 @@ class EProcess:
         self, counts: Counts, crossings: Mapping[Decision, int], look: Look
     ) -> tuple[Decision | None, int]:
         """The batch's first decision, and how many of its units are used."""
-        asked = _units(counts)
-        preset = np.isin(asked, (*LOOKS, self.cap))
+        units_asked = _units(counts)
+        preset = np.isin(units_asked, (*LOOKS, self.cap))
         new = [place for place in crossings.values() if place >= 0]
         for place in sorted({*np.flatnonzero(preset).tolist(), *new}):
-            units = int(asked[place])
+            units = int(units_asked[place])
             seen = look(units)
             if seen is None:
                 continue
             settled = preset[place] if seen is Decision.INSIDE else crossings.get(seen, place + 1) <= place
             if settled or units == self.cap:
                 return seen, place + 1
-        return None, len(asked)
+        return None, len(units_asked)
 
 
 def look_level(level: float) -> float:

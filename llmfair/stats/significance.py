@@ -77,9 +77,9 @@ def sign_flip(values: ArrayLike, *, rng: np.random.Generator, draws: int = 9999)
     queries, total = len(array), float(array.sum())
     least = abs(total) - TIE * float(np.abs(array).sum())
 
-    def extreme(kept: NDArray[np.bool_]) -> int:
+    def extreme(signs: NDArray[np.bool_]) -> int:
         """How many sign vectors, True for +, reach the observed sum; `kept` has shape (vectors, queries)."""
-        return int(np.count_nonzero(np.abs(2 * (kept @ array) - total) >= least))
+        return int(np.count_nonzero(np.abs(2 * (signs @ array) - total) >= least))
 
     if queries <= MOST_ENUMERATED:
         vectors = np.arange(2**queries)[:, None] >> np.arange(queries) & 1
@@ -108,11 +108,11 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     None is a test that was not made: it stays None and does not count in m.
     Source: Holm (1979), A simple sequentially rejective multiple test procedure.
     """
-    made = {place: p for place, p in enumerate(p_values) if p is not None}
+    tested = {place: p for place, p in enumerate(p_values) if p is not None}
     adjusted: list[float | None] = [None] * len(p_values)
     largest = 0.0
-    for rank, place in enumerate(sorted(made, key=made.__getitem__)):
-        largest = max(largest, min(1.0, (len(made) - rank) * made[place]))
+    for rank, place in enumerate(sorted(tested, key=tested.__getitem__)):
+        largest = max(largest, min(1.0, (len(tested) - rank) * tested[place]))
         adjusted[place] = largest
     return adjusted
 
@@ -143,7 +143,7 @@ def permutations(
         of_lists = partial(_shuffled_sums, parts, shuffle.protected, draws=draws)
         for of_list in pool.map(of_lists, shuffle.strata, generators):
             sums += of_list
-    return [_tested(*one, shuffle) for one in zip(rankers, parts, sums, strict=True)]
+    return [_tested(*ranker, shuffle) for ranker in zip(rankers, parts, sums, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

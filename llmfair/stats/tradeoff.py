@@ -98,13 +98,15 @@ def anchors(
 
 def averaged(curves: Sequence[Sequence[Anchor]]) -> tuple[Floats, Floats]:
     """The anchors that any curve has, and the mean over the curves that have it: of generators, or of retrievers."""
-    found: dict[float, list[float]] = {}
+    qualities: dict[float, list[float]] = {}
     for curve in curves:
         for anchor in curve:
             if anchor.quality.value is not None:
-                found.setdefault(anchor.disparity, []).append(anchor.quality.value)
-    places = sorted(found)
-    return np.array(places), np.array([math.fsum(found[place]) / len(found[place]) for place in places])
+                qualities.setdefault(anchor.disparity, []).append(anchor.quality.value)
+    places = sorted(qualities)
+    return np.array(places), np.array(
+        [math.fsum(qualities[place]) / len(qualities[place]) for place in places]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,10 @@ class Cell:
 
 def interval_of(disparity: ArrayLike) -> NDArray[np.intp]:
     """Which of INTERVALS each disparity lies in; the last one is closed."""
-    found: NDArray[np.intp] = np.digitize(
+    places: NDArray[np.intp] = np.digitize(
         np.round(np.asarray(disparity, dtype=np.float64), DECIMALS), ANCHORS[1:-1]
     )
-    return found
+    return places
 
 
 def cells(
@@ -149,7 +151,7 @@ def cells(
     """Every interval of disparity against the utilities of the deterministic lists, by query; Holm over these cells."""
     x, y = _paired(disparity, utility)
     before, of_interval = np.array(list(baseline.values()), dtype=np.float64), interval_of(x)
-    found = []
+    table = []
     for place, name in enumerate(INTERVALS):
         here = np.flatnonzero(of_interval == place).tolist()
         by_query: dict[str, list[float]] = {}
@@ -166,8 +168,8 @@ def cells(
                 paired=mean(changes, level),
                 p_paired=paired_p(changes),
             )
-        found.append(cell)
-    return adjusted([found])[0]
+        table.append(cell)
+    return adjusted([table])[0]
 
 
 def adjusted(tables: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
@@ -176,9 +178,9 @@ def adjusted(tables: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     return [[replace(cell, p_adjusted=next(p_values)) for cell in row] for row in tables]
 
 
-def student_p(one: ArrayLike, other: ArrayLike) -> float | None:
+def student_p(first: ArrayLike, other: ArrayLike) -> float | None:
     """Student's two-sided p of equal means, variances taken as equal; None for fewer than two values on a side."""
-    a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if min(len(a), len(b)) < 2:
         return None
     degrees = len(a) + len(b) - 2
@@ -186,9 +188,9 @@ def student_p(one: ArrayLike, other: ArrayLike) -> float | None:
     return _two_sided(float(a.mean() - b.mean()), pooled * (1 / len(a) + 1 / len(b)), degrees)
 
 
-def welch_p(one: ArrayLike, other: ArrayLike) -> float | None:
+def welch_p(first: ArrayLike, other: ArrayLike) -> float | None:
     """Welch's two-sided p of equal means, each side with its own variance; None for fewer than two values on a side."""
-    a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if min(len(a), len(b)) < 2:
         return None
     of_means = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
@@ -286,5 +288,5 @@ def _codes(queries: Sequence[Hashable]) -> NDArray[np.intp]:
     return np.array([numbers.setdefault(query, len(numbers)) for query in queries], dtype=np.intp)
 
 
-def _paired(one: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:
-    return np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+def _paired(first: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:
+    return np.asarray(first, dtype=np.float64), np.asarray(other, dtype=np.float64)
