@@ -421,7 +421,7 @@ def _reach_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             text += f"; of a ranker without any preference it would be {reach.indifferent:.3f}"
         yield text
     if reach.low is not None and any(measure.startswith(RATIO) for measure in results.shown):
-        yield f"attainable range of ExpRatio on these lists: {reach.low:.3f} … {reach.high:.3f}"
+        yield f"attainable range of ExpRatio on these lists: {_range(reach, 3)}"
 
 
 def _gap_note(results: ListwiseResults, cells: Cells) -> Iterator[str]:
@@ -657,7 +657,8 @@ def _exposure(case: Case) -> str | None:
     if not case.protected_behind:  # the exposure of the group at a disadvantage over that of the other
         ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
     less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
-    (behind, ahead), at_equal = groups, "" if _finding(case).unjudged else " at equal relevance"
+    behind, ahead = groups
+    at_equal = "" if _finding(case).unjudged else " at equal relevance"
     return (
         f"{behind} items get {less} % less exposure than {ahead} ones{at_equal} "
         f"({case.facts.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
@@ -673,8 +674,9 @@ def _ahead(case: Case) -> str | None:
     if not case.protected_behind:
         shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
     (behind, ahead), finding = groups, _finding(case)
-    alike = "" if finding.unjudged else "equally relevant "
-    alike = alike if finding.decisive == "all" else f"{finding.decisive} "
+    alike = "equally relevant " * (not finding.unjudged)
+    if finding.decisive != "all":
+        alike = f"{finding.decisive} "
     often, low, high = numbers(shares, (50,), 0)
     return (
         f"the {behind} one of two {alike}items is put ahead of the {ahead} one {often} times in 100 "
@@ -1113,8 +1115,8 @@ def _simulated(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterat
         yield "a run ends in disparity where one prompt does, in parity where every one does"
 
 
-def _range(reach: Reach) -> str:
-    return "" if reach.low is None else f"{reach.low:.2f} … {reach.high:.2f}"
+def _range(reach: Reach, decimals: int = 2) -> str:
+    return "" if reach.low is None else f"{reach.low:.{decimals}f} … {reach.high:.{decimals}f}"
 
 
 # A calibration in a table and sentences: what simulated audits of injected preferences found.
@@ -1258,7 +1260,7 @@ def _window_calls(rows: Sequence[WindowsRow]) -> str:
 def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
     """By column, what a ranker that always puts one side first reads, either way, and a perfect one."""
     ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
-    attainable = "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f} … {ratio.high:.3f}"
+    attainable = _range(ratio, 3)
     if ratio.indifferent is not None:
         attainable = f"{ratio.indifferent:.3f} without preference"
     return {ATTAINABLE: attainable, PERFECT: "" if precision.high is None else f"{precision.high:.2f}"}
