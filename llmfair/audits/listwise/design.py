@@ -216,12 +216,7 @@ class ListwiseDesign(Design[Ranked]):
         for condition in self.prompts:
             stopping = self.stopping(condition)
             for probe in stopping.undecided():
-                yield Program(
-                    probe.probe_id,
-                    lambda probe=probe, stopping=stopping: stopping.noting(  # type: ignore[misc]
-                        probe, self._alone(probe), partial(self.window_share, probe)
-                    ),
-                )
+                yield Program(probe.probe_id, partial(self._alone, stopping, probe))
 
     @cached_property
     def shuffles(self) -> Shuffles | None:
@@ -261,10 +256,12 @@ class ListwiseDesign(Design[Ranked]):
         assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
         return self.ranker.strategy
 
-    def _alone(self, probe: Probe) -> Steps[Ranked]:
-        """One window of a chain alone."""
+    def _alone(self, stopping: Stopping[WindowShare], probe: Probe) -> Steps[Ranked]:
+        """One window of a chain alone, noted once it is answered."""
+        assert isinstance(self.ranker, ListwiseRanker)
         alone = replace(self._partition, only=int(probe.probe_id.rpartition("/w")[2]))
-        return replace(self.ranker, strategy=alone).steps(probe)
+        steps = replace(self.ranker, strategy=alone).steps(probe)
+        return stopping.noting(probe, steps, partial(self.window_share, probe))
 
     def window_share(self, probe: Probe, ranked: Ranked) -> WindowShare:
         """What an answer says of items of both groups."""
