@@ -828,7 +828,7 @@ def outcome_of(
         if column.measure.name == HEADLINE
         for query_id, odds in odds_by_query(column.values).items()
     ]
-    compared = contrasts(columns, conditions, names, inference)
+    compared = [*contrasts(columns, conditions, names, inference)]
     if stopping:  # by what was seen: no p would hold
         compared = [replace(row, p=None) for row in compared]
     rows = [*summarise(columns, inference), *parts, *compared]
