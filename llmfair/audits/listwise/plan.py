@@ -73,7 +73,7 @@ from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
 from llmfair.results import Count, JsonObject, Reach, Share
 from llmfair.settings import injected_of
-from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.pair_plan import fewest_queries, smallest_odds
 from llmfair.stats.power import (
     FEWEST_TESTED,
@@ -629,18 +629,13 @@ class SimulatedAudit:
     p: float | None
 
     @property
-    def log_odds(self) -> float | None:
+    def estimate(self) -> Estimate | None:
         """None where outcomes are separated, so that there is a bound at most."""
-        if self.odds is None or self.odds.bound is not None or self.odds.estimate.value is None:
-            return None
-        return log(self.odds.estimate.value)
+        return None if self.odds is None or self.odds.bound is not None else self.odds.estimate
 
-    def holds(self, odds: float) -> bool | None:
-        """Whether the interval does; None where there is none, or a bound at most."""
-        if self.odds is None or self.odds.bound is not None:
-            return None
-        low, high = self.odds.estimate.low, self.odds.estimate.high
-        return None if low is None or high is None else low <= odds <= high
+    @property
+    def log_odds(self) -> float | None:
+        return log(self.estimate.value) if self.estimate and self.estimate.value is not None else None
 
 
 def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
@@ -656,7 +651,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
             "no list has items of both groups with the same grade of relevance.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
-    measured, values = partial(finding_of, level=settings.level, rule=design.rule), settings_of(settings)
+    measured, values = partial(finding_of, rule=design.rule), settings_of(settings)
     recovered = found_by_preference(audits(design, settings, lists, betas), betas, measured, advance)
     sizes = [items.n for items in design.lists]
     return {
@@ -673,7 +668,11 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
                 COLUMNS,
                 beta,
                 [exp(audit.log_odds) for audit in outcomes if audit.log_odds is not None],
-                [held for audit in outcomes if (held := audit.holds(exp(beta))) is not None],
+                [
+                    estimate.low <= exp(beta) <= estimate.high
+                    for audit in outcomes
+                    if (estimate := audit.estimate) and estimate.low is not None and estimate.high is not None
+                ],
                 [audit.p for audit in outcomes if audit.p is not None],
                 [audit.finding for audit in outcomes],
                 settings.level,
@@ -699,16 +698,16 @@ def audits(
     return simulated(settings, betas, drawn, value)
 
 
-def finding_of(audit: Mapping[str, Value], level: float, rule: HowRanked) -> SimulatedAudit:
+def finding_of(audit: Mapping[str, Value], rule: HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    odds = list_odds(audit.values(), strata_of(audit.values(), rule.strata), level=level)
+    odds = list_odds(audit.values(), strata_of(audit.values(), rule.strata), level=rule.level)
     if odds is None:
         return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
     conclusion, reason = concluded(odds, True, rule)
     finding = ListwiseFinding(
         measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(rule.band)
     )
-    (finding,) = with_disparities({"neutral": finding}, level).values()
+    (finding,) = with_disparities({"neutral": finding}, rule.level).values()
     return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, rule))
 
 
