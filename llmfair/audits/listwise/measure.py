@@ -161,8 +161,8 @@ def paired(
     if (
         measure.aggregate == OF_ODDS
     ):  # all queries together have odds; each one's part of the change is tested
-        both = [{query_id: column.values[query_id] for query_id in queries} for column in (later, earlier)]
-        change = preference_change(*both, inference.level)
+        first, second = ({q: column.values[q] for q in queries} for column in (later, earlier))
+        change = preference_change(first, second, inference.level)
         if change is None:
             reason = "no_finite_odds" if queries else "no_common_query"
             yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
@@ -785,7 +785,7 @@ def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]
         for (_, stratum), pairs in outcomes.shown.items():
             pairs_shown[0, stratum] += pairs
         query = np.zeros(len(outcomes.query), np.intp)
-        yield QueryComparisons(replace(outcomes, query=query, pairs_shown=pairs_shown), [*numbers])
+        yield QueryComparisons(replace(outcomes, query=query, shown=pairs_shown), [*numbers])
 
 
 # What the chains of a run come to, as the files of its folder.

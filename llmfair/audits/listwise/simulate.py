@@ -269,12 +269,13 @@ def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8
     """The final lists of a noiseless ranker that puts low tastes first; `tastes` by rank, shape (draws, n)."""
     ranked = np.empty_like(tastes)
     for row, ranks in enumerate(tastes):
-        weights = (-ranks).tolist()
-        final, _ = play(
-            strategy, range(len(ranks)), lambda items, _, of=weights: [of[item] for item in items]
-        )
+        final, _ = play(strategy, range(len(ranks)), _by((-ranks).tolist()))
         ranked[row] = ranks[final]
     return ranked
+
+
+def _by(weights: Sequence[float]) -> Weigh:
+    return lambda items, alone: [weights[item] for item in items]
 
 
 @dataclass(frozen=True)
