@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import importlib.util
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -191,21 +191,23 @@ def audited(data: Any, **settings: Any) -> dict[str, bytes]:
     }  # fmt: skip
 
 
-@pytest.fixture
-def expected(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace())
-    found = audited(folder(Path("frame"), rows_of()))
-    for made in ("run", "frame"):
-        shutil.rmtree(made)
-    return found
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Of the data as a folder."""
+    with contextlib.chdir(tmp_path_factory.mktemp("data")), pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LLMFAIR_CACHE_DIR", "cache")
+        return audited(folder(Path("frame"), rows_of()))
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize(
     "form", [pytest.param(one, marks=without_pyarrow) if "parquet" in one else one for one in FORMS]
 )
-def test_every_form_gives_the_same_bytes(form: str, expected: dict[str, bytes]) -> None:
+def test_every_form_gives_the_same_bytes(
+    form: str, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace())
     found = audited(FORMS[form](rows_of()))
     assert found.keys() == expected.keys()
     assert {path for path in found if found[path] != expected[path]} == set()
