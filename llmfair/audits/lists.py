@@ -18,9 +18,9 @@ from llmfair.datasets.base import (
     load_dataset,
     named_attribute,
 )
-from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw, draw_plan
+from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, ListDraw, draw, draw_plan
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.files import Given, OwnData, searched
+from llmfair.datasets.files import DataOptions, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
@@ -95,9 +95,9 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     return draw(source, attribute, plan, settings.seed), attribute
 
 
-def given_of(settings: ListSettings) -> Given:
+def given_of(settings: ListSettings) -> DataOptions:
     """What settings say of the data beside their name."""
-    return Given(
+    return DataOptions(
         allow_missing=settings.allow_missing,
         columns=settings.columns,
         attributes=settings.attributes,
@@ -128,7 +128,7 @@ def with_prompt(settings: P, dataset: Dataset, task: str) -> tuple[P, Prompt]:
 
 def drawn_of(dataset: Dataset, settings: ListSettings) -> HowDrawn | None:
     """By which rule and seed the lists were drawn; None of lists that are the dataset's own."""
-    return HowDrawn(settings.buckets or "equal", settings.seed) if isinstance(dataset, Drawn) else None
+    return HowDrawn(settings.buckets or "equal", settings.seed) if isinstance(dataset, ListDraw) else None
 
 
 def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:

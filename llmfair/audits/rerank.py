@@ -18,7 +18,7 @@ from llmfair import registry
 from llmfair.audits.lists import training_lists
 from llmfair.audits.run_files import check_queries, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import cache_folder, load_dataset
-from llmfair.datasets.files import Given, searched
+from llmfair.datasets.files import DataOptions, searched
 from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, whole, write_whole
@@ -179,7 +179,7 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
         if settings.dataset is None:
             return []
         return training_lists(
-            load_dataset(settings.dataset, Given(columns=settings.columns)), settings.query_text
+            load_dataset(settings.dataset, DataOptions(columns=settings.columns)), settings.query_text
         )
 
     ranker: Ranker = factory(
@@ -237,7 +237,9 @@ def _write(texts: Mapping[Path, str]) -> None:
 def _next(runs: Sequence[Path], outputs: Sequence[Path], settings: RerankSettings) -> str:
     """The command that measures what the new order changed."""
     dataset, qrels, groups = settings.dataset, settings.qrels, settings.groups
-    if dataset is not None and not hasattr(load_dataset(dataset, Given(columns=settings.columns)), "qrels"):
+    if dataset is not None and not hasattr(
+        load_dataset(dataset, DataOptions(columns=settings.columns)), "qrels"
+    ):
         dataset, qrels, groups = None, Path("FILE"), Path("FILE")  # `score` reads no source either
     data: dict[str, Any] = {
         "-d": dataset,

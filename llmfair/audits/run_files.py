@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
-from llmfair.datasets.files import Given
+from llmfair.datasets.files import DataOptions
 from llmfair.datasets.judgements import HINT, Judgements, of_dataset, of_files, read_any_run
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
@@ -29,7 +29,7 @@ def judged_by(settings: JudgedSettings, ranked: Collection[str] = ()) -> tuple[J
     `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
     """
     if settings.dataset is not None:
-        judgements = of_dataset(settings.dataset, ranked, Given(columns=settings.columns))
+        judgements = of_dataset(settings.dataset, ranked, DataOptions(columns=settings.columns))
     else:
         assert settings.groups is not None
         judgements = of_files(settings.qrels, settings.groups, declared(settings))

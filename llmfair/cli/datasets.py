@@ -196,10 +196,10 @@ def show(
     from llmfair.audits.lists import load_lists
     from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset
-    from llmfair.datasets.files import Given
+    from llmfair.datasets.files import DataOptions
     from llmfair.settings import ListSettings
 
-    files = Given(columns=columns, attributes=attributes, groups=groups, run=run)
+    files = DataOptions(columns=columns, attributes=attributes, groups=groups, run=run)
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, files)
     # of a source without lists of its own those of a default audit are shown
     document = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])

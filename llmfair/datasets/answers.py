@@ -18,15 +18,7 @@ from msgspec import Meta, Struct
 
 from llmfair import registry
 from llmfair.datasets.attributes import data_folder
-from llmfair.datasets.files import (
-    Id,
-    Lines,
-    Words,
-    check_ids,
-    check_query_id,
-    read_documents,
-    read_queries,
-)
+from llmfair.datasets.files import Id, Lines, Words, check_ids, check_query_id, read_documents, read_queries
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
@@ -139,11 +131,11 @@ class QuestionSet:
     @cached_property
     def documents(self) -> Mapping[str, Document]:
         """Items by id. Where two questions give one id to different items, the first: `candidates` knows each."""
-        found: dict[str, Document] = {}
+        documents: dict[str, Document] = {}
         for question in self._questions.values():
             for item in question.items:
-                found.setdefault(item.doc_id, item)
-        return found
+                documents.setdefault(item.doc_id, item)
+        return documents
 
     def candidates(self, query: Query) -> Candidates:
         question = self._questions[query.query_id]
@@ -170,8 +162,6 @@ class QuestionSet:
         answered = sum(bool(question.golds) for question in self._questions.values())
         return {"answered": answered, "utility": self.utility, "prompt": self.prompt, **self._facts}
 
-
-AnswerDataset = QuestionSet
 
 # Datasets by name, and a user's own
 
@@ -204,8 +194,8 @@ class _Golds(Struct, kw_only=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        given = self.golden_answers if self.gold is None else self.gold
-        golds = given if isinstance(given, list) else [] if given is None else [given]
+        value = self.golden_answers if self.gold is None else self.gold
+        golds = value if isinstance(value, list) else [] if value is None else [value]
         return tuple(map(str, golds))
 
 
@@ -219,15 +209,15 @@ class _Answer(_Golds, kw_only=True):
     query_id: Id
 
 
-def load_answers(name: str, data: Path | None = None, judged: bool = False) -> AnswerDataset:
+def load_answers(name: str, data: Path | None = None, judged: bool = False) -> QuestionSet:
     """A dataset with answers: by id, a folder, or a .jsonl file.
 
     `data`: the folder of a dataset that users bring (`lamp/4`). `judged`: with qrels, which only folders have.
     Raises UsageError.
     """
-    known = registry.names("dataset")
-    if name in known:
-        dataset: AnswerDataset = registry.lookup("dataset", name)()
+    names = registry.names("dataset")
+    if name in names:
+        dataset: QuestionSet = registry.lookup("dataset", name)()
         if not hasattr(dataset, "golds"):
             raise UsageError(f"dataset '{name}' has no questions with answers.", HINT)
         if data is not None:
@@ -241,7 +231,7 @@ def load_answers(name: str, data: Path | None = None, judged: bool = False) -> A
     elif Path(name).is_file():
         dataset = answer_lines(Path(name))
     else:
-        raise UsageError(f"no dataset '{name}'.{did_you_mean(name, known)}", HINT)
+        raise UsageError(f"no dataset '{name}'.{did_you_mean(name, names)}", HINT)
     if judged:
         raise UsageError(
             f"dataset '{name}' has no qrels.", "a folder with qrels.txt has; others know labels by gain"
@@ -260,17 +250,17 @@ def has_answers(path: Path) -> bool:
     return path.suffix == ".jsonl" or files.stored(path / "answers.jsonl").is_file()
 
 
-def questions_sha256(dataset: AnswerDataset, queries: Sequence[Query]) -> str:
+def questions_sha256(dataset: QuestionSet, queries: Sequence[Query]) -> str:
     """SHA-256 over inputs, right answers and items, with their labels: what makes runs comparable; not judgements."""
     digest = sha256()
     last: tuple[Document, ...] | None = None
     for query in queries:
         items = dataset.candidates(query).documents
         if items is not last:  # a corpus that queries share is read once
-            last, shown = items, [[item.doc_id, item.title, item.text, item.groups] for item in items]
-            of_items = sha256(json.dumps(shown).encode()).hexdigest()
-        told = [query.query_id, query.text, dataset.searched(query), dataset.golds(query.query_id), of_items]
-        digest.update(json.dumps(told).encode())
+            last, rows = items, [[item.doc_id, item.title, item.text, item.groups] for item in items]
+            of_items = sha256(json.dumps(rows).encode()).hexdigest()
+        row = [query.query_id, query.text, dataset.searched(query), dataset.golds(query.query_id), of_items]
+        digest.update(json.dumps(row).encode())
     return digest.hexdigest()
 
 
@@ -281,10 +271,10 @@ def answer_lines(path: Path, name: str | None = None, task: Task | None = None) 
 
 def read_questions(path: Path) -> list[Question]:
     """The questions of a file of JSON lines. Raises UsageError."""
-    found: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for line, row in json_lines(path, _Line, HINT):
         query_id, seen = str(row.id), set[str]()
-        check_query_id(path, line, "id", query_id, found)
+        check_query_id(path, line, "id", query_id, questions)
         for place, item in enumerate(row.items):
             where = f"items[{place}]"
             if str(item.id) in seen:
@@ -293,8 +283,8 @@ def read_questions(path: Path) -> list[Question]:
                 raise wrong(path, line, f"{where}.text", "is empty", HINT)
             seen.add(str(item.id))
         items = tuple(map(_document, row.items))
-        found[query_id] = Question(Query(query_id, row.input), row.texts, items, row.input)
-    return list(found.values())
+        questions[query_id] = Question(Query(query_id, row.input), row.texts, items, row.input)
+    return list(questions.values())
 
 
 def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
@@ -325,44 +315,42 @@ def _read_folder(path: Path, judged: bool) -> list[Question]:
             raise wrong(golds, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
         answers[query_id] = row.texts
 
+    ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
+
     def per_query(of: Path, rows: Lines) -> dict[str, dict[str, int]]:
         check_ids(of, rows, queries, documents)
-        ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
-        return {
-            query_id: {ids[doc_id]: number for doc_id, (number, _) in by_doc.items()}
-            for query_id, by_doc in rows.items()
-        }
+        return {q: {ids[d]: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
 
     qrels = per_query(file("qrels.txt"), read_qrels(file("qrels.txt"))) if judged else {}
     ranked = per_query(run, read_ranks(run)) if run.is_file() else {}
     for of, there, what in ((golds, answers, "line"), (run, ranked, "item")):
-        if of.is_file() and (gone := next((one for one in queries if one not in there), None)):
+        if of.is_file() and (gone := next((q for q in queries if q not in there), None)):
             raise wrong(of, 0, "query_id", f"query '{gone}' has no {what}", HINT)
     corpus = tuple(documents.values())
-    questions = [
-        Question(query, answers[query_id], corpus, query.text, relevance=qrels.get(query_id, {}))
-        for query_id, query in queries.items()
-    ]
-    if not ranked:
-        return questions
+
+    def items(query_id: str) -> tuple[Document, ...]:
+        ranks = ranked.get(query_id, {})
+        return (
+            tuple(documents[doc_id] for doc_id in sorted(ranks, key=ranks.__getitem__)) if ranked else corpus
+        )
+
     return [
-        replace(of, items=tuple(documents[doc_id] for doc_id in sorted(ranks, key=ranks.__getitem__)))
-        for of in questions
-        for ranks in [ranked[of.query.query_id]]
+        Question(query, answers[query_id], items(query_id), query.text, relevance=qrels.get(query_id, {}))
+        for query_id, query in queries.items()
     ]
 
 
 def _labels(path: Path) -> dict[str, dict[str, dict[str, int]]]:
     """Labels as `{doc_id: {"label": {label: its first line}}}`; groups of other attributes are of no use here."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    labels: dict[str, dict[str, dict[str, int]]] = {}
     of_label: dict[str, dict[str, dict[str, int]]] = {}  # few labels, many documents
     for line, doc_id, attribute, group in read_groups(path, None):
         if attribute != LABEL:
             continue
-        if doc_id in found:
+        if doc_id in labels:
             raise wrong(path, line, LABEL, f"'{doc_id}' has a label already", HINT)
-        found[doc_id] = of_label.setdefault(group, {LABEL: {group: line}})
-    return found
+        labels[doc_id] = of_label.setdefault(group, {LABEL: {group: line}})
+    return labels
 
 
 def _document(item: _Item) -> Document:

@@ -77,8 +77,8 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
         of = convert(row, _Declared)
     except (ValueError, OverflowError) as error:
         raise fail(*field_of(error)) from None
-    taken = [*of.protected, *of.unprotected, *of.other]
-    if twice := next((group for place, group in enumerate(taken) if group in taken[:place]), None):
+    groups = [*of.protected, *of.unprotected, *of.other]
+    if twice := next((group for place, group in enumerate(groups) if group in groups[:place]), None):
         raise fail("protected", f"group '{twice}' is named twice")
     words = of.words or _Words(_called(of.protected, of.unprotected), _called(of.unprotected, of.protected))
     attribute = Attribute(

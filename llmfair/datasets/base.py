@@ -7,12 +7,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import Folder, Given
+from llmfair.datasets.files import DataOptions, Folder
 from llmfair.datasets.pools import Pools
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
@@ -24,8 +25,8 @@ FOUR_FILES = (
 
 def cache_folder() -> Path:
     """Where fetched data and cached answers are kept: LLMFAIR_CACHE_DIR, else XDG_CACHE_HOME/llmfair, else ~/.cache."""
-    if own := os.environ.get("LLMFAIR_CACHE_DIR"):
-        return Path(own).expanduser()
+    if folder := os.environ.get("LLMFAIR_CACHE_DIR"):
+        return Path(folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmfair"
 
 
@@ -38,12 +39,10 @@ class Dataset(Protocol):
     @property
     def prompt(self) -> str:
         """Which wording of prompts its items call for, unless the user names another (`prompts.WORDINGS`)."""
-        ...
 
     @property
     def queries(self) -> Sequence[Query]:
         """Queries with at least two candidates, in the dataset's order."""
-        ...
 
     @property
     def qrels(self) -> Qrels: ...
@@ -54,25 +53,20 @@ class Dataset(Protocol):
     @property
     def attributes(self) -> Sequence[Attribute]:
         """The attributes its documents have groups of; the first is the default."""
-        ...
 
     def candidates(self, query: Query) -> Candidates:
         """The list to rank, in the order the dataset gives it."""
-        ...
 
     @property
     def stand_ins(self) -> Mapping[str, Document]:
         """Of drawn lists: one document for each combination of groups among all relevant ones."""
-        ...
 
     @property
     def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
         """Of drawn lists: how many of a query's relevant documents each stands for."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Facts for `datasets show`, beyond those `facts` counts for every dataset."""
-        ...
 
 
 class GroupedDocuments(Protocol):
@@ -86,7 +80,6 @@ class GroupedDocuments(Protocol):
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         """The side of every document whose title and side are known; at least of those relevant to a query."""
-        ...
 
 
 class DocumentSource(GroupedDocuments, Protocol):
@@ -98,71 +91,63 @@ class DocumentSource(GroupedDocuments, Protocol):
     @property
     def prompt(self) -> str:
         """As of a Dataset."""
-        ...
 
     @property
     def has_lists(self) -> bool:
         """Whether the source is a Dataset too, since it says itself what is to be ranked."""
-        ...
 
     @property
     def topics(self) -> Sequence[Query]:
         """All queries, whether a list can be drawn for them or not."""
-        ...
 
     def relevant(self, query_id: str) -> Sequence[str]:
         """The doc_ids judged relevant (1 or more) to a query; of any side, title known or not."""
-        ...
 
     def pools(self, attribute: Attribute) -> Pools:
         """What lists are drawn from: documents that are relevant to some topic, and whose title and side are known."""
-        ...
 
     def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
         """The relevance of some of a query's relevant documents."""
-        ...
 
     def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
         """The groups of a query's relevant documents, each combination with how many have it."""
-        ...
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
         """The documents themselves, with title, groups, and text where there is any."""
-        ...
 
     def describe(self) -> dict[str, Any]: ...
 
 
-def load_dataset(name: str, given: Given | None = None) -> Any:
+def load_dataset(name: str, options: DataOptions | None = None) -> Any:
     """A Dataset or Source by id, or the user's own folder or table, which is both.
 
     Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
     """
     from llmfair.datasets.tables import form_of, hub_table, table_of
 
-    given = given or Given()
+    options = options or DataOptions()
     collection = name.startswith("irds:")
     table = name.startswith("hf:") or (form_of(Path(name)) is not None and Path(name).is_file())
     for flag, value, fits, of in (
-        ("columns", given.columns, table, "tables"),
-        ("attributes", given.attributes, table or collection, "tables and collections"),
-        ("groups", given.groups, collection, "collections of ir_datasets"),
-        ("run", given.run, collection, "collections of ir_datasets"),
+        ("columns", options.columns, table, "tables"),
+        ("attributes", options.attributes, table or collection, "tables and collections"),
+        ("groups", options.groups, collection, "collections of ir_datasets"),
+        ("run", options.run, collection, "collections of ir_datasets"),
     ):
         if value and not fits:
             raise UsageError(f"--{flag} is said of {of}, and {name} is none.", "leave it out")
     if collection:
         from llmfair.datasets.irds import IrCollection
 
-        return IrCollection(name, given, cache_folder() / "indexes")
+        return IrCollection(name, options, cache_folder() / "indexes")
     if name.startswith("hf:"):
-        return hub_table(name, given)
+        return hub_table(name, options)
     if table:
-        return table_of(Path(name), given)
+        return table_of(Path(name), options)
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():
-        return Folder(Path(name), allow_missing=given.allow_missing)
+        return Folder(Path(name), allow_missing=options.allow_missing)
     if form_of(Path(name)) is not None:
         raise UsageError(f"{name}: there is no such file.", "a table of your own, by its path from here")
     raise UsageError(
@@ -186,18 +171,18 @@ def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy
 
 def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
-    known = {attribute.name: attribute for attribute in compared(dataset.attributes)}
-    if not known:
+    by_name = {attribute.name: attribute for attribute in compared(dataset.attributes)}
+    if not by_name:
         raise UsageError(
             f"dataset '{dataset.name}' has no attribute: no document has a group.",
             "add lines doc_id, attribute, group to groups.tsv",
         )
-    if name is not None and name not in known:
+    if name is not None and name not in by_name:
         raise UsageError(
-            f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, known)}",
-            f"known: {', '.join(known)}",
+            f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, by_name)}",
+            f"known: {', '.join(by_name)}",
         )
-    return replace(known[name] if name else next(iter(known.values())), mixed=mixed)
+    return replace(by_name[name] if name else next(iter(by_name.values())), mixed=mixed)
 
 
 def compared(attributes: Iterable[Attribute]) -> list[Attribute]:
@@ -215,11 +200,11 @@ def fingerprint(
     digest = hashlib.sha256()
     for query in dataset.queries if queries is None else queries:
         judged = sorted(dataset.qrels.get(query.query_id, {}).items())
-        shown = []
+        rows = []
         for document in dataset.candidates(query).documents:
             groups = [of for of in sorted(document.groups.items()) if attribute in (None, of[0])]
-            shown.append([document.doc_id, document.title, document.text, groups])
-        digest.update(json.dumps([query.query_id, query.text, judged, shown], ensure_ascii=True).encode())
+            rows.append([document.doc_id, document.title, document.text, groups])
+        digest.update(json.dumps([query.query_id, query.text, judged, rows], ensure_ascii=True).encode())
     return digest.hexdigest()
 
 
@@ -253,7 +238,7 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         "dataset": dataset.name,
         "documents": len(documents),
         "queries": queries,
-        "attributes": {attribute.name: _by_side(attribute, documents) for attribute in attributes},
+        "attributes": {attribute.name: by_side(attribute, documents) for attribute in attributes},
         "words": {
             attribute.name: {side.value: word for side, word in attribute.words.items()}
             for attribute in attributes
@@ -281,15 +266,20 @@ def empty_groups_text(name: str, empty: Iterable[str]) -> str:
     return f"{name} names groups that no document is in: {', '.join(empty)}"
 
 
-def _by_side(attribute: Attribute, documents: Iterable[Document]) -> dict[str, int]:
-    """How many documents are on each side, and without one: unknown, on both (mixed), or in a group of neither."""
-    counts = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
+def by_side(
+    attribute: Attribute, documents: Iterable[Document], counts: Iterable[int] = repeat(1)
+) -> dict[str, int]:
+    """How many documents are on each side, and without one: unknown, on both (mixed), or in a group of neither.
+
+    `counts`: how many each document stands for.
+    """
+    total = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
     if_mixed = replace(attribute, mixed="protected")
-    for document in documents:
+    for document, count in zip(documents, counts, strict=False):
         if side := attribute.side(document):
-            counts[side.value] += 1
+            total[side.value] += count
         elif not document.groups.get(attribute.name):
-            counts["unknown"] += 1
+            total["unknown"] += count
         else:
-            counts["mixed" if if_mixed.side(document) else "other"] += 1
-    return counts
+            total["mixed" if if_mixed.side(document) else "other"] += count
+    return total

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,15 +57,15 @@ def draw_plan(
                 f"--buckets {text} is neither equal, natural nor four counts.",
                 "for example 11,2,168,19: unprotected and protected relevant ones, unprotected and protected others",
             )
-        one, two, three, four = (int(count) for count in counts)
+        numbers = tuple(map(int, counts))
         if relevant is not None or fewest_relevant is not None or asked_size is not None:
             raise UsageError(
                 "--candidates, --relevant and --min-relevant have no meaning beside counts in --buckets.",
                 "leave them out",
             )
-        if one + two + three + four < 2:
+        if sum(numbers) < 2:
             raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
-        return DrawPlan(one + two + three + four, (one, two, three, four), None, 0)
+        return DrawPlan(sum(numbers), cast(tuple[int, int, int, int], numbers), None, 0)
     divisor = 2 if relevant is not None else 4
     if size % divisor or size < divisor:
         raise UsageError(
@@ -82,7 +82,7 @@ def draw_plan(
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ListDraw:
     """A dataset whose lists were drawn; queries whose buckets could not be filled are left out, and told.
 
     All relevant documents are too many to hold: `stand_ins` has one for each combination of groups, and
@@ -109,7 +109,7 @@ class Drawn:
         return {**self.source, "left_out": dict(self.left_out), "shrunk": dict(self.shrunk)}
 
 
-def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int) -> Drawn:
+def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int) -> ListDraw:
     """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
     pools = source.pools(attribute)
     picked: dict[str, list[list[str]]] = {}
@@ -131,25 +131,25 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
             shrunk[topic.query_id] = [len(bucket) for bucket in buckets]
     if not picked:
         best = sorted(available.items(), key=lambda item: min(item[1]), reverse=True)[:3]
-        shown = "; ".join(f"query '{q}': {'/'.join(map(str, counts))}" for q, counts in best)
+        nearest = "; ".join(f"query '{q}': {'/'.join(map(str, counts))}" for q, counts in best)
         raise UsageError(
             f"no query of {source.name} has enough documents for its list (relevant documents unprotected/protected, "
-            f"others unprotected/protected: {shown}).",
+            f"others unprotected/protected: {nearest}).",
             "ask for fewer with --candidates, --relevant or --min-relevant",
         )
     documents = source.load({doc_id for of_topic in picked.values() for doc_id in chain(*of_topic)})
     topics = {topic.query_id: topic for topic in source.topics}
     qrels: dict[str, Mapping[str, int]] = {}
     lists: dict[str, Candidates] = {}
-    for query_id, (one, two, *others) in picked.items():
-        doc_ids = [*one, *two, *chain.from_iterable(others)]
-        grades = source.grades(query_id, [*one, *two])
+    for query_id, (first, second, *others) in picked.items():
+        doc_ids = [*first, *second, *chain.from_iterable(others)]
+        grades = source.grades(query_id, [*first, *second])
         qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
         lists[query_id] = Candidates(
             topics[query_id], tuple(documents[doc_id] for doc_id in doc_ids), qrels[query_id]
         )
     stand_ins, relevant = _stand_ins(source, picked)
-    return Drawn(
+    return ListDraw(
         source.name,
         source.prompt,
         source.attributes,
@@ -224,10 +224,10 @@ def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     for first, drawn in ((0, relevant), (2, others)):
         for place in drawn:
             split[first + int(draw.protected[place])].append(place)
-    lacking = [
-        side for side, one, two in (("unprotected", 0, 2), ("protected", 1, 3)) if not split[one] + split[two]
-    ]
-    return f"no {lacking[0]} document was drawn" if lacking else split
+    for number, side in enumerate(("unprotected", "protected")):
+        if not split[number] + split[number + 2]:
+            return f"no {side} document was drawn"
+    return split
 
 
 def _counts(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
@@ -236,8 +236,7 @@ def _counts(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     sizes = [len(pool) for pool in draw.pool[:4]]
     if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
         return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
-    one, two, three, four = (draw.take(bucket, count) for bucket, count in enumerate(plan.buckets))
-    return one, two, three, four
+    return cast(Buckets, tuple(draw.take(bucket, count) for bucket, count in enumerate(plan.buckets)))
 
 
 _RULES: Mapping[str, Callable[[_Shuffler, DrawPlan], Buckets | str]] = {"equal": _equal, "natural": _natural}

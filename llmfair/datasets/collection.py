@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from llmfair.datasets.base import Dataset, DocumentSource
+from llmfair.datasets.pools import sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
 from llmfair.nouns import Attribute, Candidates, Document, MadeIndex, ManyDocuments, Qrels, Query, Side
@@ -78,15 +79,14 @@ class Collection:
         if self.too_many:
             sides: Mapping[str, Side] = self.source.sides(attribute)
             return sides
-        found = {doc_id: attribute.side(document) for doc_id, document in self.documents.items()}
-        return {doc_id: side for doc_id, side in found.items() if side is not None}
+        return sides_of(self.documents, attribute)
 
     def candidates(self, query: Query) -> Candidates:
         """The documents that were judged; of too many, the first."""
         judged = self.qrels.get(query.query_id, {})
         looked_at = islice(judged, LOOKED_AT if self.too_many else None)
-        found = (self.documents.get(doc_id) for doc_id in looked_at)
-        return Candidates(query, tuple(document for document in found if document is not None), judged)
+        documents = (self.documents.get(doc_id) for doc_id in looked_at)
+        return Candidates(query, tuple(document for document in documents if document is not None), judged)
 
     def describe(self) -> dict[str, Any]:
         return dict(self.source.describe_searched() if self.too_many else self.source.describe())

@@ -147,18 +147,23 @@ def keep_groups(
             raw: dict[str, list[str]] = {
                 attribute: getattr(row, key) or [] for attribute, key in labels.items()
             }
-            groups = {attribute: canonical_groups(attribute, found) for attribute, found in raw.items()}
-            given = {key: getattr(row, key) for key in NUMBERS}
-            numbers = {key: n for key, n in given.items() if n is not None and 0 <= n < math.inf}
+            groups = {
+                attribute: canonical_groups(attribute, found_labels)
+                for attribute, found_labels in raw.items()
+            }
+            fields = {key: getattr(row, key) for key in NUMBERS}
+            numbers = {key: n for key, n in fields.items() if n is not None and 0 <= n < math.inf}
             groups = {attribute: names for attribute, names in groups.items() if names}
             if not pages.add(page_id, groups=groups, numbers=numbers):
                 counts["duplicate_lines"] += 1
                 continue
             if page_id in relevant:
                 counts.update(["labelled", *numbers])
-            for attribute, found in raw.items():
+            for attribute, found_labels in raw.items():
                 unrecognised.update(
-                    label for label in found if label not in UNKNOWN and GROUP_OF[attribute](label) is None
+                    label
+                    for label in found_labels
+                    if label not in UNKNOWN and GROUP_OF[attribute](label) is None
                 )
         for page_id in np.setdiff1d(wanted, pages.ids).tolist():
             pages.add(page_id)
@@ -197,16 +202,16 @@ def keep_pages(
         title, text = (getattr(row, key) or "" for key in ("title", key_of_text))
         return title, plain(text)
 
-    known = PageStore(folder / GROUPS)
+    metadata = PageStore(folder / GROUPS)
     with ExitStack() as writers:
         pages = writers.enter_context(written(folder / PAGES))
         every = (
-            writers.enter_context(written(sought.folder / PAGES, known.combinations))
+            writers.enter_context(written(sought.folder / PAGES, metadata.combinations))
             if sought and sought.full
             else None
         )
         keyed = by_id(lines, "id", name, counts)
-        documents = _write_pages(pages, every, known, wanted, keyed, read, counts, words)
+        documents = _write_pages(pages, every, metadata, wanted, keyed, read, counts, words)
         if sought is not None:
             sought.fill(sought.folder, documents)
         for _ in documents:  # an index that was whole looks at none
@@ -220,10 +225,10 @@ def keep_titles(folder: Path, wanted: Pages, lines: Iterable[bytes], name: str) 
 
     def keyed() -> Iterator[Keyed]:
         for number, line in enumerate(lines, start=1):
-            given, tab, title = line.rstrip(b"\r\n").partition(b"\t")
-            if tab and given.strip().isdigit() and len(given) < 20:
+            page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
+            if tab and page_id.strip().isdigit() and len(page_id) < 20:
                 counts["lines"] += 1
-                yield int(given), number, title
+                yield int(page_id), number, title
             elif line.strip() and number > 1:  # the first line may name the columns
                 raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
 
@@ -239,7 +244,7 @@ def keep_titles(folder: Path, wanted: Pages, lines: Iterable[bytes], name: str) 
 def _write_pages(
     pages: PageWriter,
     every: PageWriter | None,
-    known: PageStore,
+    metadata: PageStore,
     wanted: Pages,
     keyed: Iterator[Keyed],
     read: Callable[[int, bytes], tuple[str, str]],
@@ -253,7 +258,7 @@ def _write_pages(
         if not writers:
             continue
         title, text = read(number, line)
-        page = known.get(str(page_id), unknown)
+        page = metadata.get(str(page_id), unknown)
         first = " ".join(text.split(maxsplit=words)[:words]) if words else ""
         row = (page_id, title, first, page.groups, page.numbers)
         if not all(writer.add(*row) for writer in writers):
@@ -263,7 +268,7 @@ def _write_pages(
         counts["indexed"] += 1
         yield Document(str(page_id), title, text)
     for page_id in np.setdiff1d(wanted, pages.ids).tolist():
-        page = known[str(page_id)]
+        page = metadata[str(page_id)]
         for writer in filter(None, (pages, every)):
             writer.add(page_id, "", "", page.groups, page.numbers)
 
@@ -303,8 +308,8 @@ def wikitext(textify: Callable[[str], str]) -> TextOf:
 
 
 def _told(counts: Counter[str], wanted: Pages) -> dict[str, Any]:
-    told = {name: counts[name] for name in ("lines", "duplicate_lines")}
-    return {**told, "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
+    of_lines = {name: counts[name] for name in ("lines", "duplicate_lines")}
+    return {**of_lines, "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
 
 
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]
@@ -362,5 +367,5 @@ UNKNOWN = frozenset({"", "@UNKNOWN", "Unknown", "UNK"})
 
 def canonical_groups(attribute: str, labels: Sequence[str] | None) -> tuple[str, ...]:
     """The groups of raw labels in file order without repeats; none, `[]` and unknown places are the empty tuple."""
-    found = (GROUP_OF[attribute](label) for label in labels or () if label not in UNKNOWN)
-    return tuple(dict.fromkeys(group for group in found if group is not None))
+    groups = (GROUP_OF[attribute](label) for label in labels or () if label not in UNKNOWN)
+    return tuple(dict.fromkeys(group for group in groups if group is not None))

@@ -103,10 +103,10 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
             file.flush()  # a killed process then loses no more than a block
             progress.advance(len(block))
         os.fsync(file.fileno())
-    if origin.md5 and (found := md5_of(origin.part)) != origin.md5:
+    if origin.md5 and (digest := md5_of(origin.part)) != origin.md5:
         bad = origin.path.with_name(origin.path.name + ".bad")
         origin.part.replace(bad)
-        raise _differs(origin, found, f"kept as {bad}; the same command downloads it anew")
+        raise _differs(origin, digest, f"kept as {bad}; the same command downloads it anew")
     origin.part.replace(origin.path)
 
 
@@ -132,7 +132,13 @@ def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
                     raise Transient(f"{reply.status}")
                 if not 200 <= reply.status < 300:
                     raise LlmfairError(f"{place}: the server answers {reply.status}.", elsewhere)
-                skip, end = _part(reply, position, place, elsewhere)
+                starts = reply.headers.get("Content-Range", "")
+                if reply.status == 206 and not starts.startswith(f"bytes {position}-"):
+                    raise LlmfairError(
+                        f"{place}: the server sends another part than was asked for.", elsewhere
+                    )
+                skip, size = 0 if reply.status == 206 else position, reply.headers.get("Content-Length")
+                end = None if size is None else position - skip + int(size)
                 for received in reply.blocks:
                     block = received[skip:]
                     skip -= min(skip, len(received))
@@ -152,17 +158,6 @@ def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
             )
         time.sleep(PAUSES[failures])
         failures += 1
-
-
-def _part(reply: Stream, position: int, place: str, elsewhere: str) -> tuple[int, int | None]:
-    """How many bytes of a reply are known already, and where the file ends, if that is said. Raises LlmfairError."""
-    continues, headers = reply.status == 206, reply.headers
-    if continues and not headers.get("Content-Range", "").startswith(f"bytes {position}-"):
-        raise LlmfairError(
-            f"{place}: the server sends another part than the one from byte {position:,} on.", elsewhere
-        )
-    skip, size = 0 if continues else position, headers.get("Content-Length")
-    return skip, None if size is None else position - skip + int(size)
 
 
 @contextmanager
@@ -259,15 +254,15 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
             if error.errno != errno.EFBIG:
                 raise
             raise UsageError(f"{origin.place}: {error.strerror}.", "get another copy of it") from None
-    found = measured.md5.hexdigest()
-    if origin.md5 and found != origin.md5:
+    digest = measured.md5.hexdigest()
+    if origin.md5 and digest != origin.md5:
         remove = f"remove {origin.path} and " if origin.here else ""
-        raise _differs(origin, found, f"{remove}repeat the command")
-    origin.seen = {"bytes": measured.count, "md5": found}
+        raise _differs(origin, digest, f"{remove}repeat the command")
+    origin.seen = {"bytes": measured.count, "md5": digest}
 
 
-def _differs(origin: Origin, found: str, hint: str) -> LlmfairError:
-    return LlmfairError(f"{origin.name}: its md5 is {found}, expected {origin.md5}.", hint)
+def _differs(origin: Origin, digest: str, hint: str) -> LlmfairError:
+    return LlmfairError(f"{origin.name}: its md5 is {digest}, expected {origin.md5}.", hint)
 
 
 @contextmanager

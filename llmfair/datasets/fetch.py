@@ -89,7 +89,7 @@ class FetchOptions:
     def copies(self, step: str) -> list[str]:
         """The copies that are named of a step's source: of titles before those of the corpus."""
         named = {"topics": [self.topics], "metadata": [self.metadata], "pages": [self.titles, self.corpus]}
-        return [given for given in named[step] if given]
+        return [copy for copy in named[step] if copy]
 
 
 @dataclass(frozen=True)
@@ -112,40 +112,46 @@ class FetchPlan:
     @property
     def disk_bytes(self) -> int:
         """Space that is needed beside what is taken already: of small source files no more is kept than they hold."""
-        kept = KEPT_BYTES + BYTES_PER_WORD * self.options.text_words
-        kept += INDEX_BYTES[self.options.index] if self.options.index and "pages" in self.origins else 0
+        needed = KEPT_BYTES + BYTES_PER_WORD * self.options.text_words
+        needed += INDEX_BYTES[self.options.index] if self.options.index and "pages" in self.origins else 0
         sizes = [origin.bytes for origin in self.files]
         if None not in sizes:
-            kept = min(kept, max(SMALLEST, EXPANDED * sum(size or 0 for size in sizes)))
-        return kept + (0 if self.options.stream else sum(missing or 0 for _, missing in self.to_download))
+            needed = min(needed, max(SMALLEST, EXPANDED * sum(size or 0 for size in sizes)))
+        return needed + (0 if self.options.stream else sum(missing or 0 for _, missing in self.to_download))
 
 
 def collection_of(name: str) -> Collection:
     """The collection of a dataset id, with or without split and attribute. Raises UsageError with the nearest id."""
-    known = {
-        known: collection
+    by_name = {
+        dataset_id: collection
         for collection in COLLECTIONS
         for base in (collection.name, collection.short_name)
-        for known in (base, *(f"{base}/{attribute}" for attribute in collection.labels))
+        for dataset_id in (base, *(f"{base}/{attribute}" for attribute in collection.labels))
     }
-    if name not in known:
+    if name not in by_name:
         raise UsageError(
-            f"there is nothing to fetch for '{name}'.{did_you_mean(name, known)}",
+            f"there is nothing to fetch for '{name}'.{did_you_mean(name, by_name)}",
             f"can be fetched: {', '.join(collection.short_name for collection in COLLECTIONS)}, lamp/1 to lamp/7",
         )
-    return known[name]
+    return by_name[name]
 
 
 def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     """The steps left to do; none makes a request. Raises UsageError or MissingExtra for options that cannot work."""
     record = fetch_record(collection)
     if options.index is None and (earlier := record.get("pages", {}).get("index")):
-        kept = {"index": earlier["scope"], "analyzer": earlier["analyzer"], "engine": earlier["engine"]}
-        options = replace(options, **kept)
+        as_before = {"index": earlier["scope"], "analyzer": earlier["analyzer"], "engine": earlier["engine"]}
+        options = replace(options, **as_before)
     _check(collection, options)
+    keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
+    origins: dict[Step, Sequence[Origin]] = {}
     # a step rests on those before it
-    left = dropwhile(lambda step: _is_done(step, collection, record, options), STEPS)
-    return FetchPlan(collection, options, {step: _origins(step, collection, options) for step in left})
+    for step in dropwhile(lambda step: _is_done(step, collection, record, options), STEPS):
+        copies, files_of_step = options.copies(step), keys.get(step, collection.topic_files)
+        origins[step] = (
+            [given_copy(copies[0])] if copies else [published(k, step == "topics") for k in files_of_step]
+        )
+    return FetchPlan(collection, options, origins)
 
 
 def _check(collection: Collection, options: FetchOptions) -> None:
@@ -172,15 +178,15 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
         return False
     used = {secrets.written(source["from"]): source for source in done["sources"]}
     noted = (collection.folder / "fetch.json").stat().st_mtime_ns
-    same = all(_is_read(place_of(given), used, noted) for given in options.copies(step))
+    same = all(_is_read(place_of(copy), used, noted) for copy in options.copies(step))
     if step == "metadata":
         return same and (options.index != "full" or done.get("full", False))
     if step == "pages":
         same = same and options.text_words <= done.get("text_words", 0)
         if wanted := options.indexed:
             folder = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
-            made = wanted.items() <= done.get("index", {}).items()
-            same = same and made and (wanted["engine"] != "tantivy" or folder.is_dir())
+            indexed = wanted.items() <= done.get("index", {}).items()
+            same = same and indexed and (wanted["engine"] != "tantivy" or folder.is_dir())
     return same
 
 
@@ -189,20 +195,13 @@ def _is_read(place: str, used: Mapping[str, Mapping[str, Any]], noted: int) -> b
     source, path = used.get(secrets.written(place)), Path(place)
     if source is None or "://" in place or not path.is_file():
         return source is not None
-    found = path.stat()
-    if source.get("bytes") != found.st_size:
+    file = path.stat()
+    if source.get("bytes") != file.st_size:
         return False
-    return (found.st_size > SMALL and found.st_mtime_ns < noted) or md5_of(path) == source.get("md5")
+    return (file.st_size > SMALL and file.st_mtime_ns < noted) or md5_of(path) == source.get("md5")
 
 
 # Where the source files come from: a copy that the user names, ir_datasets' own, or its addresses
-
-
-def _origins(step: Step, collection: Collection, options: FetchOptions) -> list[Origin]:
-    if given := options.copies(step):
-        return [given_copy(given[0])]
-    keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
-    return [published(key, keep=step == "topics") for key in keys.get(step, collection.topic_files)]
 
 
 def given_copy(text: str) -> Origin:
@@ -218,8 +217,8 @@ def given_copy(text: str) -> Origin:
         return Origin(name, downloads() / folder / name, url=text, temporary=True)
     path = Path(place_of(text))
     if not path.is_file():
-        shown = LOGIN.sub(f"{secrets.HIDDEN}@", text)
-        raise UsageError(f"{shown}: there is no such file.", "give a path or an http address")
+        printed = LOGIN.sub(f"{secrets.HIDDEN}@", text)
+        raise UsageError(f"{printed}: there is no such file.", "give a path or an http address")
     return Origin(path.name, path)
 
 
@@ -230,11 +229,11 @@ def published(key: str, keep: bool) -> Origin:
     entry = ir_datasets.util.DownloadConfig.context("trec-fair").contents()[key]
     home = Path(ir_datasets.util.home_path())
     name = Path(entry["cache_path"]).name
-    own = home / "trec-fair" / entry["cache_path"]
-    for held in (own, home / "downloads" / entry["expected_md5"]):
+    original = home / "trec-fair" / entry["cache_path"]
+    for held in (original, home / "downloads" / entry["expected_md5"]):
         if held.is_file():
             return Origin(name, held, entry["url"])
-    path = own if keep else downloads() / "trec-fair" / entry["cache_path"]
+    path = original if keep else downloads() / "trec-fair" / entry["cache_path"]
     return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"], temporary=not keep)
 
 
@@ -242,9 +241,9 @@ def downloads() -> Path:
     return cache_folder() / "downloads"
 
 
-def place_of(given: str) -> str:
+def place_of(text: str) -> str:
     """The address, or the file behind all links; behind a circle of them none is."""
-    return given if "://" in given else os.path.realpath(Path(given).expanduser())
+    return text if "://" in text else os.path.realpath(Path(text).expanduser())
 
 
 # The steps
@@ -340,7 +339,9 @@ def _keep_pages(plan: FetchPlan, origin: Origin, lines: Iterator[bytes], fill: F
         return {**counts, "text_words": words}
     sought = index = text_of = None
     if options.index is not None and fill is not None:
-        source = _source_of(origin, options.index, wanted)
+        corpus = origin.md5 or (md5_of(origin.path) if origin.here else secrets.written(origin.url or ""))
+        pages = hashlib.sha256(wanted.tobytes()).hexdigest() if options.index == "pool" else "all"
+        source = hashlib.sha256(encode([corpus, pages])).hexdigest()
         index = {**(options.indexed or {}), "source": source}
         place = folder / index_name(options.index)
         sought = Sought(place, options.index == "full", partial(fill, source=source))
@@ -359,17 +360,10 @@ def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) ->
         if scope != indexed["scope"]:
             shutil.rmtree(folder, ignore_errors=True)
             continue
-        kept = indexed["analyzer"] if indexed["engine"] == "tantivy" else None
+        analyzer = indexed["analyzer"] if indexed["engine"] == "tantivy" else None
         for other in folder.glob("*/"):
-            if other.name.partition(".")[0] != kept:  # or what is left of one that was begun
+            if other.name.partition(".")[0] != analyzer:  # or what is left of one that was begun
                 shutil.rmtree(other, ignore_errors=True)
-
-
-def _source_of(origin: Origin, scope: Scope, wanted: distill.Pages) -> str:
-    """SHA-256 of what is indexed: of which corpus, and which of its pages."""
-    corpus = origin.md5 or (md5_of(origin.path) if origin.here else secrets.written(origin.url or ""))
-    pages = hashlib.sha256(wanted.tobytes()).hexdigest() if scope == "pool" else "all"
-    return hashlib.sha256(encode([corpus, pages])).hexdigest()
 
 
 def _note(collection: Collection, record: Mapping[str, Any]) -> None:

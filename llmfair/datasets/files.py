@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, defstruct
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.pools import Pools, pools_of
+from llmfair.datasets.pools import Pools, pools_of, sides_of
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
@@ -45,7 +45,7 @@ LISTS_HINT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class DataOptions:
     """What is said of data beside their name: columns of a table by ours, and a file that declares attributes.
 
     `groups` and `run` are files of the groups and lists of a collection that has none; `allow_missing` drops judgements
@@ -101,8 +101,7 @@ class OwnData(ABC):
         return {doc_id: judged[doc_id] for doc_id in doc_ids}
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        found = {d: attribute.side(document) for d, document in self._content.documents.items()}
-        return {doc_id: side for doc_id, side in found.items() if side is not None}
+        return sides_of(self._content.documents, attribute)
 
     def pools(self, attribute: Attribute) -> Pools:
         return pools_of(
@@ -201,9 +200,9 @@ def _read(path: Path, allow_missing: bool) -> Content:
         return files.stored(path / name)
 
     declared_in, run = file(ATTRIBUTES), file("candidates.run")
-    known = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
+    declared = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
     groups: dict[str, dict[str, dict[str, int]]] = {}
-    for line, doc_id, attribute, group in read_groups(file("groups.tsv"), known, f"{declared_in}"):
+    for line, doc_id, attribute, group in read_groups(file("groups.tsv"), declared, f"{declared_in}"):
         if group != UNKNOWN:
             groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, line)
     content.documents = read_documents(file("docs.jsonl"), groups)
@@ -225,28 +224,17 @@ def _read(path: Path, allow_missing: bool) -> Content:
 
     content.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
     used = {attribute for by_attribute in groups.values() for attribute in by_attribute}
-    content.attributes = [attribute for name, attribute in known.items() if name in used]
+    content.attributes = [attribute for name, attribute in declared.items() if name in used]
     for query_id in content.queries:
-        listed = _candidates(content.qrels.get(query_id, {}), ranked.get(query_id), bool(ranked))
-        if listed is None:
-            content.without_list.append(query_id)
+        grades, ranks = content.qrels.get(query_id, {}), ranked.get(query_id, {})
+        if not ranked and grades and all(grade >= 1 for grade in grades.values()):
+            content.without_list.append(query_id)  # nothing says what else is to be ranked
         else:
-            content.lists[query_id] = listed
+            content.lists[query_id] = sorted(ranks, key=ranks.__getitem__) if ranked else [*grades]
             content.leave_out_short(query_id)
     if not content.lists and not content.without_list:
         raise UsageError(f"{path}: no query has two candidates or more.", HINT)
     return content
-
-
-def _candidates(
-    judged: Mapping[str, int], ranked: Mapping[str, tuple[int, int]] | None, has_run: bool
-) -> list[str] | None:
-    """The list of one query: the run's, else all judged documents if any is judged not relevant, else None."""
-    if has_run:
-        return sorted(ranked or {}, key=lambda doc_id: (ranked or {})[doc_id][0])
-    if judged and all(relevance >= 1 for relevance in judged.values()):
-        return None
-    return list(judged)
 
 
 def read_documents(
@@ -259,7 +247,7 @@ def read_documents(
         doc_id = str(row.doc_id)
         if doc_id in documents:
             raise wrong(path, line, "doc_id", f"'{doc_id}' was already given", HINT)
-        of_it = {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
+        of_it = {name: tuple(names) for name, names in groups.get(doc_id, {}).items()}
         numbers = {name: float(number) for name in NUMBERS if (number := getattr(row, name)) is not None}
         documents[doc_id] = Document(
             doc_id,
@@ -271,14 +259,14 @@ def read_documents(
     return documents
 
 
-def _document_line(needed: str) -> Any:
-    """A line of docs.jsonl of which this field must be there and not blank."""
-    texts = [(name, str, "") for name in ("title", "text") if name != needed]
-    numbers = [(name, Known, None) for name in NUMBERS]
-    return defstruct("DocumentLine", [("doc_id", Id), (needed, Words), *texts, *numbers])
-
-
-LINES: Mapping[str, Any] = {needed: _document_line(needed) for needed in ("title", "text")}
+LINES: Mapping[str, Any] = {
+    needed: defstruct(
+        "DocumentLine",
+        [("doc_id", Id), (needed, Words), (other, str, ""), *((name, Known, None) for name in NUMBERS)],
+    )
+    for needed, other in (("title", "text"), ("text", "title"))
+}
+"""A line of docs.jsonl of which this field must be there and not blank."""
 
 
 def identifier(value: object) -> str | None:
@@ -299,13 +287,13 @@ def read_queries(path: Path) -> dict[str, Query]:
     return queries
 
 
-def check_query_id(path: Path, line: int, field: str, query_id: str, known: Container[str]) -> None:
+def check_query_id(path: Path, line: int, field: str, query_id: str, earlier: Container[str]) -> None:
     """Raises UsageError for what is no id, and for one that is there already."""
     if identifier(query_id) is None:
         raise wrong(path, line, field, "is empty or holds white space", HINT)
     if query_id == RESERVED_QUERY:
         raise wrong(path, line, field, RESERVED, HINT)
-    if query_id in known:
+    if query_id in earlier:
         raise wrong(path, line, field, f"'{query_id}' was already given", HINT)
 
 
@@ -324,22 +312,22 @@ class _Keywords(Struct):
     keywords: list[str] | str
 
 
-def keywords_of(given: Iterable[str] | str) -> tuple[str, ...]:
+def keywords_of(keywords: Iterable[str] | str) -> tuple[str, ...]:
     """Keywords, or a text of them, without blank ones and with single spaces."""
-    words = (given,) if isinstance(given, str) else given
+    words = (keywords,) if isinstance(keywords, str) else keywords
     return tuple(" ".join(word.split()) for word in words if word.strip())
 
 
 def read_keywords(path: Path, queries: Mapping[str, Query]) -> dict[str, Query]:
     """The queries that the file has keywords of, with them. Raises UsageError."""
-    found: dict[str, Query] = {}
+    with_keywords: dict[str, Query] = {}
     for line, row in json_lines(path, _Keywords, KEYWORDS_HINT):
         query_id = str(row.query_id)
-        if query_id not in queries or query_id in found:
-            what = "was already given" if query_id in found else "is not in queries.tsv"
+        if query_id not in queries or query_id in with_keywords:
+            what = "was already given" if query_id in with_keywords else "is not in queries.tsv"
             raise wrong(path, line, "query_id", f"'{query_id}' {what}", KEYWORDS_HINT)
-        found[query_id] = replace(queries[query_id], keywords=keywords_of(row.keywords))
-    return found
+        with_keywords[query_id] = replace(queries[query_id], keywords=keywords_of(row.keywords))
+    return with_keywords
 
 
 def searched(query: Query, by: str) -> Query:

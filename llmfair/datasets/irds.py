@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import Content, Given, OwnData
+from llmfair.datasets.files import Content, DataOptions, OwnData
 from llmfair.datasets.judgements import HINT as RUN_HINT
 from llmfair.datasets.judgements import groups_of, read_any_run
 from llmfair.errors import UsageError, line_of
@@ -28,35 +28,35 @@ class IrCollection(OwnData):
     Raises UsageError without a file of groups.
     """
 
-    def __init__(self, name: str, given: Given, indexes: Path) -> None:
-        if not given.groups:
+    def __init__(self, name: str, options: DataOptions, indexes: Path) -> None:
+        if not options.groups:
             raise UsageError(
                 f"{name} says nothing of groups.", "--groups FILE: doc_id<TAB>attribute<TAB>group"
             )
         self.name = self.where = name
-        self.given, self.indexes = given, indexes
+        self.options, self.indexes = options, indexes
 
     def read(self) -> Content:
-        given, content = self.given, Content()
-        known = read_attributes(Path(given.attributes) if given.attributes else shipped_attributes())
-        groups, used = groups_of(Path(str(given.groups)), known)
+        options, content = self.options, Content()
+        declared = read_attributes(Path(options.attributes) if options.attributes else shipped_attributes())
+        groups, used = groups_of(Path(str(options.groups)), declared)
         try:
-            found = self._collection()
-            topics = [Query(one.query_id, _text(one)) for one in found.queries_iter()]
-            for one in found.qrels_iter():
-                content.qrels.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
+            collection = self._collection()
+            topics = [Query(row.query_id, _text(row)) for row in collection.queries_iter()]
+            for row in collection.qrels_iter():
+                content.qrels.setdefault(row.query_id, {})[row.doc_id] = int(row.relevance)
             content.queries = {query.query_id: query for query in topics}
-            lists = self._lists(found, topics)
+            lists = self._lists(collection, topics)
             wanted = {doc_id for listed in lists.values() for doc_id in listed}
             judged = {doc_id for query_id in lists for doc_id in content.qrels.get(query_id, {})}
-            documents = _documents(found.docs_store().get_many([*wanted, *judged]).values(), groups)
-            content.documents = {one.doc_id: one for one in documents}
+            documents = _documents(collection.docs_store().get_many([*wanted, *judged]).values(), groups)
+            content.documents = {row.doc_id: row for row in documents}
         except UsageError:
             raise
         except Exception as error:  # of a download, or of what the collection lacks
             raise UsageError(f"{self.name}: {line_of(error)}", HINT) from None
         if gone := sorted(wanted - content.documents.keys()):
-            raise UsageError(f"{given.run}: document '{gone[0]}' is not in {self.name}.", RUN_HINT)
+            raise UsageError(f"{options.run}: document '{gone[0]}' is not in {self.name}.", RUN_HINT)
         content.qrels = {
             query_id: {doc_id: grade for doc_id, grade in of.items() if doc_id in content.documents}
             for query_id, of in content.qrels.items()
@@ -67,7 +67,7 @@ class IrCollection(OwnData):
             content.leave_out_short(query_id)
         if not content.lists:
             raise UsageError(f"{self.name}: no query has two candidates or more.", HINT)
-        content.attributes = [attribute for name, attribute in known.items() if name in used]
+        content.attributes = [attribute for name, attribute in declared.items() if name in used]
         return content
 
     def _collection(self) -> Any:
@@ -81,10 +81,10 @@ class IrCollection(OwnData):
                 "https://ir-datasets.com lists them",
             ) from None
 
-    def _lists(self, found: Any, topics: Iterable[Query]) -> Mapping[str, Sequence[str]]:
+    def _lists(self, collection: Any, topics: Iterable[Query]) -> Mapping[str, Sequence[str]]:
         """The documents of every query, best first."""
-        if self.given.run:
-            path = Path(self.given.run)
+        if self.options.run:
+            path = Path(self.options.run)
             rankings = read_any_run(path).rankings
             lists = {
                 query.query_id: rankings[query.query_id].doc_ids
@@ -94,25 +94,25 @@ class IrCollection(OwnData):
             if not lists:
                 raise UsageError(f"{path} ranks none of the queries of {self.name}.", RUN_HINT)
             return lists
-        count = found.docs_count() or found.docs_store().count()
+        count = collection.docs_count() or collection.docs_store().count()
         if count > MOST_INDEXED:
             raise UsageError(
                 f"{self.name} has {count:,} documents, which are not indexed here.",
                 "--run FILE: the lists, from the search engine that has them",
             )
-        index = Bm25Index(self.indexes, _documents(found.docs_iter(), {}))
+        index = Bm25Index(self.indexes, _documents(collection.docs_iter(), {}))
         return {query.query_id: [hit.doc_id for hit in index.search(query.text, POOL)] for query in topics}
 
 
 def _documents(
-    found: Iterable[Any], groups: Mapping[str, Mapping[str, tuple[str, ...]]]
+    rows: Iterable[Any], groups: Mapping[str, Mapping[str, tuple[str, ...]]]
 ) -> Iterator[Document]:
-    for one in found:
-        title = str(getattr(one, "title", "") or "").strip()
-        text = str(one.text) if title and hasattr(one, "text") else _text(one)
-        yield Document(one.doc_id, title or text, text, groups.get(one.doc_id, {}))
+    for row in rows:
+        title = str(getattr(row, "title", "") or "").strip()
+        text = str(row.text) if title and hasattr(row, "text") else _text(row)
+        yield Document(row.doc_id, title or text, text, groups.get(row.doc_id, {}))
 
 
-def _text(one: Any) -> str:
+def _text(row: Any) -> str:
     """What a query or document says."""
-    return str(one.default_text()).strip()
+    return str(row.default_text()).strip()

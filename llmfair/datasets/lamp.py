@@ -7,6 +7,7 @@ is here. Its authors publish neither sizes nor checksums, so that what is fetche
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -119,9 +120,9 @@ class Lamp(QuestionSet):
 
     def at(self, folder: Path) -> Lamp:
         """The same task from another folder. Raises UsageError if its files are not there."""
-        found = Lamp(self.number, folder)
-        found.files  # noqa: B018
-        return found
+        other = Lamp(self.number, folder)
+        other.files  # noqa: B018
+        return other
 
     @property
     def files(self) -> tuple[Path, Path]:
@@ -154,9 +155,17 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     if (of := re.match(r"LaMP_(\d)", answers.task)) and int(of[1]) != number:
         raise wrong(outputs, 0, "task", f"is '{answers.task}', not LaMP_{number}", HINT)
     entries: list[Any] = read_document(inputs, _entries_of(FORMATS[number]), OTHER_TASK)
-    _check_ids(
-        inputs, [str(entry.id) for entry in entries], outputs, [str(gold.id) for gold in answers.golds]
-    )
+    queries, golds = ([str(row.id) for row in rows] for rows in (entries, answers.golds))
+    for place, (query_id, gold_id) in enumerate(zip_longest(queries, golds), start=1):
+        if query_id != gold_id:
+            raise UsageError(
+                f"entry {place} is '{query_id}' in {inputs} and '{gold_id}' in {outputs}.",
+                "both files have to be of one task and split, in one order",
+            )
+        if query_id == RESERVED_QUERY:
+            raise wrong(inputs, 0, "id", f"'{query_id}' stands for all queries", HINT)
+    if twice := next((query_id for query_id, count in Counter(queries).items() if count > 1), None):
+        raise wrong(inputs, 0, "id", f"'{twice}' is there twice", HINT)
     labels: dict[str, dict[str, tuple[str, ...]]] = {}
     questions = []
     entries.reverse()
@@ -169,10 +178,10 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
 def _question(
     of: Format, entry: Any, gold: str, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
 ) -> Question:
-    found = next(filter(None, (pattern.search(entry.input) for pattern in of.searched)), None)
-    if found is None:
+    match = next(filter(None, (pattern.search(entry.input) for pattern in of.searched)), None)
+    if match is None:
         raise wrong(path, 0, f"query '{entry.id}', input", f"has no {of.wanted}", OTHER_TASK)
-    groups = tuple(map(str.strip, found.groups()))
+    groups = tuple(map(str.strip, match.groups()))
     place = of.insertion.search(entry.input) if of.insertion else None
     return Question(
         Query(str(entry.id), entry.input),
@@ -199,19 +208,6 @@ def _items(
         marked = labels.setdefault(label, {LABEL: (label,)}) if of.label else {}
         items[doc_id] = Document(doc_id, title, text, marked)
     return tuple(items.values())
-
-
-def _check_ids(inputs: Path, queries: list[str], outputs: Path, golds: list[str]) -> None:
-    """Raises UsageError unless both files have the same ids in the same order, each once."""
-    for place, (query_id, gold) in enumerate(zip_longest(queries, golds), start=1):
-        if query_id != gold:
-            raise UsageError(
-                f"entry {place} is '{query_id}' in {inputs} and '{gold}' in {outputs}.",
-                "both files have to be of one task and split, in one order",
-            )
-    if len({*queries}) < len(queries) or RESERVED_QUERY in queries:
-        again = next(one for one in queries if one == RESERVED_QUERY or queries.count(one) > 1)
-        raise wrong(inputs, 0, "id", f"'{again}' is there twice, or stands for all queries", HINT)
 
 
 # Fetched: the development inputs and answers of the user split
@@ -297,7 +293,7 @@ def read_useful(path: Path, lists: Lists) -> dict[str, dict[str, bool]]:
 
     Raises UsageError naming line and field, and for a query of which not every item is labelled.
     """
-    found: Rows = {}
+    values: Rows = {}
     for line, row in csv_rows(path, LABELS_HINT, "\t"):
         label = next((name for name in LABELS if name in row), "")
         if not label or not {"qid", "pid"} <= row.keys():
@@ -305,54 +301,54 @@ def read_useful(path: Path, lists: Lists) -> dict[str, dict[str, bool]]:
         value = cell(path, line, label, number, row[label].strip())
         if label == LABELS[0] and value not in (0, 1):
             raise wrong(path, line, label, f"'{row[label]}' is not 0 or 1", LABELS_HINT)
-        _add(found, row["qid"].strip(), row["pid"].strip(), value, path, line)
-    _check(path, found, lists, whole=True)
+        _add(values, row["qid"].strip(), row["pid"].strip(), value, path, line)
+    _check(path, values, lists, complete=True)
     return {
         query_id: {doc_id: value > LEAST_GAIN for doc_id, value in row.items()}
-        for query_id, row in found.items()
+        for query_id, row in values.items()
     }
 
 
-def read_retrieval(path: Path, lists: Lists, needed: Collection[str], whole: bool = True) -> Rows:
+def read_retrieval(path: Path, lists: Lists, needed: Collection[str], complete: bool = True) -> Rows:
     """A retriever's scores, from released JSON `{qid: [[pid, score], …]}` or a TREC run.
 
     `needed`: the queries that must be there. `whole`: every item of a query needs a score, else those that a
     retriever found of a corpus. Raises UsageError.
     """
-    found: Rows = {}
+    scores: Rows = {}
     if path.suffix == ".json":
         rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL)
         for query_id, ranking in rankings.items():
             for doc_id, value in ranking:
-                _add(found, query_id, str(doc_id), value, path, 0)
+                _add(scores, query_id, str(doc_id), value, path, 0)
     else:
         for line, (query_id, _, doc_id, _, score, _) in columns(path, RUN, hint=FIT_HINT):
-            _add(found, query_id, doc_id, cell(path, line, "score", number, score), path, line)
-    if absent := [query_id for query_id in needed if query_id not in found]:
+            _add(scores, query_id, doc_id, cell(path, line, "score", number, score), path, line)
+    if absent := [query_id for query_id in needed if query_id not in scores]:
         raise UsageError(
             f"{path}: has no scores for query '{absent[0]}' ({len(absent)} lack them).", FIT_HINT
         )
-    _check(path, found, lists, whole)
-    return found
+    _check(path, scores, lists, complete)
+    return scores
 
 
-def _add(found: Rows, query_id: str, doc_id: str, value: float, path: Path, line: int) -> None:
-    if doc_id in found.setdefault(query_id, {}):
+def _add(rows: Rows, query_id: str, doc_id: str, value: float, path: Path, line: int) -> None:
+    if doc_id in rows.setdefault(query_id, {}):
         raise wrong(path, line, "pid", f"'{doc_id}' was already given for query '{query_id}'", FIT_HINT)
-    found[query_id][doc_id] = value
+    rows[query_id][doc_id] = value
 
 
-def _check(path: Path, found: Rows, lists: Lists, whole: bool) -> None:
+def _check(path: Path, rows: Rows, lists: Lists, complete: bool) -> None:
     """Raises UsageError for the first query or item that the dataset has not, and for an item that is lacking."""
-    for query_id, row in found.items():
+    for query_id, row in rows.items():
         if query_id not in lists:
             raise UsageError(f"{path}: query '{query_id}' is not in the dataset.", FIT_HINT)
-        known = set(lists[query_id])
-        if strange := next((doc_id for doc_id in row if doc_id not in known), None):
+        doc_ids = set(lists[query_id])
+        if strange := next((doc_id for doc_id in row if doc_id not in doc_ids), None):
             raise UsageError(f"{path}: query '{query_id}' has no item '{strange}'.", FIT_HINT)
-        if whole and (lacking := [doc_id for doc_id in lists[query_id] if doc_id not in row]):
+        if complete and (lacking := [doc_id for doc_id in lists[query_id] if doc_id not in row]):
             raise UsageError(
-                f"{path}: query '{query_id}' lacks item '{lacking[0]}' ({len(lacking)} of {len(known)} items).",
+                f"{path}: query '{query_id}' lacks item '{lacking[0]}' ({len(lacking)} of {len(doc_ids)} items).",
                 FIT_HINT,
             )
 

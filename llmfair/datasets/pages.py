@@ -170,12 +170,9 @@ class PageStore(ManyDocuments):
     def on(self, attribute: Attribute) -> dict[Side | None, NDArray[np.bool_]]:
         """Which pages are on each side of an attribute, and which on none (None), titled or not."""
         sides = [attribute.side(document) for document in self.of_each_kind()]
-        return {side: self.where(of is side for of in sides) for side in (*Side, None)}
-
-    def where(self, holds: Iterable[bool]) -> NDArray[np.bool_]:
-        """Which pages are of combinations of which it holds; said of each in turn."""
-        mask: NDArray[np.bool_] = np.fromiter(holds, dtype=np.bool_)[self.codes]
-        return mask
+        return {
+            side: np.array([of is side for of in sides], dtype=np.bool_)[self.codes] for side in (*Side, None)
+        }
 
     def sides(self, attribute: Attribute) -> PageValues[Side]:
         """The side of every page that has one, and a title."""
@@ -226,7 +223,7 @@ class PageValues(Mapping[str, V]):
         return len(self._numbers)
 
     def items(self) -> ItemsView[str, V]:
-        """All at once: one by one each would be looked for."""
+        """Pages with their values, all at once: one by one each would be looked for."""
         return dict(zip(self, self._each(), strict=True)).items()
 
     def values(self) -> ValuesView[V]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.nouns import Side
+from llmfair.nouns import Attribute, Document, Side
 
 Places = NDArray[np.intp]
 NONE = np.zeros(0, dtype=np.intp)
@@ -28,8 +28,8 @@ class Pool:
     def at(self, positions: Places) -> list[int]:
         """The places of the documents at these positions of the pool."""
         passed = np.searchsorted(self.without - np.arange(len(self.without)), positions, side="right")
-        found: list[int] = self.places[positions + passed].tolist()
-        return found
+        places: list[int] = self.places[positions + passed].tolist()
+        return places
 
 
 class Pools:
@@ -56,17 +56,30 @@ class Pools:
         """
         relevant = self._relevant[query_id]
         unprotected, protected, either = (
-            (Pool(found, NONE), Pool(places, positions[found]))
+            (Pool(relevant_here, NONE), Pool(places, positions[relevant_here]))
             for mask, places, positions in self._drawn_from
-            for found in [relevant[mask[relevant]]]
+            for relevant_here in [relevant[mask[relevant]]]
         )
         return unprotected[0], protected[0], unprotected[1], protected[1], *either
 
 
+def sides_of(documents: Mapping[str, Document], attribute: Attribute) -> dict[str, Side]:
+    """The side of every document that has one, by id."""
+    alike: dict[int, Side | None] = {}  # documents of equal groups share them: millions, but few kinds
+    sides = {}
+    for doc_id, document in documents.items():
+        kind = id(document.groups)
+        if kind not in alike:
+            alike[kind] = attribute.side(document)
+        if (side := alike[kind]) is not None:
+            sides[doc_id] = side
+    return sides
+
+
 def pools_of(sides: Mapping[str, Side], relevant: Mapping[str, Sequence[str]]) -> Pools:
     """The pools of documents with these sides and, by topic, of these relevant ones."""
-    known = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
-    ids = sorted(known, key=_by_number)
+    doc_ids_of_sides = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
+    ids = sorted(doc_ids_of_sides, key=_by_number)
     place = {doc_id: index for index, doc_id in enumerate(ids)}
     return Pools(
         ids,

@@ -41,58 +41,43 @@ class RefineSample(OwnData):
     def read(self) -> Content:
         """Each topic with all its documents."""
         words = tomllib.loads((data_folder() / "refine-sample.toml").read_text("utf-8"))
-        known, content = read_attributes(shipped_attributes()), Content()
-        content.attributes = [known["gender"], known["location"]]
+        declared, content = read_attributes(shipped_attributes()), Content()
+        content.attributes = [declared["gender"], declared["location"]]
         for topic in words["topics"]:
-            query, documents, judged = _topic(topic, words)
-            content.queries[query.query_id] = query
-            content.documents |= {document.doc_id: document for document in documents}
-            content.lists[query.query_id] = [document.doc_id for document in documents]
-            content.qrels[query.query_id] = judged
+            name, rng = topic["id"], np.random.default_rng([words["seed"], crc32(topic["id"].encode())])
+            documents = [
+                Document(f"{name}-{number}", title, text, groups)
+                for number, (title, text, groups) in enumerate(_articles(topic, words, rng))
+            ]
+            content.queries[name] = Query(name, " ".join(topic["keywords"]))
+            content.qrels[name] = {of.doc_id: int(place < RELEVANT) for place, of in enumerate(documents)}
+            order = rng.permutation(len(documents)).tolist()  # which tells nothing
+            content.documents |= {documents[place].doc_id: documents[place] for place in order}
+            content.lists[name] = [documents[place].doc_id for place in order]
         return content
-
-
-def _topic(
-    topic: Mapping[str, Any], words: Mapping[str, Any]
-) -> tuple[Query, tuple[Document, ...], dict[str, int]]:
-    """The topic's query, its documents in an order that tells nothing, and their relevance."""
-    rng = np.random.default_rng([words["seed"], crc32(topic["id"].encode())])
-    written = [*_relevant(topic, words, rng), *_others(topic, words, rng)]
-    documents = tuple(
-        Document(f"{topic['id']}-{number}", title, text, groups)
-        for number, (title, text, groups) in enumerate(written)
-    )
-    judged = {document.doc_id: int(place < RELEVANT) for place, document in enumerate(documents)}
-    order = rng.permutation(len(documents)).tolist()
-    query = Query(topic["id"], " ".join(topic["keywords"]))
-    return query, tuple(documents[place] for place in order), judged
 
 
 Written = tuple[str, str, dict[str, tuple[str, ...]]]
 
 
-def _relevant(
+def _articles(
     topic: Mapping[str, Any], words: Mapping[str, Any], rng: np.random.Generator
 ) -> Iterator[Written]:
-    """As many women and people from elsewhere as the topic says; theirs have fewer of the query's words."""
-    women = _spread(topic["women"], RELEVANT, rng)
-    abroad = _spread(topic["abroad"], RELEVANT, rng)
+    """The topic's relevant documents, then others, which mention it by the way and are mostly of the usual groups.
+
+    Of the relevant ones as many are of women and of people from elsewhere as the topic says; theirs have fewer of the
+    query's words.
+    """
     most = len(topic["keywords"])
-    for woman, elsewhere in zip(women, abroad, strict=True):
+    women = _spread(topic["women"], RELEVANT, rng)
+    for woman, elsewhere in zip(women, _spread(topic["abroad"], RELEVANT, rng), strict=True):
         missing = int(woman) + int(elsewhere)
         held = max(1, most - missing - int(rng.integers(0, 2)) + int(rng.random() < STRAY_SHARE))
-        yield _article(topic, words, bool(woman), bool(elsewhere), min(held, most), rng)
-
-
-def _others(
-    topic: Mapping[str, Any], words: Mapping[str, Any], rng: np.random.Generator
-) -> Iterator[Written]:
-    """Documents that mention the topic by the way: mostly of the usual groups."""
-    most = len(topic["keywords"])
+        yield _article(topic, words, woman, elsewhere, min(held, most), rng)
     for _ in range(OTHERS):
         woman, elsewhere = (rng.random() < STRAY_SHARE * 2 for _ in range(2))
         held = max(1, most - 1 - int(rng.integers(0, 3)) - int(woman) - int(elsewhere))
-        yield _article(topic, words, bool(woman), bool(elsewhere), held, rng)
+        yield _article(topic, words, woman, elsewhere, held, rng)
 
 
 def _spread(share: float, n: int, rng: np.random.Generator) -> list[bool]:
@@ -117,7 +102,7 @@ def _article(
     gender = "female" if woman else "male"
     if rng.random() < NONBINARY_SHARE:
         gender = "nonbinary"
-    known = rng.random() >= UNKNOWN_SHARE
+    gender_known = rng.random() >= UNKNOWN_SHARE
     regions = words["regions"]
     region = one_of([name for name in regions if (name in USUAL_REGIONS) != elsewhere])
     place = int(rng.integers(len(regions[region]["nationalities"])))
@@ -125,8 +110,8 @@ def _article(
     *first, last = (topic["keywords"][at] for at in chosen)
     they, their = words["pronouns"][gender]
     sentences = words["sentences"]
-    pool = sentences["nothing"] if not known else sentences["second"]
-    if gender == "female" and known and rng.random() < 0.3:
+    pool = sentences["nothing"] if not gender_known else sentences["second"]
+    if gender == "female" and gender_known and rng.random() < 0.3:
         pool = sentences["women"]
     text = f"{one_of(sentences['first'])} {one_of(pool)}".format(
         nationality=regions[region]["nationalities"][place],
@@ -140,6 +125,6 @@ def _article(
     )
     title = f"{one_of(words['given'][gender])} {one_of(regions[region]['families'])}"
     groups: dict[str, tuple[str, ...]] = {"location": (region,)}
-    if known:
+    if gender_known:
         groups["gender"] = (gender,)
     return title, text[:1].upper() + text[1:], groups

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import ATTRIBUTES, Content, Given, OwnData, identifier
+from llmfair.datasets.files import ATTRIBUTES, Content, DataOptions, OwnData, identifier
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
 from llmfair.io.files import FREELY, TIMES, csv_rows, json_lines, number, unique, wrong
@@ -48,55 +48,52 @@ class Table(OwnData):
         name: str,
         where: Path,
         rows: Callable[[Collection[str]], Iterable[Row]],
-        given: Given,
+        options: DataOptions,
         declared_in: Path,
     ) -> None:
-        self.name, self.where, self.rows, self.given = name, str(where), rows, given
-        self.declared_in = Path(given.attributes) if given.attributes else declared_in
+        self.name, self.where, self.rows, self.options = name, str(where), rows, options
+        self.declared_in = Path(options.attributes) if options.attributes else declared_in
 
     def read(self) -> Content:
-        declared = self.given.attributes or self.declared_in.is_file()
-        known = read_attributes(self.declared_in if declared else shipped_attributes())
-        columns = _renamed(self.given.columns, known)
-        reading = _Reading(Path(self.where), known, columns, f"{self.declared_in}")
+        declared = self.options.attributes or self.declared_in.is_file()
+        attributes = read_attributes(self.declared_in if declared else shipped_attributes())
+        columns = _renamed(self.options.columns, attributes)
+        reading = _Reading(Path(self.where), attributes, columns, f"{self.declared_in}")
         for line, row in self.rows({*columns.values()}):
             reading.take(line, row)
         return reading.content()
 
 
-def table_of(path: Path, given: Given) -> Table:
+def table_of(path: Path, options: DataOptions) -> Table:
     """A file as a dataset, by the ending of its name."""
     read = FORMS[str(form_of(path))]
     name = path.name.removesuffix(".gz").rpartition(".")[0]
-    return Table(name, path, partial(read, path), given, files.stored(path.parent / ATTRIBUTES))
+    return Table(name, path, partial(read, path), options, files.stored(path.parent / ATTRIBUTES))
 
 
-def _renamed(columns: str | None, known: Mapping[str, Attribute]) -> dict[str, str]:
+def _renamed(columns: str | None, attributes: Mapping[str, Attribute]) -> dict[str, str]:
     """Columns of the table by what they are read as. Raises UsageError."""
-    ours = (*COLUMNS, *known)
-    found = {name: name for name in ours}
-    for one in columns.split(",") if columns else ():
-        name, equals, theirs = (part.strip() for part in one.partition("="))
-        if not (name and equals and theirs):
+    ours = (*COLUMNS, *attributes)
+    theirs_by_ours = {name: name for name in ours}
+    for pair in columns.split(",") if columns else ():
+        name, _, theirs = (part.strip() for part in pair.partition("="))
+        if name not in theirs_by_ours or not theirs:
             raise UsageError(
-                f"--columns {one} names no column.", "for example --columns doc_id=id,gender=sex"
+                f"--columns {pair}: expected NAME=COLUMN, NAME one of {', '.join(ours)}."
+                f"{did_you_mean(name, ours) if theirs else ''}",
+                "for example --columns doc_id=id,gender=sex",
             )
-        if name not in found:
-            raise UsageError(
-                f"--columns {one}: nothing is read as '{name}'.{did_you_mean(name, ours)}",
-                f"known: {', '.join(ours)}",
-            )
-        found[name] = theirs
-    return found
+        theirs_by_ours[name] = theirs
+    return theirs_by_ours
 
 
 class _Reading:
     """What rows come to, row by row. Raises UsageError for the first that is wrong."""
 
     def __init__(
-        self, path: Path, known: Mapping[str, Attribute], columns: Mapping[str, str], declared_in: str
+        self, path: Path, attributes: Mapping[str, Attribute], columns: Mapping[str, str], declared_in: str
     ) -> None:
-        self.path, self.known, self.columns, self.declared_in = path, known, columns, declared_in
+        self.path, self.known, self.columns, self.declared_in = path, attributes, columns, declared_in
         self.result = Content()
         self.lines: dict[tuple[str, ...], int] = {}
         self.query_ids: dict[str, str] = {}
@@ -127,7 +124,7 @@ class _Reading:
             result.qrels.setdefault(query.query_id, {})[document.doc_id] = relevance
 
     def content(self) -> Content:
-        """All rows."""
+        """What all rows come to."""
         result = self.result
         if not self.seen:
             raise self._wrong(0, "", "has no rows")
@@ -147,11 +144,11 @@ class _Reading:
         return result
 
     def _query(self, line: int, row: Mapping[str, Any], cells: Mapping[str, str]) -> Query:
-        given, text = cells["query_id"], cells["query"]
-        if not given and not text:
+        own_id, text = cells["query_id"], cells["query"]
+        if not own_id and not text:
             by_text = self.columns["query"] in row and self.columns["query_id"] not in row
             raise self._lacking(line, row, "query" if by_text else "query_id")
-        query_id = given or self.query_ids.setdefault(text, f"q{len(self.query_ids) + 1}")
+        query_id = own_id or self.query_ids.setdefault(text, f"q{len(self.query_ids) + 1}")
         if identifier(query_id) is None:
             raise self._wrong(line, "query_id", f"'{query_id}' holds white space")
         if query_id == RESERVED_QUERY:
@@ -173,7 +170,7 @@ class _Reading:
         return document
 
     def _groups(self, line: int, row: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        by_attribute: dict[str, tuple[str, ...]] = {}
         for name, attribute in self.known.items():
             if (column := self.columns[name]) not in row:
                 continue
@@ -187,8 +184,8 @@ class _Reading:
                 if declared is not None and group not in declared:
                     raise no_group(self.path, line, column, name, group, declared, self.declared_in)
             if groups:
-                found[name] = groups
-        return self.shared.setdefault(tuple(found.items()), found)
+                by_attribute[name] = groups
+        return self.shared.setdefault(tuple(by_attribute.items()), by_attribute)
 
     def _relevance(self, line: int, text: str) -> int:
         try:
@@ -284,7 +281,7 @@ def form_of(path: Path) -> str | None:
 # Sets of the Hugging Face hub, or of a folder as the datasets package reads it: `hf:ORG/NAME[:split]`
 
 
-def hub_table(name: str, given: Given) -> Table:
+def hub_table(name: str, options: DataOptions) -> Table:
     """A dataset of the hub by its name with the prefix; of several splits one has to be named."""
     source, _, split = name.removeprefix(PREFIX).partition(":")
     if not source:
@@ -293,7 +290,7 @@ def hub_table(name: str, given: Given) -> Table:
     def rows(wanted: Collection[str]) -> Iterable[Row]:
         return enumerate(_split(name, source, split), start=1)
 
-    return Table(name, Path(name), rows, given, files.stored(Path(ATTRIBUTES)))
+    return Table(name, Path(name), rows, options, files.stored(Path(ATTRIBUTES)))
 
 
 @files.usual()
@@ -304,15 +301,15 @@ def _split(name: str, source: str, split: str) -> Any:
     except ImportError:
         raise MissingExtra("the datasets package is not installed.", "pip install 'llmfair[hub]'") from None
     try:
-        found = load_dataset(source, split=split or None)
+        dataset = load_dataset(source, split=split or None)
     except Exception as error:  # of the hub, of the network, or of the file's own form
         raise UsageError(
             f"{name}: {line_of(error)}", "hf:ORG/NAME[:split], as datasets.load_dataset takes them"
         ) from None
-    if split or not hasattr(found, "keys"):
-        return found
-    if len(found) > 1:
+    if split or not hasattr(dataset, "keys"):
+        return dataset
+    if len(dataset) > 1:
         raise UsageError(
-            f"{name} has several splits.", f"name one: {', '.join(f'{name}:{one}' for one in found)}"
+            f"{name} has several splits.", f"name one: {', '.join(f'{name}:{part}' for part in dataset)}"
         )
-    return next(iter(found.values()))
+    return next(iter(dataset.values()))

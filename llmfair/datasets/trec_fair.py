@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
@@ -15,7 +15,7 @@ from msgspec import convert
 from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.base import cache_folder
+from llmfair.datasets.base import by_side, cache_folder
 from llmfair.datasets.distill import PAGES, TOPICS, Topic
 from llmfair.datasets.pages import KIND, PageStore, PageValues, damaged, judged
 from llmfair.datasets.pools import Pools
@@ -91,7 +91,7 @@ COLLECTIONS = (
 
 def unscored_topics(dataset: str) -> Sequence[str]:
     """Topics of a dataset, by its name, that the track's official results leave out."""
-    return next((one.unscored for one in COLLECTIONS if dataset.startswith(f"{one.name}/")), ())
+    return next((of.unscored for of in COLLECTIONS if dataset.startswith(f"{of.name}/")), ())
 
 
 # The datasets
@@ -198,7 +198,8 @@ class TrecFair:
     def describe(self) -> dict[str, Any]:
         """Licence, topics, pages by side and without one (unknown, mixed, other), and the record of the fetch."""
         pages = self._pages
-        on = {attribute.name: _count_sides(pages, attribute) for attribute in self.attributes}
+        kinds, counts = pages.of_each_kind(), pages.counts(np.arange(len(pages)))
+        on = {attribute.name: by_side(attribute, kinds, counts) for attribute in self.attributes}
         return {
             "licence": LICENCE,
             "topics": len(self.topics),
@@ -210,11 +211,11 @@ class TrecFair:
     def listing(self) -> dict[str, Any]:
         """What `datasets list` says, without reading any data."""
         folder, fetched = self.collection.folder, "pages" in fetch_record(self.collection)
-        taken = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if fetched else 0
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if fetched else 0
         return {
             "attributes": [self._attribute],
             "queries": self.collection.queries,
-            "size": f"{taken / 1e6:,.0f} MB" if fetched else f"{self.collection.gigabytes:.1f} GB to fetch",
+            "size": f"{size / 1e6:,.0f} MB" if fetched else f"{self.collection.gigabytes:.1f} GB to fetch",
             "fetched": fetched,
         }
 
@@ -312,18 +313,6 @@ def fetch_record(collection: Collection) -> dict[str, Any]:
         return {}
     read_fetched(path, Record)
     return dict(files.decode(files.content(path)))  # with all that is beside
-
-
-def _count_sides(pages: PageStore, attribute: Attribute) -> dict[str, int]:
-    on = pages.on(attribute)
-    known = pages.where(bool(groups.get(attribute.name)) for groups in pages.combinations)
-    sided_if_mixed = ~pages.on(replace(attribute, mixed="protected"))[None]
-    counts = {side.value: on[side] for side in Side} | {
-        "unknown": ~known,
-        "mixed": on[None] & sided_if_mixed,
-        "other": on[None] & known & ~sided_if_mixed,
-    }
-    return {what: int(mask.sum()) for what, mask in counts.items()}
 
 
 for _collection in COLLECTIONS:

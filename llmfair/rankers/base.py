@@ -115,8 +115,8 @@ class ScoringRanker(Ranker):
 
 def remarks(ranker: Ranker, ordered: Sequence[Candidates]) -> list[str]:
     """What has to be said of these orders, each sentence once with the number of queries."""
-    said = Counter(filter(None, map(ranker.remark, ordered)))
-    return [f"{one} ({n} of {len(ordered)} queries)" for one, n in said.items()]
+    counts = Counter(filter(None, map(ranker.remark, ordered)))
+    return [f"{remark} ({n} of {len(ordered)} queries)" for remark, n in counts.items()]
 
 
 def scoring(name: str, ranker: Ranker) -> ScoringRanker:

@@ -18,11 +18,15 @@ from llmfair.retrieval.engine import ENGLISH
 @register("ranker", "bm25")
 def bm25(options: RankerOptions) -> Bm25:
     """Over titles and texts of all the dataset's documents, or of each list's. Raises UsageError for a checkpoint."""
-    if options.checkpoint:
-        raise UsageError(f"bm25 has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m bm25")
+    _refuse_checkpoint("bm25", options)
     if options.each_list:
         return Bm25()
     return Bm25(Bm25Index(options.cache / "indexes", options.documents))
+
+
+def _refuse_checkpoint(name: str, options: RankerOptions) -> None:
+    if options.checkpoint:
+        raise UsageError(f"{name} has no checkpoints, so it cannot be '{options.checkpoint}'.", f"-m {name}")
 
 
 class Bm25(ScoringRanker):
@@ -43,8 +47,8 @@ class Bm25(ScoringRanker):
             if self._last is None or self._last[0] is not documents:
                 self._last = documents, Bm25Index(None, documents)
             index = self._last[1]
-        found = index.scores(candidates.query.text, candidates.doc_ids)
-        return [found[doc_id] for doc_id in candidates.doc_ids]
+        scores = index.scores(candidates.query.text, candidates.doc_ids)
+        return [scores[doc_id] for doc_id in candidates.doc_ids]
 
 
 # BM25 as Fair-RAG and LaMP rank with it: words as white space parts them, counted among a list's items alone.
@@ -58,11 +62,8 @@ K1, B, EPSILON = 1.5, 0.75, 0.25
 
 @register("ranker", "bm25-okapi")
 def okapi(options: RankerOptions) -> Okapi:
-    """Raises UsageError for a checkpoint."""
-    if options.checkpoint:
-        raise UsageError(
-            f"bm25-okapi has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m bm25-okapi"
-        )
+    """Over each list's own items. Raises UsageError for a checkpoint."""
+    _refuse_checkpoint("bm25-okapi", options)
     return Okapi()
 
 
@@ -75,9 +76,9 @@ class Okapi(ScoringRanker):
         """The score of each candidate, 0 without a common word; it can be negative in lists of a few items."""
         counts = [Counter(f"{item.title} {item.text}".split()) for item in candidates.documents]
         lengths = np.array([count.total() for count in counts], dtype=float)
-        found = np.zeros(len(counts))
+        total = np.zeros(len(counts))
         if not lengths.any():
-            return found.tolist()
+            return total.tolist()
         holding, n = Counter(word for count in counts for word in count), len(counts)
         idf = {word: math.log(n - held + 0.5) - math.log(held + 0.5) for word, held in holding.items()}
         least = EPSILON * sum(idf.values()) / len(idf)
@@ -86,5 +87,5 @@ class Okapi(ScoringRanker):
         for word in candidates.query.text.split():
             if word in idf:
                 often = np.array([count[word] for count in counts])
-                found += idf[word] * (often * (K1 + 1) / (often + norm))
-        return found.tolist()
+                total += idf[word] * (often * (K1 + 1) / (often + norm))
+        return total.tolist()

@@ -110,8 +110,8 @@ def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[
 
     That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities.
     """
-    found = completion.logprobs or {}
-    sent = {label: found[label] for label in labels if math.isfinite(found.get(label, -math.inf))}
+    logprobs = completion.logprobs or {}
+    sent = {label: logprobs[label] for label in labels if math.isfinite(logprobs.get(label, -math.inf))}
     return sent, min(1.0, math.fsum(math.exp(min(value, 0.0)) for value in sent.values()))
 
 
@@ -144,8 +144,8 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     if chains:
         return Choice(None, Problem.NO_ORDER)
     if not refused:
-        if (whole := grammar.whole.match(rest)) and not _TAKEN_BACK.search(rest, whole.end()):
-            return _choice([grammar.named(whole[0])[-1:], *_stated(grammar, rest, labels)], labels)
+        if (reply := grammar.label.match(rest)) and not _TAKEN_BACK.search(rest, reply.end()):
+            return _choice([grammar.named(reply[0])[-1:], *_stated(grammar, rest, labels)], labels)
         if ties := [grammar.named(tie[0]) for tie in grammar.tie.finditer(rest)]:
             problem = _choice(ties, labels).problem
             wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
@@ -157,8 +157,8 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
     if statements := list(_stated(grammar, rest, labels)):
         choice = _choice(statements, labels)
         led = any(
-            _leads(rest, said.start("label")) and not _TAKEN_BACK.search(rest, said.end())
-            for said in grammar.said.finditer(rest)
+            _leads(rest, statement.start("label")) and not _TAKEN_BACK.search(rest, statement.end())
+            for statement in grammar.statement.finditer(rest)
         )
         return choice if led or choice.problem is Problem.CONTRADICTORY else Choice(None, Problem.NO_ORDER)
     names = refused and any(label in grammar.name.findall(text) for label in labels)
@@ -188,9 +188,11 @@ _NEAR = 80
 
 def _stated(grammar: _Grammar, text: str, labels: Sequence[str]) -> Iterator[list[str]]:
     """What an answer states to be a label, whatever it says of it; of other names those that are called the answer."""
-    for said in grammar.said.finditer(text):
-        label = grammar.named(said["label"])[-1:]
-        if not said["label"].islower() and (label[0] in labels or _leads(text, said.start("label"))):
+    for statement in grammar.statement.finditer(text):
+        label = grammar.named(statement["label"])[-1:]
+        if not statement["label"].islower() and (
+            label[0] in labels or _leads(text, statement.start("label"))
+        ):
             yield label
 
 
@@ -228,11 +230,11 @@ class _Grammar:
     """
 
     name: re.Pattern[str]
-    whole: re.Pattern[str]
+    label: re.Pattern[str]
     chain: re.Pattern[str]
     tie: re.Pattern[str]
     row: re.Pattern[str]
-    said: re.Pattern[str]
+    statement: re.Pattern[str]
 
     def named(self, text: str) -> list[str]:
         """The labels in a matched text, in order, letters as capitals."""
@@ -255,13 +257,13 @@ def _grammar(name: str) -> _Grammar:
     row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})+)(?P<after>{after})?"
     return _Grammar(
         name=re.compile(rf"(?<!\w){name}(?!\w)"),
-        whole=re.compile(
+        label=re.compile(
             rf"(?i:final\s++)?(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!)。]?+\s*+(?:\Z|(?<=\n)(?=[^\n]*[^\W\d_]{{2}}))"
         ),
         chain=re.compile(rf"{label}(?:\s*+[<>]\s*+{label})+"),
         tie=re.compile(rf"{label}(?:\s*+=\s*+{label})+"),
         row=re.compile(row, re.MULTILINE),
-        said=re.compile(rf"{leads}\s*+(?:{_NOUN})?(?P<label>{bare})[.!]?+{over}", re.MULTILINE),
+        statement=re.compile(rf"{leads}\s*+(?:{_NOUN})?(?P<label>{bare})[.!]?+{over}", re.MULTILINE),
     )
 
 

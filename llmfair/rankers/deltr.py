@@ -95,13 +95,13 @@ class CrossFitted(ScoringRanker):
     def training(self, query_id: str) -> tuple[Candidates, ...]:
         """The lists that the model of a query learns from."""
         without = self.fold.get(query_id)
-        return tuple(one for one in self.lists if self.fold[one.query.query_id] != without)
+        return tuple(of for of in self.lists if self.fold[of.query.query_id] != without)
 
     def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
-        given = candidates.scores
-        if given is None or len(given) <= self._pool:
+        first_stage = candidates.scores
+        if first_stage is None or len(first_stage) <= self._pool:
             return super().ordered(candidates)
-        by_score = sorted(range(len(given)), key=lambda place: -given[place])
+        by_score = sorted(range(len(first_stage)), key=lambda place: -first_stage[place])
         best, others = by_score[: self._pool], by_score[self._pool :]
         scores = dict(zip(best, self.scores(candidates.at(best)), strict=True))
         return candidates.at([*sorted(best, key=lambda place: -scores[place]), *others]), None
@@ -153,7 +153,7 @@ class Features:
         self._attribute = attribute
         self._vectors = None if encoder is None else Vectors(encoder)
         self._indexes = {
-            name: Bm25Index(folder, [Document(one.doc_id, getattr(one, part), "") for one in documents])
+            name: Bm25Index(folder, [Document(item.doc_id, getattr(item, part), "") for item in documents])
             for part, name in TEXT_COLUMNS.items()
             if any(getattr(document, part).strip() for document in documents)
         }
@@ -161,10 +161,10 @@ class Features:
         parts = [f"{attribute.name} protected"]
         parts += [f"{name} {index.identity}" for name, index in self._indexes.items()]
         parts.append("ln length")
-        for field, (name, made) in NUMBER_COLUMNS.items():
-            if known := sorted((one.doc_id, one.numbers[field]) for one in documents if field in one.numbers):
-                self._means[field] = float(np.mean([made(value) for _, value in known]))
-                parts.append(f"{name} {hashlib.sha256(encode(known)).hexdigest()[:12]}")
+        for field, (name, transform) in NUMBER_COLUMNS.items():
+            if numbered := sorted((d.doc_id, d.numbers[field]) for d in documents if field in d.numbers):
+                self._means[field] = float(np.mean([transform(value) for _, value in numbered]))
+                parts.append(f"{name} {hashlib.sha256(encode(numbered)).hexdigest()[:12]}")
         if encoder is not None:
             parts.append(f"{COSINE} {encoder.identity}")
         self.identity = ", ".join(parts)
@@ -184,9 +184,9 @@ class Features:
             columns.append([scores[doc_id] for doc_id in candidates.doc_ids])
         columns.append([np.log1p(len(f"{document.title} {document.text}".split())) for document in documents])
         for field, mean in self._means.items():
-            _, made = NUMBER_COLUMNS[field]
+            _, transform = NUMBER_COLUMNS[field]
             values = (document.numbers.get(field) for document in documents)
-            columns.append([mean if value is None else float(made(value)) for value in values])
+            columns.append([mean if value is None else float(transform(value)) for value in values])
         if self._vectors is not None:
             columns.append(self._vectors(candidates)[:, -1])
         return np.array(columns, dtype=float).T
@@ -491,11 +491,11 @@ class DlfLike:
 
     def __call__(self, candidates: Candidates) -> list[float]:
         """A score for each candidate, in their order."""
-        given = candidates.scores
-        relevance = min_max(np.array(self._first_stage.scores(candidates) if given is None else given))
+        scores = candidates.scores
+        relevance = min_max(np.array(self._first_stage.scores(candidates) if scores is None else scores))
         fairness = min_max(self._features(candidates) @ self.weights)
-        scores: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
-        return scores
+        merged: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
+        return merged
 
     def _features(self, candidates: Candidates) -> Floats:
         members = self._spread.rows(candidates.doc_ids, MEMBERSHIP)

@@ -9,6 +9,7 @@ conversation of its own; the trail has every round. The program knows neither en
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -97,7 +98,7 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
     text = unescaped(answer.replace("\ufeff", "")).strip()
     if not text:
         return Keywords(ReplyClass.EMPTY)
-    parsed_by, keywords = _found(text)
+    parsed_by, keywords = _parsed(text)
     if REFUSAL.match((" ".join(keywords) if parsed_by == "json" else text)[:_BEGINNING]):
         return Keywords(ReplyClass.REFUSED)
     keywords = (
@@ -109,10 +110,10 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
     if not phrases and not echoed:
         return Keywords(ReplyClass.EMPTY, parsed_by)
     new = new_words((word for words in phrases[:MOST_KEYWORDS] for word in words), query)
-    asked = ("json",) if not plain else ("json", "list", "label", "line")
-    as_asked = parsed_by in asked and len(phrases) <= MOST_KEYWORDS
-    found = ReplyClass.ECHO if echoed else ReplyClass.OK if as_asked else ReplyClass.REPAIRED
-    return Keywords(found, parsed_by, new)
+    forms = ("json",) if not plain else ("json", "list", "label", "line")
+    as_asked = parsed_by in forms and len(phrases) <= MOST_KEYWORDS
+    reply_class = ReplyClass.ECHO if echoed else ReplyClass.OK if as_asked else ReplyClass.REPAIRED
+    return Keywords(reply_class, parsed_by, new)
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -130,16 +131,16 @@ def parts_of(text: str) -> frozenset[str]:
 
 def new_words(words: Iterable[str], query: str) -> tuple[str, ...]:
     """The words that have a part which neither the query nor an earlier word has, in order."""
-    known, new = set(parts_of(query)), []
+    earlier, new = set(parts_of(query)), []
     for word in words:
-        if parts := parts_of(word) - known:
-            known |= parts
+        if parts := parts_of(word) - earlier:
+            earlier |= parts
             new.append(word)
     return tuple(new)
 
 
-def _found(text: str) -> tuple[str, list[str]]:
-    """By which form the keywords were found, and they."""
+def _parsed(text: str) -> tuple[str, list[str]]:
+    """The form that the keywords stand in, and they."""
     if (listed := _json(text)) is not None:
         return "json", listed
     for fence in _FENCE.findall(text):
@@ -150,14 +151,14 @@ def _found(text: str) -> tuple[str, list[str]]:
             return "embedded", listed
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if bullets := [match[1] for line in lines if (match := _BULLET.fullmatch(line))]:
-        return "list", [_QUOTED.sub(_inner, one).partition(": ")[0] for one in bullets]
+        return "list", [_QUOTED.sub(_inner, bullet).partition(": ")[0] for bullet in bullets]
     if labelled := [match[1] for line in lines if (match := _LABEL.fullmatch(line))]:
         return "label", _quoted(labelled[-1]) or _split(labelled[-1:])
     if (quoted := _quoted(text)) and not _OPERATOR.search(text):
         return "quoted", quoted
     # what follows the keywords is mostly a sentence about them
-    said = [line for line in lines if not _SENTENCE.search(line)] or lines
-    return "line", _split(said[-1:])
+    statements = [line for line in lines if not _SENTENCE.search(line)] or lines
+    return "line", _split(statements[-1:])
 
 
 def _json(text: str) -> list[str] | None:
@@ -175,8 +176,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def _split(lines: Collection[str]) -> list[str]:
@@ -193,16 +194,16 @@ def _inner(match: re.Match[str]) -> str:
 
 def _without_query(keywords: Sequence[tuple[str, ...]], query: str) -> tuple[list[tuple[str, ...]], bool]:
     """The keywords without the whole query where one repeats it, and whether one does."""
-    whole = parts_of(_OPERATOR.sub(" ", query))
-    kept, echoed = list[tuple[str, ...]](), False
+    all_parts = parts_of(_OPERATOR.sub(" ", query))
+    rest, echoed = list[tuple[str, ...]](), False
     for words in keywords:
         parts = {part for word in words for part in parts_of(word)}
-        if whole and parts >= whole:
+        if all_parts and parts >= all_parts:
             echoed = True
             words = new_words(words, query)
         if words:
-            kept.append(words)
-    return kept, echoed
+            rest.append(words)
+    return rest, echoed
 
 
 Form = Literal["json", "paper"]
@@ -245,23 +246,17 @@ class Stopping:
         None among them is the objective of a page that has none, which is worse than any.
         """
         *before, last = values
-        if before and not self._improves(last, before[-1]):
+        sign = 1 if self.better == "lower" else -1
+        cost, *costs = (math.inf if value is None else sign * value for value in (last, *before[-1:]))
+        if costs and not costs[0] - cost > ROUNDING:
             return Stop.NO_DECREASE
-        if self.attained is not None and last is not None and self._beyond(last, self.attained):
+        if self.attained is not None and cost <= sign * self.attained + ROUNDING:
             return Stop.ATTAINED
         return Stop.MAX_ITERATIONS if len(before) >= self.max_iterations else None
 
     def kept(self, values: Sequence[float | None]) -> int:
         """Which of the pages is kept: the last, unless the loop ended since it was no better."""
         return len(values) - 1 - (self.after(values) is Stop.NO_DECREASE)
-
-    def _improves(self, value: float | None, on: float | None) -> bool:
-        if value is None or on is None:
-            return value is not None
-        return (on - value if self.better == "lower" else value - on) > ROUNDING
-
-    def _beyond(self, value: float, goal: float) -> bool:
-        return value <= goal + ROUNDING if self.better == "lower" else value >= goal - ROUNDING
 
 
 def most_underrepresented(
@@ -344,11 +339,11 @@ class Refined:
     @property
     def kept(self) -> Round:
         """The round whose page was kept."""
-        return next(one for one in reversed(self.rounds) if one.accepted)
+        return next(round_ for round_ in reversed(self.rounds) if round_.accepted)
 
     @property
     def replies(self) -> Iterator[Reply]:
-        return (reply for one in self.rounds for reply in one.replies)
+        return (reply for round_ in self.rounds for reply in round_.replies)
 
 
 @dataclass(frozen=True)
@@ -399,11 +394,11 @@ class FairQr:
     def chat(self, topic: Topic, standing: Round, subgroup: str) -> Chat:
         """The question of a round, beside the page as it stands."""
         page, named = standing.page, topic.target.items()
-        shown = [name for name, share in named if share > 0 or page.shares[name] > 0]
+        names = [name for name, share in named if share > 0 or page.shares[name] > 0]
         values = {
             "Query": clean(refined_text(topic.query, standing.added), WHOLE),
-            "Target Exposure Distribution": _shares(topic.target, shown),
-            "Current Exposure Distribution": _shares(page.shares, shown),
+            "Target Exposure Distribution": _shares(topic.target, names),
+            "Current Exposure Distribution": _shares(page.shares, names),
             "Top_K": self.k,
             "subgroup": _in_prompt(subgroup),
             "attribute": self.attribute,
@@ -422,21 +417,18 @@ class FairQr:
     def _asked(self, topic: Topic, standing: Round, subgroup: str) -> Steps[tuple[Reply, ...]]:
         """The replies of a round: one, or one that cannot be read and the one after it."""
         chat, replies = self.chat(topic, standing, subgroup), list[Reply]()
-        known = self._known(topic, standing)
+        query = self._known(topic, standing)
         for draw in (0, RETRY_DRAWS):
-            (completion,) = yield [replace(chat, draw=draw)]
-            replies.append(self._read(completion, known))
-            if replies[-1].read.readable:
+            (answer,) = yield [replace(chat, draw=draw)]
+            read = read_keywords(answer, query, self.form == "paper")
+            replies.append(Reply(answer.text, read, answer.prompt_tokens, answer.completion_tokens))
+            if read.readable:
                 break
         return tuple(replies)
 
     def _known(self, topic: Topic, standing: Round) -> str:
         """The text that new words come behind."""
         return refined_text(topic.query, standing.added if self.keep == "added" else ())
-
-    def _read(self, completion: Completion, known: str) -> Reply:
-        read = read_keywords(completion, known, self.form == "paper")
-        return Reply(completion.text, read, completion.prompt_tokens, completion.completion_tokens)
 
 
 def refined_text(query: Query, added: Sequence[str]) -> str:

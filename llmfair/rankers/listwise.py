@@ -12,21 +12,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.nouns import (
-    Attribute,
-    Chat,
-    Completion,
-    Document,
-    Probe,
-    Steps,
-)
+from llmfair.nouns import Attribute, Chat, Completion, Document, Probe, Steps
 from llmfair.prompts import Prompt
-from llmfair.rankers.answers import (
-    AnswerClass,
-    ReaderName,
-    Reading,
-    UnparseableAnswer,
-)
+from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, UnparseableAnswer
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import Question, is_formed
 from llmfair.rankers.strategies import Place, Plan, Ranked, Strategy, Window, WindowAnswer
@@ -84,9 +72,9 @@ def retries_of(on_bad_answer: str) -> int:
             return 1
         case ["retry", count] if count.isdecimal() and len(count) <= 2 and int(count):
             return int(count)
-    known = ("repair", "retry", "fail")
+    policies = ("repair", "retry", "fail")
     raise UsageError(
-        f"--on-bad-answer '{on_bad_answer}' is no policy.{did_you_mean(on_bad_answer, known)}",
+        f"--on-bad-answer '{on_bad_answer}' is no policy.{did_you_mean(on_bad_answer, policies)}",
         "repair, retry, retry:N (N from 1 to 99) or fail",
     )
 
@@ -123,11 +111,10 @@ class _Asking:
         }
 
     def __call__(
-        self, shown: Sequence[Document], start: int, pass_number: int = 1
+        self, documents: Sequence[Document], start: int, pass_number: int = 1
     ) -> Steps[Sequence[Document]]:
-        """Asks once, and again while the answer is bad and the policy allows; the last answer counts."""
-        (found,) = yield from self.together([(shown, start)], pass_number)
-        return found
+        """The documents in the model's order; asked again while the answer is bad and the policy allows."""
+        return (yield from self.together([(documents, start)], pass_number))[0]
 
     def answers(self) -> tuple[WindowAnswer, ...]:
         """What was answered, with each window's place in its pass."""
@@ -143,36 +130,38 @@ class _Asking:
     def together(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[Sequence[Document]]]:
-        """The same of several windows, all at once."""
-        asked = yield from self._asked(windows, pass_number)
+        """The documents of several windows in the model's orders, all asked at once."""
+        answers = yield from self._asked(windows, pass_number)
         return [
-            shown if one.reading.permutation is None else [shown[place] for place in one.reading.permutation]
-            for (shown, _), one in zip(windows, asked, strict=True)
+            documents
+            if answer.reading.permutation is None
+            else [documents[place] for place in answer.reading.permutation]
+            for (documents, _), answer in zip(windows, answers, strict=True)
         ]
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
-        of_one = [([one], rank) for rank, one in enumerate(documents)]
-        asked = yield from self._asked([(documents, 0)] if self.question.whole else of_one)
-        lost = (None,) * (len(documents) if self.question.whole else 1)
-        return [score for one in asked for score in one.reading.scores or lost]
+        of_one = [([item], rank) for rank, item in enumerate(documents)]
+        answers = yield from self._asked([(documents, 0)] if self.question.per_list else of_one)
+        lost = (None,) * (len(documents) if self.question.per_list else 1)
+        return [score for answer in answers for score in answer.reading.scores or lost]
 
     def _asked(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[_Asked]]:
         """What became of questions that are asked at once."""
-        chats = [self._chat(shown, start, pass_number) for shown, start in windows]
+        chats = [self._chat(documents, start, pass_number) for documents, start in windows]
         answers = yield chats
-        asked = [self._read(chat, answer) for chat, answer in zip(chats, answers, strict=True)]
+        results = [self._read(chat, answer) for chat, answer in zip(chats, answers, strict=True)]
         for attempt in range(retries_of(self.ranker.on_bad_answer)):
-            bad = [place for place, one in enumerate(asked) if _is_bad(one.reading)]
+            bad = [place for place, result in enumerate(results) if _is_bad(result.reading)]
             if not bad:
                 break
             first_retry = RETRY_DRAWS * (self.draw + 1)
-            again = [replace(asked[place].chat, draw=first_retry + attempt) for place in bad]
+            again = [replace(results[place].chat, draw=first_retry + attempt) for place in bad]
             answers = yield again
             for place, chat, answer in zip(bad, again, answers, strict=True):
-                asked[place] = self._read(chat, answer, asked[place])
-        bad_answer = next((one for one in asked if _is_bad(one.reading)), None)
+                results[place] = self._read(chat, answer, results[place])
+        bad_answer = next((result for result in results if _is_bad(result.reading)), None)
         if self.ranker.on_bad_answer == "fail" and bad_answer is not None:
             about = bad_answer.chat.about
             start, end = about["window"]
@@ -180,9 +169,9 @@ class _Asking:
                 f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
                 f"a bad answer ({bad_answer.reading.answer_class})."
             )
-        self.windows += (_window_answer(one, self.question, self.round) for one in asked)
+        self.windows += (_window_answer(result, self.question, self.round) for result in results)
         self.round += 1
-        return asked
+        return results
 
     def _read(self, chat: Chat, answer: Completion, bad: _Asked | None = None) -> _Asked:
         """What became of a question, in the place of a bad answer to it."""
@@ -192,10 +181,10 @@ class _Asking:
             return _Asked(chat, reading, formed)
         return _Asked(chat, reading, formed and bad.formed, (*bad.replaced, bad.reading.answer_class))
 
-    def _chat(self, shown: Sequence[Document], start: int, pass_number: int) -> Chat:
+    def _chat(self, documents: Sequence[Document], start: int, pass_number: int) -> Chat:
         """The question about some candidates."""
-        items = [self.items.get(document.doc_id) or self._item(document) for document in shown]
-        label, n = self.question.label, len(shown)
+        items = [self.items.get(document.doc_id) or self._item(document) for document in documents]
+        label, n = self.question.label, len(documents)
         passages = [{"k": label(place), "title": item.title} for place, item in enumerate(items)]
         values = {**self.values, **self.question.values(n)}
         messages = self.ranker.prompt.render(values, self.wording, passages)
@@ -231,11 +220,11 @@ class _Asked:
     replaced: tuple[AnswerClass, ...] = ()
 
 
-def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnswer:
+def _window_answer(answer: _Asked, question: Question, number: int) -> WindowAnswer:
     """What an answer did; where the window lies in its pass is known at the end."""
-    reading, about = asked.reading, asked.chat.about
-    shown, permutation = tuple(about["doc_ids"]), reading.permutation
-    of_all = question.best(len(shown)) is None
+    reading, about = answer.reading, answer.chat.about
+    doc_ids, permutation = tuple(about["doc_ids"]), reading.permutation
+    of_all = question.best(len(doc_ids)) is None
     left_out = () if permutation is None or not of_all else permutation[reading.named :]
     return WindowAnswer(
         pass_number=about["pass"],
@@ -247,14 +236,14 @@ def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnsw
         unparseable=permutation is None,
         permutation=permutation,
         readers_differ=reading.readers_differ,
-        shown=shown,
-        omitted=tuple(shown[place] for place in left_out),
-        draw=asked.chat.draw,
-        replaced=asked.replaced,
+        shown=doc_ids,
+        omitted=tuple(doc_ids[place] for place in left_out),
+        draw=answer.chat.draw,
+        replaced=answer.replaced,
         best=None if of_all else reading.named,
         scores=reading.scores,
         round=number,
-        formed=asked.formed,
+        formed=answer.formed,
     )
 
 

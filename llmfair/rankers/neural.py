@@ -121,15 +121,15 @@ class CrossEncoder(ScoringRanker):
             for passage in self.inputs(candidates.query.text, document)
         ]
         best = [-float("inf")] * len(candidates.documents)
-        for (place, _), score in zip(inputs, self._score([one for _, one in inputs]), strict=True):
+        for (place, _), score in zip(inputs, self._score([row for _, row in inputs]), strict=True):
             best[place] = max(best[place], score)
         return best
 
     def inputs(self, query: str, document: Document) -> list[Input]:
         """What is read for one candidate: its start, or under `max` windows that overlap by half."""
         page = f"{document.title}\n{document.text}".strip()
-        found = self._inputs(_plain(query, self._tokenizer), _plain(page, self._tokenizer))
-        return found if self.passages == "max" else found[:1]
+        passages = self._inputs(_plain(query, self._tokenizer), _plain(page, self._tokenizer))
+        return passages if self.passages == "max" else passages[:1]
 
     @abstractmethod
     def _inputs(self, query: str, page: str) -> list[Input]:
@@ -149,7 +149,7 @@ class CrossEncoder(ScoringRanker):
         """The inputs' scores, in their order. Raises BackendError for a batch that does not fit the memory."""
         import torch
 
-        found = [0.0] * len(inputs)
+        in_order = [0.0] * len(inputs)
         by_length = sorted(range(len(inputs)), key=lambda place: -len(inputs[place].ids))
         while by_length:  # inputs of like lengths, rows × longest within the limit
             fit = max(1, self.arguments["batch_tokens"] // len(inputs[by_length[0]].ids))
@@ -168,8 +168,8 @@ class CrossEncoder(ScoringRanker):
                     f"--backend-arg batch_tokens={max(TOKENS, self.arguments['batch_tokens'] // 4)}",
                 ) from None
             for place, score in zip(batch, scores.tolist(), strict=True):
-                found[place] = score
-        return found
+                in_order[place] = score
+        return in_order
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -238,7 +238,7 @@ class MonoT5(CrossEncoder):
     @cached_property
     def _answers(self) -> list[int]:
         """The ids of false and true. Raises UsageError where either is not one piece."""
-        found = []
+        ids = []
         for word in ("false", "true"):
             pieces = self._ids(word)
             if len(pieces) != 1 or pieces[0] == self._tokenizer.unk_token_id:
@@ -246,8 +246,8 @@ class MonoT5(CrossEncoder):
                     f"the tokenizer of {self.checkpoint.name} has no piece ▁{word}, which MonoT5 answers with.",
                     "name a checkpoint of MonoT5 with -m monot5:NAME",
                 )
-            found += pieces
-        return found
+            ids += pieces
+        return ids
 
 
 @register("ranker", "monobert")
@@ -260,7 +260,7 @@ class MonoBert(CrossEncoder):
     def _inputs(self, query: str, page: str) -> list[Input]:
         query = self._cut(query)
         room = self.tokens - len(self._ids(query)) - self._tokenizer.num_special_tokens_to_add(pair=True)
-        found = self._tokenizer(
+        encoded = self._tokenizer(
             query,
             page,
             truncation="only_second",
@@ -268,9 +268,10 @@ class MonoBert(CrossEncoder):
             stride=room - max(1, room // 2),
             return_overflowing_tokens=True,
         )
-        segments = found.get("token_type_ids") or [None] * len(found["input_ids"])
+        segments = encoded.get("token_type_ids") or [None] * len(encoded["input_ids"])
         return [
-            Input(list(ids), own and list(own)) for ids, own in zip(found["input_ids"], segments, strict=True)
+            Input(list(ids), segment and list(segment))
+            for ids, segment in zip(encoded["input_ids"], segments, strict=True)
         ]
 
     def _cut(self, query: str) -> str:
@@ -308,13 +309,11 @@ def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, t
     """Rows padded on the right, and where they stand."""
     import torch
 
-    longest = max(map(len, rows))
-    ids = torch.full((len(rows), longest), pad, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
-        mask[number, : len(row)] = 1
-    return ids, mask
+    def padded(parts: Sequence[torch.Tensor], value: int) -> torch.Tensor:
+        return torch.nn.utils.rnn.pad_sequence([*parts], batch_first=True, padding_value=value)
+
+    ids = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return padded(ids, pad), padded([torch.ones_like(row) for row in ids], 0)
 
 
 # Encoders of sentence-transformers: query and item become vectors, dense or sparse; their likeness scores. How texts
@@ -331,11 +330,11 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class _Kind:
-    """A class of sentence-transformers, and what it is told beyond what a checkpoint declares."""
+    """A class of sentence-transformers, and its settings beyond those that a checkpoint declares."""
 
     kind: str
     checkpoint: str = ""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 KINDS: Mapping[str, _Kind] = {
@@ -375,9 +374,9 @@ class Encoder(ScoringRanker):
         require_local("sentence_transformers")
         self.arguments = arguments_of(name, options.backend_args, ENCODER_ARGUMENTS)
         self.checkpoint = find_checkpoint(checkpoint)
-        told = "".join(f" {key}={value}" for key, value in self.kind.told.items())
+        settings = "".join(f" {key}={value}" for key, value in self.kind.settings.items())
         self._last: tuple[tuple[Document, ...], list[Any]] | None = None
-        self.identity = f"{name} {self.checkpoint.identity}{self._parts()}{told}"
+        self.identity = f"{name} {self.checkpoint.identity}{self._parts()}{settings}"
 
     def _parts(self) -> str:
         """Which further parts a folder has, such as how it pools; a repository's version says it."""
@@ -392,8 +391,8 @@ class Encoder(ScoringRanker):
 
         with torch.inference_mode():
             query = self._encoded("query", [self._plain(candidates.query.text)])
-            found = [self._model.similarity(query, of)[0] for of in self._vectors(candidates.documents)]
-            scores: list[float] = torch.cat(found).double().tolist() if found else []
+            parts = [self._model.similarity(query, of)[0] for of in self._vectors(candidates.documents)]
+            scores: list[float] = torch.cat(parts).double().tolist() if parts else []
         return scores
 
     def vectors(self, what: Literal["query", "document"], texts: Iterable[str]) -> NDArray[np.float32]:
@@ -401,8 +400,10 @@ class Encoder(ScoringRanker):
         import torch
 
         with torch.inference_mode():
-            found: NDArray[np.float32] = self._encoded(what, [*map(self._plain, texts)]).float().cpu().numpy()
-        return found
+            encoded: NDArray[np.float32] = (
+                self._encoded(what, [*map(self._plain, texts)]).float().cpu().numpy()
+            )
+        return encoded
 
     def _vectors(self, documents: tuple[Document, ...]) -> Iterable[Any]:
         """Those of the items, some at a time; queries of one corpus that follow each other share dense ones."""
@@ -450,9 +451,9 @@ class Encoder(ScoringRanker):
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
         where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
         device = device_of(self.arguments["device"])[0]
-        made = getattr(sentence_transformers, self.kind.kind)
+        model_class = getattr(sentence_transformers, self.kind.kind)
         with _loading(self.checkpoint, self.name):
-            return made(self.checkpoint.source, device=device, **self.kind.told, **where).eval()
+            return model_class(self.checkpoint.source, device=device, **self.kind.settings, **where).eval()
 
 
 for _name in KINDS:
@@ -467,10 +468,10 @@ class Vectors:
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
-        new = [one for one in candidates.documents if one.doc_id not in self._known]
-        texts = [f"{one.title} {one.text}" for one in new]
-        found = self._encoder.vectors("document", texts) if new else ()
-        self._known |= {one.doc_id: vector for one, vector in zip(new, found, strict=True)}
+        new = [item for item in candidates.documents if item.doc_id not in self._known]
+        texts = [f"{item.title} {item.text}" for item in new]
+        vectors_of_new = self._encoder.vectors("document", texts) if new else ()
+        self._known |= {item.doc_id: vector for item, vector in zip(new, vectors_of_new, strict=True)}
         (query,) = unit(self._encoder.vectors("query", [candidates.query.text]))
         vectors = unit(np.array([self._known[doc_id] for doc_id in candidates.doc_ids]))
         return np.column_stack([vectors, vectors @ query])
@@ -479,5 +480,5 @@ class Vectors:
 def unit(vectors: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Vectors of length 1, zeros as they are; shape (n, places)."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    found: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
-    return found
+    units: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
+    return units

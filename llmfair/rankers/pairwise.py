@@ -91,9 +91,24 @@ class PairwiseRanker:
             for place, completion in zip(bad, completions, strict=True):
                 choices[place] = read_answer(completion, self.form, self.answers)
                 formed[place] &= self._formed(completion, choices[place])
-        if self.on_bad_answer == "fail":
-            _refuse_unparseable(probe, choices)
-        return _verdict(probe, chats, choices, formed)
+        bad = [place for place, choice in enumerate(choices) if choice.unparseable]
+        if self.on_bad_answer == "fail" and bad:
+            raise UnparseableAnswer(
+                f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
+                f"{('first', 'second')[bad[0]]}: an unparseable answer ({choices[bad[0]].problem})."
+            )
+        first, second = map(_answer, chats, choices, formed)
+        protected, unprotected = probe.candidates.doc_ids
+        return PairVerdict(
+            query_id=probe.candidates.query.query_id,
+            stratum=cast(PairStratum, probe.condition),
+            number=probe.order,
+            draw=probe.draw,
+            protected=protected,
+            unprotected=unprotected,
+            first=first,
+            second=second,
+        )
 
     def _formed(self, completion: Completion, choice: Choice) -> bool:
         return is_formed(completion, _EXPECTS[self.form], choice.problem is None)
@@ -129,32 +144,6 @@ def read_answer(completion: Completion, form: PairForm, answers: AnswerKind) -> 
     return read_choice(completion, form)
 
 
-def _verdict(
-    probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice], formed: Sequence[bool]
-) -> PairVerdict:
-    first, second = map(_answer, chats, choices, formed)
-    protected, unprotected = probe.candidates.doc_ids
-    return PairVerdict(
-        query_id=probe.candidates.query.query_id,
-        stratum=cast(PairStratum, probe.condition),
-        number=probe.order,
-        draw=probe.draw,
-        protected=protected,
-        unprotected=unprotected,
-        first=first,
-        second=second,
-    )
-
-
 def _answer(chat: Chat, choice: Choice, formed: bool) -> PairAnswer:
     winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
     return pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)
-
-
-def _refuse_unparseable(probe: Probe, choices: Sequence[Choice]) -> None:
-    for shown, choice in zip(("first", "second"), choices, strict=True):
-        if choice.unparseable:
-            raise UnparseableAnswer(
-                f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
-                f"{shown}: an unparseable answer ({choice.problem})."
-            )

@@ -26,9 +26,9 @@ _SQUARE = re.compile(f"[{_OPEN}]([^{_OPEN}{_CLOSE}]*)[{_CLOSE}]")
 _NUMBERS = re.compile(r"[\s,]*\d[\d\s,]*")
 
 
-def passage(document: Document, shown: Input = "title", words: int = WORDS) -> str:
+def passage(document: Document, field: Input = "title", words: int = WORDS) -> str:
     """What stands for a document in a prompt: its title, or title, colon and text."""
-    if shown == "title" or not document.text.strip():
+    if field == "title" or not document.text.strip():
         return clean(document.title, words)
     if not document.title.strip():
         return clean(document.text, words)

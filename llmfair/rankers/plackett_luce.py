@@ -37,20 +37,20 @@ def log_weights(scores: ArrayLike, alpha: float) -> Floats:
     Raises ValueError for scores that are not finite, and for an alpha that is negative or not finite, or so large that
     2^alpha is not.
     """
-    found = _finite(scores)
+    values = _finite(scores)
     if not (math.isfinite(alpha) and 0 <= alpha < 1024):
         raise ValueError(f"alpha is {alpha:g}; it is a number from 0, below 1024")
-    return normalised(found) ** alpha
+    return normalised(values) ** alpha
 
 
 def normalised(scores: ArrayLike) -> Floats:
     """s̄ = (s − min)/(max − min) + 1, all 1 where all scores are equal; shape (n,)."""
-    found = _finite(scores)
-    if not found.size:
-        return found
-    found = found / max(float(np.abs(found).max()), 1.0)  # so that no difference overflows
-    low, high = found.min(), found.max()
-    return np.ones_like(found) if low == high else (found - low) / (high - low) + 1
+    values = _finite(scores)
+    if not values.size:
+        return values
+    values = values / max(float(np.abs(values).max()), 1.0)  # so that no difference overflows
+    low, high = values.min(), values.max()
+    return np.ones_like(values) if low == high else (values - low) / (high - low) + 1
 
 
 def gold_scores(useful: ArrayLike) -> Floats:
@@ -60,8 +60,8 @@ def gold_scores(useful: ArrayLike) -> Floats:
 
 def deterministic(scores: ArrayLike, k: int) -> Places:
     """The k best by score, best first, ties in the order given: places of items, shape (min(k, n),)."""
-    found: Places = np.argsort(-_finite(scores), kind="stable")[:k]
-    return found
+    places: Places = np.argsort(-_finite(scores), kind="stable")[:k]
+    return places
 
 
 def noise(seed: int, query_id: str, samples: int, n: int) -> Floats:
@@ -83,8 +83,8 @@ def draws(log_weights: ArrayLike, k: int, noise: ArrayLike) -> Places:
     if k < len(weights):
         first = np.argpartition(keys, k - 1, axis=1)[:, :k]
         ordered = np.argsort(np.take_along_axis(keys, first, axis=1), axis=1)
-        found: Places = np.take_along_axis(first, ordered, axis=1)
-        return found
+        places: Places = np.take_along_axis(first, ordered, axis=1)
+        return places
     everything: Places = np.argsort(keys, axis=1)
     return everything
 
@@ -104,11 +104,11 @@ def inclusion(log_weights: ArrayLike, k: int) -> Floats:
         return np.ones(n)
     # whether an item is shown is decided against the k + 1-th: far before it all are, far behind it none is
     relative = weights - np.partition(weights, n - k - 1)[n - k - 1]
-    found: Floats = (relative >= CERTAIN).astype(np.float64)
+    chances: Floats = (relative >= CERTAIN).astype(np.float64)
     rivals = np.abs(relative) < CERTAIN
-    relative, k = relative[rivals], k - int(found.sum())
+    relative, k = relative[rivals], k - int(chances.sum())
     if not k:
-        return found
+        return chances
     begin = -math.log(np.exp(relative).sum()) - BEFORE
     width = min(2.0, math.sqrt(20 / k))  # the moment at which k have rung is the sharper, the larger k
     panels = math.ceil((AFTER - begin) / width)
@@ -118,8 +118,8 @@ def inclusion(log_weights: ArrayLike, k: int) -> Floats:
     size = max(1, AT_ONCE // (len(relative) * k))
     for first in range(0, len(nodes), size):
         chunk = slice(first, first + size)
-        found[rivals] += _among_the_first(relative, k, nodes[chunk]) @ widths[chunk]
-    return np.minimum(found, 1.0)  # but for rounding
+        chances[rivals] += _among_the_first(relative, k, nodes[chunk]) @ widths[chunk]
+    return np.minimum(chances, 1.0)  # but for rounding
 
 
 def _among_the_first(relative: Floats, k: int, nodes: Floats) -> Floats:
@@ -139,16 +139,16 @@ def _among_the_first(relative: Floats, k: int, nodes: Floats) -> Floats:
         np.multiply(rang[i - 1], ahead[i - 1], out=rang[i])
         np.multiply(rang[i - 1, :, :-1], behind[i - 1], out=moved)
         rang[i, :, 1:] += moved
-    found: Floats = times * waits * np.einsum("ikj,ikj->ij", rang[:, 0], rang[::-1, 1, ::-1])
-    return found
+    chances: Floats = times * waits * np.einsum("ikj,ikj->ij", rang[:, 0], rang[::-1, 1, ::-1])
+    return chances
 
 
 def _finite(values: ArrayLike) -> Floats:
     """The values as an array of one finite number per item. Raises ValueError naming the first that is not."""
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
-        raise ValueError(f"scores of shape {found.shape}; they are one number per item")
-    if not np.isfinite(found).all():
-        place = int(np.argmin(np.isfinite(found)))
-        raise ValueError(f"the score of item {place + 1} is {found[place]:g}")
-    return found
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1:
+        raise ValueError(f"scores of shape {numbers.shape}; they are one number per item")
+    if not np.isfinite(numbers).all():
+        place = int(np.argmin(np.isfinite(numbers)))
+        raise ValueError(f"the score of item {place + 1} is {numbers[place]:g}")
+    return numbers

@@ -22,10 +22,10 @@ MOST_LABELS = len(ascii_uppercase)
 
 
 class Question(ABC):
-    """One form of question. `prompt`: the task whose prompt words it; `whole`: scores of a list are one question."""
+    """One form of question. `prompt`: the task whose prompt words it; `per_list`: scores of a list are one question."""
 
     prompt: str
-    whole: ClassVar[bool] = False
+    per_list: ClassVar[bool] = False
     margins: ClassVar[Margins] = "none"
     offered: ClassVar[Collection[str]] = ("query", "k", "title", "n")
     needed: ClassVar[Collection[str]] = ("query", "k", "title")
@@ -91,17 +91,17 @@ class Choice(Question):
         order, mass = by_margin(completion, letters(n))
         if mass >= MOSTLY:
             return first_of(order[0], n)
-        said = self._said(completion, n)
-        return first_of(order[0], n) if order and said.permutation is None else said
+        choice = self._said(completion, n)
+        return first_of(order[0], n) if order and choice.permutation is None else choice
 
     def _said(self, completion: Completion, n: int) -> Reading:
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])
-        said = read_text(completion.text, "letter", letters(n))
-        if said.item is None:
-            name = said.problem.name if said.problem else ""
+        choice = read_text(completion.text, "letter", letters(n))
+        if choice.item is None:
+            name = choice.problem.name if choice.problem else ""
             return Reading(AnswerClass.__members__.get(name, AnswerClass.NO_IDS))
-        return first_of(said.item, n)
+        return first_of(choice.item, n)
 
 
 MOSTLY = 0.5

@@ -93,7 +93,7 @@ class Chats(Sequence[Chat], Generic[T]):
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryTask:
     """One query as a generator is asked about it.
 
     `useful`: the items judged so; None: gains say it. `lists` names the distinct lists of all conditions, once it is
@@ -113,11 +113,11 @@ class Asked:
         """What is asked about for labels: no item, then each alone."""
         return [] if self.useful is not None else [(), *((doc_id,) for doc_id in self.items)]
 
-    def chat(self, shown: Shown) -> Chat:
+    def chat(self, doc_ids: Shown) -> Chat:
         """The question beside these items."""
-        labels = ["".join(self.items[doc_id].groups.get(LABEL, ())) for doc_id in shown]
-        about = {"task": "rag", "query_id": self.query.query_id, "doc_ids": list(shown), "labels": labels}
-        return Chat(self.render(shown), Text(), about=about)
+        labels = ["".join(self.items[doc_id].groups.get(LABEL, ())) for doc_id in doc_ids]
+        about = {"task": "rag", "query_id": self.query.query_id, "doc_ids": list(doc_ids), "labels": labels}
+        return Chat(self.render(doc_ids), Text(), about=about)
 
     def steps(self) -> Steps[Read]:
         """Asks for labels unless they are known, then about lists if at least two items are useful."""
@@ -126,8 +126,8 @@ class Asked:
             labelled = self.labelled()
             completions = yield Chats(labelled, self.chat)
             alone = {
-                shown: output_of(completion, self.gain)
-                for shown, completion in zip(labelled, completions, strict=True)
+                doc_ids: output_of(completion, self.gain)
+                for doc_ids, completion in zip(labelled, completions, strict=True)
             }
             added = generation.gains(alone[()].utility, [alone[doc_id,].utility for doc_id in self.items])
             gains = dict(zip(self.items, added.tolist(), strict=True))
@@ -191,21 +191,21 @@ class Ruler:
 
     def head(self, text: str, pieces: Sequence[str], tokens: int) -> str:
         """As `cut`, of a text whose pieces are known."""
-        kept = int(max(tokens, 0) * self.per_token)
-        return text if len(pieces) <= kept else self.text(pieces[:kept])
+        count = int(max(tokens, 0) * self.per_token)
+        return text if len(pieces) <= count else self.text(pieces[:count])
 
 
 def by_tokens(tokenizer: Any, context: int | None = None) -> Ruler:
     """In the tokens of a transformers tokenizer; its context unless one is given. Raises UsageError if it has none."""
-    own = tokenizer.model_max_length
-    if context is None and own > UNSET:
+    limit = tokenizer.model_max_length
+    if context is None and limit > UNSET:
         raise UsageError(
             f"the tokenizer of {tokenizer.name_or_path} does not say how many tokens its model reads.",
             "give them: --context 4096",
         )
     # Measured here are texts that are too long, which transformers would warn of.
     getattr(tokenizer, "deprecation_warnings", {})[_TOO_LONG] = True
-    longest = int(own) if context is None else context
+    longest = int(limit) if context is None else context
     return Ruler("its own tokens", longest, tokenizer.tokenize, tokenizer.convert_tokens_to_string)
 
 
@@ -266,7 +266,11 @@ class Fitting:
         self._input = "".join(parts)
         self._variant, self._values = self._question(*parts)
         self._tokens = ruler.count("".join(self._values.values()))
-        self._head, self._line = _number_and_line(prompt.passage)
+        # the number that a pattern begins with, as `[{k}] `, is never cut; the rest is
+        before, k, behind = prompt.passage.partition("{k}")
+        words, brace, line = behind.partition("{")
+        numbered = k and "{" not in before
+        self._head, self._line = (before + k + words, brace + line) if numbered else ("", prompt.passage)
         self._budgets: dict[int, int] = {}
         self._pieces: dict[tuple[str, int], tuple[str, Sequence[str]]] = {}
         self._cut: dict[tuple[str, int, int], str] = {}
@@ -328,15 +332,6 @@ class Fitting:
         return (*first, last._replace(content=self._ruler.cut(last.content, self._ruler.context)))
 
 
-def _number_and_line(pattern: str) -> tuple[str, str]:
-    """What a pattern begins with if that is the number, as `[{k}] `, and the rest, which is cut."""
-    before, k, behind = pattern.partition("{k}")
-    if not k or "{" in before:
-        return "", pattern
-    words, brace, line = behind.partition("{")
-    return before + k + words, brace + line
-
-
 # Whether an item supports what a generator made of it: asked of a model that judges, once per item and output.
 
 
@@ -353,7 +348,7 @@ _SAID = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Support:
     """What a model says of pairs of one query: whether the item supports the output; None where nobody can read it."""
 
     query_id: str
@@ -390,11 +385,11 @@ class Judging:
         values = {"item": passage(item, "text", WHOLE), "output": claim}
         return Chat(self.prompt.render(values), ANSWERS, about=about)
 
-    def steps(self) -> Steps[Judged]:
-        """All at once, since no answer depends on another."""
+    def steps(self) -> Steps[Support]:
+        """The answers to all pairs, which are asked at once, since none depends on another."""
         completions = (yield Chats(self.pairs, self.chat)) if self.pairs else []
         answers = map(read_support, completions)
-        return Judged(self.query_id, dict(zip(self.pairs, answers, strict=True)))
+        return Support(self.query_id, dict(zip(self.pairs, answers, strict=True)))
 
 
 def read_support(completion: Completion) -> bool | None:
@@ -406,5 +401,5 @@ def read_support(completion: Completion) -> bool | None:
     if completion.finish is not Finish.STOP:
         return None
     answer = answer_of(completion.text)
-    said = None if answer is None else _SAID.fullmatch(undressed(answer).translate(_BRACKETS).strip())
-    return None if said is None else said[1] is not None
+    match = None if answer is None else _SAID.fullmatch(undressed(answer).translate(_BRACKETS).strip())
+    return None if match is None else match[1] is not None

@@ -26,17 +26,8 @@ from llmfair.retrieval.engine import ENGLISH, plain
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-# FA*IR: a ranking of which no beginning has fewer protected documents than chance would leave (Zehlike et al. 2017).
-# The table m says how many protected documents the first i must hold at least: the fewest that i independent draws
-# with share p have with a chance of more than α_c. Since all k prefixes are tested, α_c is adjusted so that a fair
-# ranking fails anywhere with chance α. All is exact: v_0 = [1]; v_i[j] = (1 − p) v_{i−1}[j] + p v_{i−1}[j − 1], then
-# v_i[j] = 0 for j < m(i); fail = 1 − Σ_j v_k[j]. With `null=hypergeometric` draws are without replacement from the
-# list's own documents, p = (protected left)/(documents left) [hyperFA*IR, FAccT 2025]. As a ranker: k = 400, p = 0.3,
-# α = 0.15 [Chen & Fang 2025, FAIR-QR] over BM25. Protected are the documents of the attribute's protected groups;
-# those of no group are not.
-
-
 ROUNDING = 1e-12
+"""Chances that differ by less, relatively, are the same: a level that equals one must not hang on its last bit."""
 TRADE: dict[str, Free | tuple[str, ...]] = {"lambda": number(0.5, 0, 1), "pool": whole(100, 2000)}
 """Of a trade between relevance and something else: the weight of relevance, and how many of the best are ordered."""
 
@@ -79,9 +70,9 @@ class Reranker(Ranker):
         if scores is None:
             scores = tuple(self.first_stage.scores(candidates))
         by_score = sorted(range(len(scores)), key=lambda place: -scores[place])
-        found = replace(candidates, scores=scores).at(by_score)
-        first = [*self.order(found, np.array(found.scores, dtype=float))]
-        return found.at([*dict.fromkeys([*first, *range(len(by_score))])]), None
+        pool = replace(candidates, scores=scores).at(by_score)
+        first = [*self.order(pool, np.array(pool.scores, dtype=float))]
+        return pool.at([*dict.fromkeys([*first, *range(len(by_score))])]), None
 
 
 def first_best(worth: Floats) -> int:
@@ -91,10 +82,10 @@ def first_best(worth: Floats) -> int:
 
 def min_max(scores: Floats) -> Floats:
     """Scores moved to [0, 1], all 0 where they are equal; shape (n,). Infinite ones count as the largest number."""
-    found = np.clip(scores, -1e308, 1e308) / 4  # so that no difference overflows
-    if not found.size or found.min() == found.max():
-        return np.zeros_like(found)
-    moved: Floats = (found - found.min()) / (found.max() - found.min())
+    values = np.clip(scores, -1e308, 1e308) / 4  # so that no difference overflows
+    if not values.size or values.min() == values.max():
+        return np.zeros_like(values)
+    moved: Floats = (values - values.min()) / (values.max() - values.min())
     return moved
 
 
@@ -140,8 +131,10 @@ def tf_idf(texts: Sequence[str]) -> Floats:
     vectors = np.zeros((len(texts), len(held)))
     for row, count in enumerate(counts):
         vectors[row, [column[term] for term in count]] = [*count.values()]
-    found: Floats = vectors * (1 + np.log((1 + len(texts)) / (1 + np.array([*held.values()], dtype=float))))
-    return found
+    weighted: Floats = vectors * (
+        1 + np.log((1 + len(texts)) / (1 + np.array([*held.values()], dtype=float)))
+    )
+    return weighted
 
 
 def _measure(text: str) -> str:
@@ -194,23 +187,23 @@ def greedy(relevance: Floats, rows: Floats, target: Floats, trade: float = 0.5) 
     """
     smooth = (target + EPS) / (1 + target.size * EPS)
     furthest = _divergence(np.eye(target.size), smooth).max()
-    mass, worth, found = np.zeros(target.size), trade * relevance, list[int]()
+    mass, worth, order = np.zeros(target.size), trade * relevance, list[int]()
     for _ in range(relevance.size):
         pages = mass + rows
         totals = pages.sum(axis=1, keepdims=True)
         shares = np.divide(pages, totals, out=np.zeros_like(pages), where=totals > 0)
         distance = np.where(totals[:, 0] > 0, _divergence(shares, smooth), furthest)
         place = first_best(worth - (1 - trade) * distance)
-        found.append(place)
+        order.append(place)
         worth[place], mass = -np.inf, pages[place]
-    return found
+    return order
 
 
 def _divergence(shares: Floats, smooth: Floats) -> Floats:
     """KL of each page's shares and the target, both smoothed; shapes (n, groups) and (groups,) to (n,)."""
     smoothed = (shares + EPS) / (1 + smooth.size * EPS)
-    found: Floats = (smoothed * (np.log(smoothed) - np.log(smooth))).sum(axis=1)
-    return found
+    divergence: Floats = (smoothed * (np.log(smoothed) - np.log(smooth))).sum(axis=1)
+    return divergence
 
 
 @register("ranker", "greedy")
@@ -243,11 +236,20 @@ class Greedy(Reranker):
     def _target(self, candidates: Candidates) -> Floats | None:
         """The shares to aim at; None without a relevant document to have them of. Raises UsageError."""
         judged = Judged(candidates, (), {}, groups=self.options.groups)
-        found = target_shares(judged, self._spread, self.parameters["target"], MEMBERSHIP)
-        return None if isinstance(found, Undefined) else found
+        shares = target_shares(judged, self._spread, self.parameters["target"], MEMBERSHIP)
+        return None if isinstance(shares, Undefined) else shares
 
 
-"""Chances that differ by less, relatively, are the same: a level that equals one must not hang on its last bit."""
+# FA*IR: a ranking of which no beginning has fewer protected documents than chance would leave (Zehlike et al. 2017).
+# The table m says how many protected documents the first i must hold at least: the fewest that i independent draws
+# with share p have with a chance of more than α_c. Since all k prefixes are tested, α_c is adjusted so that a fair
+# ranking fails anywhere with chance α. All is exact: v_0 = [1]; v_i[j] = (1 − p) v_{i−1}[j] + p v_{i−1}[j − 1], then
+# v_i[j] = 0 for j < m(i); fail = 1 − Σ_j v_k[j]. With `null=hypergeometric` draws are without replacement from the
+# list's own documents, p = (protected left)/(documents left) [hyperFA*IR, FAccT 2025]. As a ranker: k = 400, p = 0.3,
+# α = 0.15 [Chen & Fang 2025, FAIR-QR] over BM25. Protected are the documents of the attribute's protected groups;
+# those of no group are not.
+
+
 TOO_FEW = "too few protected documents for every prefix to hold as many as the table asks"
 
 
@@ -293,11 +295,11 @@ def fair_table(k: int, share: float | tuple[int, int], alpha: float, adjust: str
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if at(levels[middle]).fail <= alpha else (low, middle)
-    kept = at(float(levels[low]))
+    lower = at(float(levels[low]))
     if adjust == "conservative" or high == len(levels):
-        return kept
+        return lower
     other = at(float(levels[high]))
-    return other if other.fail - alpha < alpha - kept.fail else kept
+    return other if other.fail - alpha < alpha - lower.fail else lower
 
 
 def _counts(chances: Floats, minimum: Places | None = None) -> Floats:
@@ -324,15 +326,17 @@ def fair_order(protected: Sequence[bool], scores: Sequence[float], minimum: Sequ
     A protected document comes next where the table asks for one, else the one of higher score, of equals the
     protected. Where one kind is used up the other follows; then the table may not be met (`meets`).
     """
-    queues = [[place for place, one in enumerate(protected) if bool(one) is kind] for kind in (False, True)]
-    (others, held), at, found = queues, [0, 0], list[int]()
+    queues = [
+        [place for place, member in enumerate(protected) if bool(member) is kind] for kind in (False, True)
+    ]
+    (others, held), at, order = queues, [0, 0], list[int]()
     for least in minimum[: len(scores)]:
         left, have = at[0] < len(others), at[1] < len(held)
         needed = at[1] < least
         kind = have and (not left or needed or scores[held[at[1]]] >= scores[others[at[0]]])
-        found.append(queues[kind][at[kind]])
+        order.append(queues[kind][at[kind]])
         at[kind] += 1
-    return found
+    return order
 
 
 def meets(protected: Sequence[bool], minimum: Sequence[int]) -> bool:
@@ -393,7 +397,7 @@ def consensus(rankings: Sequence[Ranking]) -> Ranking:
     """The central ranking of orders of the same documents. Raises ValueError for none, and for other documents."""
     first, *others = rankings
     place = {doc_id: rank for rank, doc_id in enumerate(first.doc_ids)}
-    if any(place.keys() != {*one.doc_ids} or len(place) != len(one.doc_ids) for one in others):
+    if any(place.keys() != {*other.doc_ids} or len(place) != len(other.doc_ids) for other in others):
         raise ValueError(f"the orders of {first.query_id} are of different documents")
     ranks = np.empty((len(rankings), len(place)), dtype=np.intp)
     for row, ranking in zip(ranks, rankings, strict=True):
@@ -414,8 +418,8 @@ def central(ranks: ArrayLike) -> Places:
     before = _before(relabelled)
     borda = np.argsort(relabelled.sum(axis=0), kind="stable")
     improved = [_improved(start, before - before.T) for start in (borda, *np.argsort(relabelled))]
-    found: Places = first[min(improved, key=lambda order: int(np.tril(before[np.ix_(order, order)]).sum()))]
-    return found
+    items: Places = first[min(improved, key=lambda order: int(np.tril(before[np.ix_(order, order)]).sum()))]
+    return items
 
 
 def _before(ranks: Places) -> Places:

@@ -86,8 +86,8 @@ class WindowAnswer:
     @property
     def identity(self) -> bool:
         """Whether a readable answer is the window's own order; of a choice between two that says nothing."""
-        told = len(self.shown) > (1 if self.best is None else 2)
-        return told and self.permutation == tuple(range(len(self.shown)))
+        enough = len(self.shown) > (1 if self.best is None else 2)
+        return enough and self.permutation == tuple(range(len(self.shown)))
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -128,11 +128,11 @@ class Ranked:
         if scored:
             return (scored_encounter(scored),)
         return encounters_of(
-            Compared(window.round, window.shown, window.named, window.behind) for window in self.windows
+            PartialOrder(window.round, window.shown, window.named, window.behind) for window in self.windows
         )
 
 
-class Compared(NamedTuple):
+class PartialOrder(NamedTuple):
     """What an answer says: of the items shown it names some, best first, and puts others behind all of these.
 
     `round`: questions of one round are asked at once, so that none of them hangs on another's answer.
@@ -144,26 +144,26 @@ class Compared(NamedTuple):
     behind: Sequence[str] = ()
 
 
-def encounters_of(answers: Iterable[Compared]) -> tuple[Encounter, ...]:
+def encounters_of(answers: Iterable[PartialOrder]) -> tuple[Encounter, ...]:
     """Where at least two items met for the first time, of answers in the order of their rounds.
 
     Items of an earlier round have been ranked before: its answers chose with whom they meet again. What a readable
     answer neither names nor puts behind, it leaves out.
     """
     seen: set[str] = set()
-    found = []
+    encounters = []
     for _, in_round in groupby(answers, key=attrgetter("round")):
-        shown: set[str] = set()
+        in_sight: set[str] = set()
         for answer in in_round:
-            shown.update(answer.shown)
+            in_sight.update(answer.shown)
             ranked = tuple(doc_id for doc_id in answer.named if doc_id not in seen)
             behind = tuple(doc_id for doc_id in answer.behind if doc_id not in seen)
             placed = {*seen, *answer.named, *answer.behind}
             left_out = tuple(doc_id for doc_id in answer.shown if answer.named and doc_id not in placed)
             if len(ranked) + len(behind) + len(left_out) > 1:
-                found.append(Encounter(tuple(answer.shown), ranked, behind, left_out=left_out))
-        seen |= shown
-    return tuple(found)
+                encounters.append(Encounter(tuple(answer.shown), ranked, behind, left_out=left_out))
+        seen |= in_sight
+    return tuple(encounters)
 
 
 def scored_encounter(scores: Mapping[str, float]) -> Encounter:
@@ -176,10 +176,9 @@ class Ask(Protocol):
     """Shows documents to a model, and gives them back in its order; as they were where its answer cannot be read."""
 
     def __call__(
-        self, shown: Sequence[Document], start: int, pass_number: int = 1
+        self, documents: Sequence[Document], start: int, pass_number: int = 1
     ) -> Steps[Sequence[Document]]:
         """`start` is the rank of the first of them, from 0; a pass goes once through the list."""
-        ...
 
     def together(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
@@ -188,11 +187,9 @@ class Ask(Protocol):
 
         Of a question for the best alone these come first, best first, and the others as they were shown.
         """
-        ...
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
         """A score for each, None where an answer holds none: asked of all at once, in the form of the question."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +264,10 @@ class Strategy(ABC):
 def strategy_of(spec: str, settings: Mapping[str, Any]) -> Strategy:
     """A registered strategy, `NAME[:key=value,…]`, from settings of a listwise audit. Raises UsageError."""
     name, _, parameters = spec.partition(":")
-    told = {item.name: settings[item.name] for item in fields(StrategyOptions) if item.name != "parameters"}
-    strategy: Strategy = lookup("strategy", name)(StrategyOptions(**told, parameters=parameters))
+    options = {
+        item.name: settings[item.name] for item in fields(StrategyOptions) if item.name != "parameters"
+    }
+    strategy: Strategy = lookup("strategy", name)(StrategyOptions(**options, parameters=parameters))
     if parameters and not strategy.parameters:
         raise UsageError(f"strategy {name} has no parameters.", f"write --strategy {name}")
     return strategy
@@ -320,16 +319,16 @@ def top_of(documents: Sequence[Document], k: int, children: int, best: Best) -> 
         if heap and len(top) < k:
             heap[0] = last
             yield from _sink(heap, 0, children, best)
-    taken = {document.doc_id for document in top}
-    return top + [document for document in documents if document.doc_id not in taken]
+    in_top = {document.doc_id for document in top}
+    return top + [document for document in documents if document.doc_id not in in_top]
 
 
 def most_asked(n: int, k: int, children: int) -> list[int]:
     """How many items are compared in each comparison, of as many comparisons as there can be."""
-    found = [size for parent in range(_parents(n, children)) for size in _longest(n, parent, children)]
+    sizes = [size for parent in range(_parents(n, children)) for size in _longest(n, parent, children)]
     for left in range(n - 1, max(1, n - k), -1):
-        found += _longest(left, 0, children)
-    return found
+        sizes += _longest(left, 0, children)
+    return sizes
 
 
 def _parents(n: int, children: int) -> int:
@@ -380,15 +379,15 @@ class Setwise(Strategy):
         documents = candidates.documents
         rank_of = {document.doc_id: rank for rank, document in enumerate(documents)}
 
-        def best(shown: Sequence[Document]) -> Steps[int]:
-            first, *_ = yield from ask(shown, rank_of[shown[0].doc_id])
-            return shown.index(first)
+        def best(documents: Sequence[Document]) -> Steps[int]:
+            first, *_ = yield from ask(documents, rank_of[documents[0].doc_id])
+            return documents.index(first)
 
         return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, self.c - 1, best)))
 
     def plan(self, n: int) -> Plan:
-        asked = len(most_asked(min(n, self.depth or n), self.k, self.c - 1))
-        return Plan(asked, asked, exact=asked < 2)
+        count = len(most_asked(min(n, self.depth or n), self.k, self.c - 1))
+        return Plan(count, count, exact=count < 2)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -398,8 +397,8 @@ class Setwise(Strategy):
 @register("strategy", "setwise")
 def setwise(options: StrategyOptions) -> Setwise:
     """Which of c items is the most relevant: a heap, until the best k stand."""
-    given = options.read("setwise", {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)})
-    return Setwise(given["c"], given["k"], options.depth)
+    parameters = options.read("setwise", {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)})
+    return Setwise(parameters["c"], parameters["k"], options.depth)
 
 
 # A tournament: groups of items, of which the best few advance, until one is left; several times in other groups. Chen
@@ -427,13 +426,13 @@ class BestOf(Question):
         return Permutation(n, self.best(n))
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        found, asked = read(completion, n), self.best(n)
-        if found.permutation is None:
-            return found
-        named = found.permutation[: min(found.named, asked)]
+        reading, count = read(completion, n), self.best(n)
+        if reading.permutation is None:
+            return reading
+        named = reading.permutation[: min(reading.named, count)]
         order = (*named, *(place for place in range(n) if place not in named))
-        whole = found.answer_class in (AnswerClass.OK, AnswerClass.MISSING) and len(named) == asked
-        return Reading(AnswerClass.OK if whole else found.answer_class, order, len(named))
+        complete = reading.answer_class in (AnswerClass.OK, AnswerClass.MISSING) and len(named) == count
+        return Reading(AnswerClass.OK if complete else reading.answer_class, order, len(named))
 
 
 @dataclass(frozen=True)
@@ -451,9 +450,9 @@ class Tournament(Strategy):
         points: dict[str, float] = defaultdict(float)
         left: list[Sequence[Document]] = [head] * self.rounds
         for sizes in self._stages(len(head)):
-            groups = [group for one, rng in zip(left, rngs, strict=True) for group in _cut(one, sizes, rng)]
-            asked = [group for group in groups if len(group) > 1]
-            answered = iter((yield from ask.together([(group, 0) for group in asked])))
+            groups = [group for rest, rng in zip(left, rngs, strict=True) for group in _cut(rest, sizes, rng)]
+            questions = [group for group in groups if len(group) > 1]
+            answered = iter((yield from ask.together([(group, 0) for group in questions])))
             through = [
                 list(next(answered))[: self.question.best(len(group))] if len(group) > 1 else group
                 for group in groups
@@ -500,13 +499,13 @@ def _cut(
 def tournament(options: StrategyOptions) -> Tournament:
     """Of groups the best few advance, until one is left; several rounds, points added."""
     declared = {"group": whole(20, 1000, least=2), "best": whole(10, 999), "rounds": whole(2, 100)}
-    given = options.read("tournament", declared)
-    if given["best"] >= given["group"]:
+    parameters = options.read("tournament", declared)
+    if parameters["best"] >= parameters["group"]:
         raise UsageError(
-            f"tournament: of groups of {given['group']} the best {given['best']} would be all.",
-            f"for example tournament:group={given['group']},best={ceil(given['group'] / 2)}",
+            f"tournament: of groups of {parameters['group']} the best {parameters['best']} would be all.",
+            f"for example tournament:group={parameters['group']},best={ceil(parameters['group'] / 2)}",
         )
-    return Tournament(BestOf(given["group"], given["best"]), given["rounds"], options.depth)
+    return Tournament(BestOf(parameters["group"], parameters["best"]), parameters["rounds"], options.depth)
 
 
 # Sorting by pairs: which of two items is the more relevant one, asked of some pairs or of all. Pairwise ranking
@@ -533,16 +532,16 @@ class Heapsort(Strategy):
         documents = candidates.documents
         rank_of = {document.doc_id: rank for rank, document in enumerate(documents)}
 
-        def better(one: Document, other: Document) -> Steps[Document]:
-            shown = [[one, other], [other, one]][: self.orders]
-            found = yield from ask.together([(pair, rank_of[pair[0].doc_id]) for pair in shown])
-            return other if all(first is other for first, _ in found) else one
+        def better(item: Document, other: Document) -> Steps[Document]:
+            pairs = [[item, other], [other, item]][: self.orders]
+            answers = yield from ask.together([(pair, rank_of[pair[0].doc_id]) for pair in pairs])
+            return other if all(first is other for first, _ in answers) else item
 
-        def best(shown: Sequence[Document]) -> Steps[int]:
-            parent, child, *sibling = shown
-            for one in sibling:
-                child = yield from better(child, one)
-            return shown.index((yield from better(parent, child)))
+        def best(documents: Sequence[Document]) -> Steps[int]:
+            parent, child, *sibling = documents
+            for other in sibling:
+                child = yield from better(child, other)
+            return documents.index((yield from better(parent, child)))
 
         return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, 2, best)))
 
@@ -570,8 +569,8 @@ class AllPairs(Strategy):
         head = candidates.documents[: self.depth]
         pairs = [
             (pair, rank)
-            for (rank, one), (_, other) in combinations(enumerate(head), 2)
-            for pair in ((one, other), (other, one))
+            for (rank, item), (_, other) in combinations(enumerate(head), 2)
+            for pair in ((item, other), (other, item))
         ]
         answered = (yield from ask.together(pairs)) if pairs else []
         points: dict[str, float] = defaultdict(float)
@@ -580,8 +579,8 @@ class AllPairs(Strategy):
         return _by_scores(candidates, [points[document.doc_id] for document in head])
 
     def plan(self, n: int) -> Plan:
-        asked = min(n, self.depth or n)
-        return Plan(asked * (asked - 1), min(1, asked - 1))
+        count = min(n, self.depth or n)
+        return Plan(count * (count - 1), min(1, count - 1))
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -592,10 +591,10 @@ class AllPairs(Strategy):
 def pairwise_sort(options: StrategyOptions) -> Strategy:
     """Which of two items is the more relevant: a heap, until the best k stand, or all pairs."""
     declared: Declared = {"method": ("heapsort", "allpairs"), "k": whole(20, 10_000), "orders": whole(1, 2)}
-    given = options.read("pairwise-sort", declared)
-    if given["method"] == "allpairs":
+    parameters = options.read("pairwise-sort", declared)
+    if parameters["method"] == "allpairs":
         return AllPairs(options.depth)
-    return Heapsort(given["k"], given["orders"], options.depth)
+    return Heapsort(parameters["k"], parameters["orders"], options.depth)
 
 
 # Pointwise: every item is asked about alone, "is it relevant?"; the list is ordered by how surely the answer is yes.
@@ -631,11 +630,11 @@ class YesNo(Question):
             return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])
-        said = read_support(completion)
+        answer = read_support(completion)
         return (
             Reading(AnswerClass.NO_IDS)
-            if said is None
-            else Reading(AnswerClass.OK, (0,), 1, scores=(float(said),))
+            if answer is None
+            else Reading(AnswerClass.OK, (0,), 1, scores=(float(answer),))
         )
 
 
@@ -648,12 +647,11 @@ class Pointwise(Strategy):
     orderless: bool = True
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        found = yield from ask.scores(candidates.documents[: self.depth])
-        return _by_scores(candidates, found)
+        return _by_scores(candidates, (yield from ask.scores(candidates.documents[: self.depth])))
 
     def plan(self, n: int) -> Plan:
-        asked = min(n, self.depth or n)
-        return Plan(asked, min(1, asked))
+        count = min(n, self.depth or n)
+        return Plan(count, min(1, count))
 
 
 @register("strategy", "pointwise")
@@ -798,11 +796,11 @@ def first(options: StrategyOptions) -> First:
 
 
 @dataclass(frozen=True)
-class Scored(Question):
+class ListScores(Question):
     """A score for every document of the list."""
 
     prompt: str = "scores"
-    whole: ClassVar[bool] = True
+    per_list: ClassVar[bool] = True
     offered: ClassVar[Collection[str]] = ("query", "title")
     needed: ClassVar[Collection[str]] = ("query", "title")
 
@@ -818,7 +816,7 @@ class Scored(Question):
         return read_scores(completion.text, n)
 
 
-SCORED = Scored()
+SCORED = ListScores()
 
 
 def read_scores(text: str, n: int) -> Reading:
@@ -828,25 +826,25 @@ def read_scores(text: str, n: int) -> Reading:
     """
     if not text:  # a dry run's answers hold nothing
         return Reading(AnswerClass.EMPTY)
-    found: dict[int, float] = {}
+    by_place: dict[int, float] = {}
     wrong: list[AnswerClass] = []
     for place, score in files.decode(text.encode()):
         if not 0 <= place < n:
             wrong.append(AnswerClass.OUT_OF_RANGE)
-        elif place in found:
+        elif place in by_place:
             wrong.append(AnswerClass.DUPLICATE)
         elif score is not None:
-            found[place] = float(score)
-    if not found:
+            by_place[place] = float(score)
+    if not by_place:
         return Reading(AnswerClass.NO_IDS)
-    without = [place for place in range(n) if place not in found]
+    without = [place for place in range(n) if place not in by_place]
     wrong += [AnswerClass.MISSING] * bool(without)
-    best_first = sorted(found, key=lambda place: (-found[place], place))
+    best_first = sorted(by_place, key=lambda place: (-by_place[place], place))
     return Reading(
         wrong[0] if wrong else AnswerClass.OK,
         (*best_first, *without),
         len(best_first),
-        scores=tuple(found.get(place) for place in range(n)),
+        scores=tuple(by_place.get(place) for place in range(n)),
     )
 
 

@@ -54,7 +54,7 @@ class TantivyEngine:
         from tantivy import Occur, Query
 
         terms = self._terms(text) + [
-            one if weight == 1 else Query.boost_query(one, weight) for one in self._terms(added)
+            word if weight == 1 else Query.boost_query(word, weight) for word in self._terms(added)
         ]
         k = min(k, self.count())
         if not terms or k < 1:
@@ -68,8 +68,8 @@ class TantivyEngine:
             # short documents tie by the hundred, and tantivy has ties in the order of its segments
             fetched *= 4
         least = hits[:k][-1][0] if hits else 0.0
-        found = sorted((-score, self._doc_id(address)) for score, address in hits if score >= least)
-        return [Hit(doc_id, -score) for score, doc_id in found[:k]]
+        ranked = sorted((-score, self._doc_id(address)) for score, address in hits if score >= least)
+        return [Hit(doc_id, -score) for score, doc_id in ranked[:k]]
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
         from tantivy import Occur, Query
@@ -79,8 +79,8 @@ class TantivyEngine:
         wanted = Query.const_score_query(Query.term_set_query(self._schema, "doc_id", list(doc_ids)), 0.0)
         terms = [(Occur.Should, term) for term in self._terms(text)]
         hits = self._hits(Query.boolean_query([(Occur.Must, wanted), *terms]), len(doc_ids))
-        found = {self._doc_id(address): score for score, address in hits}
-        return {doc_id: found[doc_id] for doc_id in doc_ids}
+        scores = {self._doc_id(address): score for score, address in hits}
+        return {doc_id: scores[doc_id] for doc_id in doc_ids}
 
     def _terms(self, text: str) -> list[tantivy.Query]:
         from tantivy import Query
@@ -176,21 +176,21 @@ def stored(
         ) from None
 
 
-def opened(made: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
+def opened(stored_index: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
     """The engine of an index that was made before, whatever its size, in a moment.
 
     Raises UsageError for one that is gone or damaged, RunConflict for one of something else, with the command that
     makes it.
     """
-    path, command = made.path, made.command
+    path, command = stored_index.path, stored_index.command
     if not (path / MANIFEST).is_file():
         raise UsageError(f"the index {path} is gone.", f"{command}    makes it")
-    manifest, plan = _manifest(path), _plan(made.source, analyzer)
+    manifest, plan = _manifest(path), _plan(stored_index.source, analyzer)
     facts = ((name, manifest.get(name), wanted) for name, wanted in plan.items())
     refuse_other(path, facts, f"remove it, then {command}")
     try:
         if _is_whole(path):
-            return _engine(path, made.source, analyzer)
+            return _engine(path, stored_index.source, analyzer)
         why = "it is damaged"
     except (OSError, ValueError) as error:
         why = line_of(error)
@@ -232,22 +232,22 @@ def _build(
     path: Path, documents: Iterable[Document], plan: Mapping[str, Any], analyzer: Analyzer, commit_every: int
 ) -> None:
     """Makes the index beside its place, on what a killed build of the same plan committed, and moves it there whole."""
-    beside, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
+    unfinished, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
     shutil.rmtree(damaged, ignore_errors=True)
     index = None
-    if _manifest(beside) == plan:
+    if _manifest(unfinished) == plan:
         with suppress(ValueError):
-            index = new_index(str(beside), analyzer)
+            index = new_index(str(unfinished), analyzer)
     if index is None:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        write_whole(beside / MANIFEST, [json.dumps(plan)])
-        index = new_index(str(beside), analyzer)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        write_whole(unfinished / MANIFEST, [json.dumps(plan)])
+        index = new_index(str(unfinished), analyzer)
     filled(index, documents, commit_every, WRITER_BYTES)
-    files.note(beside, [file.name for file in _files(beside)])
+    files.note(unfinished, [file.name for file in _files(unfinished)])
     if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
         path.rename(damaged)
-    beside.rename(path)
+    unfinished.rename(path)
     shutil.rmtree(damaged, ignore_errors=True)
 
 
@@ -264,8 +264,8 @@ def _is_whole(path: Path) -> bool:
     """Whether every file is as it was written, and none is beside."""
     try:
         files.check(path)
-        known = files.decode(files.content(path / TABLE))
-        return _manifest(path).get("schema") == SCHEMA and {file.name for file in _files(path)} == {*known}
+        table = files.decode(files.content(path / TABLE))
+        return _manifest(path).get("schema") == SCHEMA and {file.name for file in _files(path)} == {*table}
     except (OSError, ValueError):
         return False
 
@@ -289,14 +289,14 @@ class Tantivy:
     def open(options: EngineOptions) -> Engine:
         """Over the documents at hand, or an index that was made of them. Raises UsageError, RunConflict."""
         _of_no_server(options.index, options.url or options.fields)
-        if (made := options.made) is None:
+        if (stored_index := options.made) is None:
             return Bm25Index(options.cache / "indexes", options.documents.values(), options.analyzer)
-        if made.engine != "tantivy":
+        if stored_index.engine != "tantivy":
             raise UsageError(
-                f"{options.collection} was indexed by {made.engine}, and not on this machine.",
-                f"--engine {made.engine} --engine-url URL",
+                f"{options.collection} was indexed by {stored_index.engine}, and not on this machine.",
+                f"--engine {stored_index.engine} --engine-url URL",
             )
-        return opened(made, options.analyzer)
+        return opened(stored_index, options.analyzer)
 
     @staticmethod
     def filler(index: str, url: str | None, analyzer: Analyzer) -> Fill:
@@ -309,8 +309,8 @@ class Tantivy:
         return fill
 
 
-def _of_no_server(*given: object) -> None:
-    if any(given):
+def _of_no_server(*settings: object) -> None:
+    if any(settings):
         raise UsageError(
             "tantivy searches on this machine: no index, address or fields of a server are its own.",
             "--engine elasticsearch:INDEX or opensearch:INDEX with --engine-url URL",

@@ -81,7 +81,6 @@ class Engine(Protocol):
     @property
     def identity(self) -> str:
         """All that can change a score, in words."""
-        ...
 
     def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> Sequence[Hit]:
         """The best k documents, best first, ties by doc id; fewer when fewer share a word with the query.
@@ -89,29 +88,26 @@ class Engine(Protocol):
         The query is the words of `text` and those of `added`, a repeated word as often as it stands there; what a
         word of `added` adds to a score counts `weight` times.
         """
-        ...
 
     def scores(self, text: str, doc_ids: Collection[str]) -> Mapping[str, float]:
         """The score of each of these documents as a search of everything has it; 0 where no word of `text` stands.
 
         Raises KeyError for an unknown document.
         """
-        ...
 
     def count(self) -> int:
         """How many documents the collection has."""
-        ...
 
 
 def refuse_other(index: object, facts: Iterable[tuple[str, object, object]], hint: str) -> None:
     """Raises RunConflict for an index that was made of something else: a fact by name, as it is and as it should be."""
-    said = [
+    differences = [
         f"{name} is {str(there)[:12]}, not {str(wanted)[:12]}"
         for name, there, wanted in facts
         if there != wanted
     ]
-    if said:
-        raise RunConflict(f"the index {index} is another one: {', '.join(said)}.", hint)
+    if differences:
+        raise RunConflict(f"the index {index} is another one: {', '.join(differences)}.", hint)
 
 
 def _say(cause: str, seconds: float) -> None:
@@ -157,8 +153,6 @@ class EngineKind(Protocol):
 
     def open(self, options: EngineOptions) -> Engine:
         """Over an index that exists, or over documents at hand. Raises UsageError, RunConflict, BackendError."""
-        ...
 
     def filler(self, index: str, url: str | None, analyzer: Analyzer) -> Fill:
         """What fills an index of this name. Raises UsageError, MissingKey or Unavailable where none can be made."""
-        ...

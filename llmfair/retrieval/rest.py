@@ -133,9 +133,9 @@ class SearchServer:
     def _hidden(self, answer: Any) -> Any:
         """An answer without what it repeats of keys."""
         if isinstance(answer, dict):
-            return {self._hide(name): self._hidden(one) for name, one in answer.items()}
+            return {self._hide(name): self._hidden(value) for name, value in answer.items()}
         if isinstance(answer, list):
-            return [self._hidden(one) for one in answer]
+            return [self._hidden(value) for value in answer]
         return self._hide(answer) if isinstance(answer, str) else answer
 
     def quote(self, error: Any) -> str:
@@ -157,12 +157,9 @@ def _login() -> tuple[dict[str, str], list[str]]:
         )
     if key:
         return {"authorization": f"ApiKey {key}"}, [key]
-    if bool(user) != bool(password):
-        raise MissingKey(
-            f"{USER if user else PASSWORD} is set, and {PASSWORD if user else USER} is not.",
-            "set both, or neither",
-        )
-    if not user:
+    if not (user and password):
+        if user or password:
+            raise MissingKey(f"of {USER} and {PASSWORD} one alone is set.", "set both, or neither")
         return {}, []
     both = b64encode(f"{user}:{password}".encode()).decode()
     return {"authorization": f"Basic {both}"}, [password, both]
@@ -193,8 +190,8 @@ class Version(Struct):
     distribution: Word = "elasticsearch"
 
 
-class Root(Struct):
-    """Of the server itself."""
+class ServerReply(Struct):
+    """What the server says of itself."""
 
     version: Version
 
@@ -208,7 +205,7 @@ class Settings(Struct):
     index: Shape = msgspec.field(default_factory=Shape)
 
 
-class MadeOf(Struct):
+class IndexSource(Struct):
     """What llmfair wrote of an index that it filled; `documents`, when it was whole."""
 
     source: Word
@@ -217,7 +214,7 @@ class MadeOf(Struct):
 
 
 class Remarks(Struct):
-    llmfair: MadeOf | None = None
+    llmfair: IndexSource | None = None
 
 
 class Property(Struct):
@@ -243,49 +240,49 @@ class Mappings(Property, rename={"meta": "_meta"}):
         return types
 
 
-class Described(Struct):
-    """Of an index."""
+class IndexFacts(Struct):
+    """What the server says of an index."""
 
     settings: Settings = msgspec.field(default_factory=Settings)
     mappings: Mappings = msgspec.field(default_factory=Mappings)
 
 
-class Counted(Struct):
+class CountReply(Struct):
     count: Count
 
 
-class Refused(Struct, rename={"doc_id": "_id"}):
+class RowState(Struct, rename={"doc_id": "_id"}):
     status: Count
     doc_id: str = ""
     error: Any = None
 
 
-class Sent(Struct):
-    create: Refused
+class BulkRow(Struct):
+    create: RowState
 
 
-class Bulk(Struct):
-    """Of documents that were sent together."""
+class BulkReply(Struct):
+    """What became of documents that were sent together."""
 
     errors: bool = False
-    items: list[Sent] = []
+    items: list[BulkRow] = []
 
 
 class Shards(Struct):
     failed: Count = 0
 
 
-class Scored(Struct, rename={"doc_id": "_id", "score": "_score"}):
+class Score(Struct, rename={"doc_id": "_id", "score": "_score"}):
     doc_id: Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
     score: Finite | None = None
 
 
 class Hits(Struct):
-    hits: list[Scored]
+    hits: list[Score]
 
 
-class Searched(Struct, rename={"shards": "_shards"}):
-    """Of a search."""
+class SearchReply(Struct, rename={"shards": "_shards"}):
+    """What a search answers."""
 
     hits: Hits
     timed_out: bool = False
@@ -350,8 +347,8 @@ class SearchEngines:
             if made_of.documents is UNSET:
                 raise UsageError(f"{where} is not filled to its end.", f"{command}    continues")
             fields, analyzer = (FIELD,), options.analyzer
-            made = f"tokenizer={made_of.tokenizer} {identity} source={made_of.source[:12]}"
-            identity = f"bm25 k1={K1} b={B} {made}"
+            origin = f"tokenizer={made_of.tokenizer} {identity} source={made_of.source[:12]}"
+            identity = f"bm25 k1={K1} b={B} {origin}"
         several = int(shape.number_of_shards) > 1
         return RestEngine(server, index, fields, analyzer, documents, identity, several)
 
@@ -376,7 +373,16 @@ class SearchEngines:
         where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
         described, held = _described(server, index), 0
         if described is None:
-            server.ask("PUT", f"/{index}", _created(meta))
+            bm25 = {"type": "BM25", "k1": K1, "b": B}
+            field = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
+            server.ask(
+                "PUT",
+                f"/{index}",
+                {
+                    "settings": {"index": {"number_of_shards": 1, "similarity": {"default": bm25}}},
+                    "mappings": {"_meta": {"llmfair": meta}, "dynamic": False, "properties": {FIELD: field}},
+                },
+            )
         else:
             there = described.mappings.meta.llmfair
             if there is None:
@@ -392,9 +398,9 @@ class SearchEngines:
         for lines in _batches(islice(documents, start, None), analyzer):
             server.ask("POST", f"/{index}/_bulk", b"".join(lines), partial(_taken, server, where))
             sent += len(lines)
-        if (found := _count(server, index)) != sent:
+        if (count := _count(server, index)) != sent:
             raise LlmfairError(
-                f"{where} holds {found:,} of {sent:,} documents.", "delete the index and fetch again"
+                f"{where} holds {count:,} of {sent:,} documents.", "delete the index and fetch again"
             )
         server.ask("PUT", f"/{index}/_mapping", {"_meta": {"llmfair": {**meta, "documents": sent}}})
 
@@ -411,7 +417,7 @@ class SearchEngines:
         answer = server.ask("GET", "/")
         if "version" not in (answer or {}):
             raise UsageError(f"{server.name} does not say which search server it is.", "check --engine-url")
-        version = read(server, answer, Root).version
+        version = read(server, answer, ServerReply).version
         if (kind := version.distribution) != self.name:
             raise UsageError(f"{server.name} is {kind}, and not {self.name}.", f"--engine {kind}:{index}")
         return server, version.number
@@ -459,14 +465,14 @@ class RestEngine:
             fetched = min(4 * fetched, WINDOW)  # a server has ties in the order of its segments
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         left = iter(doc_ids)
         while some := list(islice(left, WINDOW)):
             among = {"filter": [{"ids": {"values": some}}], "should": self._words(text)}
-            found.update(self._hits({"bool": among}, len(some)))
-        if missing := next((doc_id for doc_id in doc_ids if doc_id not in found), None):
+            scores.update(self._hits({"bool": among}, len(some)))
+        if missing := next((doc_id for doc_id in doc_ids if doc_id not in scores), None):
             raise Missing(f"the index on {self._server.name} has no document '{missing}'.", "fill it again")
-        return {doc_id: found[doc_id] for doc_id in doc_ids}
+        return {doc_id: scores[doc_id] for doc_id in doc_ids}
 
     def _words(self, text: str, weight: float = 1.0) -> list[dict[str, Any]]:
         """What each field is searched for."""
@@ -483,12 +489,12 @@ class RestEngine:
             raise UsageError(f"the index was removed from {self._server.name}.", "fill it again")
         return [Hit(hit.doc_id, hit.score or 0.0) for hit in hits]
 
-    def _found(self, size: int, answer: Any) -> Sequence[Scored]:
+    def _found(self, size: int, answer: Any) -> Sequence[Score]:
         """Raises Transient for what was found in a part of the index only."""
-        found = read(self._server, answer, Searched)
-        if found.timed_out or found.shards.failed:
+        answered = read(self._server, answer, SearchReply)
+        if answered.timed_out or answered.shards.failed:
             raise Transient(f"{self._server.name} searched a part of the index only")
-        hits = found.hits.hits
+        hits = answered.hits.hits
         if len(hits) > size or len({hit.doc_id for hit in hits}) < len(hits):
             raise odd(self._server, f"it has more than {size:,} hits, or one twice")
         return hits
@@ -498,20 +504,7 @@ class Missing(UsageError, KeyError):
     """A document that was found before, or is the user's, and is not in the index."""
 
 
-def _created(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an index of ours, which says what it is made of."""
-    bm25 = {"type": "BM25", "k1": K1, "b": B}
-    return {
-        "settings": {"index": {"number_of_shards": 1, "similarity": {"default": bm25}}},
-        "mappings": {
-            "_meta": {"llmfair": meta},
-            "dynamic": False,
-            "properties": {FIELD: {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}},
-        },
-    }
-
-
-def _refuse_other(where: str, there: MadeOf, source: str | None, analyzer: Analyzer) -> None:
+def _refuse_other(where: str, there: IndexSource, source: str | None, analyzer: Analyzer) -> None:
     """Raises RunConflict for an index of other documents, or of another analyzer."""
     facts = (
         ("source", there.source, source or there.source),
@@ -520,7 +513,7 @@ def _refuse_other(where: str, there: MadeOf, source: str | None, analyzer: Analy
     refuse_other(where, facts, "the name of a new index")
 
 
-def _described(server: SearchServer, index: str) -> Described | None:
+def _described(server: SearchServer, index: str) -> IndexFacts | None:
     """What an index is; None where there is none. Raises UsageError for a name of several."""
     answer = server.ask("GET", f"/{index}")
     if answer is None:
@@ -529,14 +522,14 @@ def _described(server: SearchServer, index: str) -> Described | None:
         raise UsageError(
             f"'{index}' on {server.name} is several indexes, which count words apart.", "name one of them"
         )
-    return read(server, next(iter(answer.values()), None), Described)
+    return read(server, next(iter(answer.values()), None), IndexFacts)
 
 
 def _counted(server: SearchServer, index: str) -> int:
     answer = server.ask("GET", f"/{index}/_count")
     if answer is None:
         raise UsageError(f"the index was removed from {server.name}.", "fill it again")
-    return read(server, answer, Counted).count
+    return read(server, answer, CountReply).count
 
 
 def _count(server: SearchServer, index: str) -> int:
@@ -563,13 +556,13 @@ def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list
 
 def _taken(server: SearchServer, where: str, answer: Any) -> None:
     """Raises RateLimited where some documents have to be sent again, LlmfairError where one is refused."""
-    bulk = read(server, answer, Bulk)
+    bulk = read(server, answer, BulkReply)
     for item in bulk.items if bulk.errors else ():
-        found = item.create
-        if found.status == 429 or found.status in PASSING:
+        document = item.create
+        if document.status == 429 or document.status in PASSING:
             raise RateLimited(None)
-        if found.status >= 400 and found.status != EXISTS:
+        if document.status >= 400 and document.status != EXISTS:
             raise LlmfairError(
-                f"{where} does not take document '{found.doc_id[:LONGEST_ID]}'{server.quote(found.error)}.",
+                f"{where} does not take document '{document.doc_id[:LONGEST_ID]}'{server.quote(document.error)}.",
                 "check the index and what the key may do; the same command continues",
             )

@@ -15,7 +15,7 @@ from llmfair.audits.listwise.results import ListwiseFinding, Usefulness
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Candidates, Conclusion, Document, Query, Side
-from llmfair.rankers.strategies import Compared, encounters_of
+from llmfair.rankers.strategies import PartialOrder, encounters_of
 from llmfair.stats.strata import Stratum
 
 USEFUL = Usefulness("nDCG@20", 0.0, 0.3, 0.2, 0.4, 44)
@@ -72,7 +72,7 @@ def lists_from(pool: int, queries: int, items: int, rng: np.random.Generator) ->
     return [[every[i] for i in rng.choice(pool, items, replace=False)] for _ in range(queries)]
 
 
-def judged(query_id: str, items: Sequence[Item], asked: Sequence[Compared]) -> Judged:
+def judged(query_id: str, items: Sequence[Item], asked: Sequence[PartialOrder]) -> Judged:
     documents = tuple(Document(item.doc_id, "") for item in items)
     grades = {item.doc_id: int(item.relevant) for item in items}
     sides = {item.doc_id: Side.PROTECTED if item.female else Side.UNPROTECTED for item in items}
@@ -91,7 +91,9 @@ def concluded_of(
             shown = order[start : start + WINDOW]
             named = ranker.answer(shown, rng)
             asked.append(
-                Compared(start, tuple(each.doc_id for each in shown), tuple(each.doc_id for each in named))
+                PartialOrder(
+                    start, tuple(each.doc_id for each in shown), tuple(each.doc_id for each in named)
+                )
             )
             order[start : start + WINDOW] = named + [item for item in shown if item not in named]
             left_out, shown_items = left_out + len(shown) - len(named), shown_items + len(shown)

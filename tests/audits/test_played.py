@@ -13,7 +13,7 @@ from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits, play, rank_played
 from llmfair.nouns import Chat, Encounter, Scores
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.strategies import Compared, Windows, encounters_of, read_scores
+from llmfair.rankers.strategies import PartialOrder, Windows, encounters_of, read_scores
 from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows
 
 
@@ -43,11 +43,11 @@ def test_a_program_is_played_without_a_chat() -> None:
 
 
 def test_questions_of_one_round_do_not_hang_on_each_other() -> None:
-    at_once = [Compared(0, ("a", "b"), ("b", "a")), Compared(0, ("b", "c"), ("c", "b"))]
+    at_once = [PartialOrder(0, ("a", "b"), ("b", "a")), PartialOrder(0, ("b", "c"), ("c", "b"))]
     assert [one.ranked for one in encounters_of(at_once)] == [("b", "a"), ("c", "b")]
-    later = [at_once[0], Compared(1, ("b", "c", "d"), ("d",), ("b", "c"))]
+    later = [at_once[0], PartialOrder(1, ("b", "c", "d"), ("d",), ("b", "c"))]
     assert encounters_of(later)[1:] == (Encounter(("b", "c", "d"), ("d",), ("c",)),)
-    assert encounters_of([at_once[0], Compared(1, ("b", "c", "d"), ("b",), ("c", "d"))])[1:] == (
+    assert encounters_of([at_once[0], PartialOrder(1, ("b", "c", "d"), ("b",), ("c", "d"))])[1:] == (
         Encounter(("b", "c", "d"), (), ("c", "d")),  # which were shown, and not told apart
     )
 

@@ -19,7 +19,7 @@ from llmfair.backends.given import Given
 from llmfair.backends.python import Function, cross_encoder, pyterrier, python
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
-from llmfair.rankers.strategies import SCORED, Scored
+from llmfair.rankers.strategies import SCORED, ListScores
 from tests import models
 
 DOCUMENTS = ["b", "a", "c"]
@@ -49,7 +49,7 @@ def order_of(ranker: Any) -> tuple[int, ...] | None:
         backend = Function(ranker)
         await backend.open()
         try:
-            return Scored().read(await backend.complete(REQUEST), 3, "strict").permutation
+            return ListScores().read(await backend.complete(REQUEST), 3, "strict").permutation
         finally:
             await backend.close()
 

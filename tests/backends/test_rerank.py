@@ -12,7 +12,7 @@ from llmfair.backends.rerank import Rerank, rerank
 from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.strategies import Scored, read_scores
+from llmfair.rankers.strategies import ListScores, read_scores
 from tests.endpoints import endpoint
 
 DOCUMENTS = [
@@ -112,7 +112,7 @@ def test_faulty_rows_are_classified_and_no_score_is_made_up(
     with endpoint(lambda body, number: told) as server:
         completion = ask(server.url)
     assert isinstance(completion, Completion)
-    reading = Scored().read(completion, 3, "strict")
+    reading = ListScores().read(completion, 3, "strict")
     assert (reading.permutation, reading.answer_class) == (order, kind)
 
 

@@ -17,7 +17,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.datasets.base import attribute_of, cells
-from llmfair.datasets.buckets import Drawn, DrawPlan, draw, draw_plan
+from llmfair.datasets.buckets import DrawPlan, ListDraw, draw, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Ratio, measure_all
@@ -43,12 +43,12 @@ def pools(
     return Folder(write_folder(path, lists))
 
 
-def drawn(folder: Folder, plan: DrawPlan | None = None, seed: int = 0) -> Drawn:
+def drawn(folder: Folder, plan: DrawPlan | None = None, seed: int = 0) -> ListDraw:
     plan = plan or draw_plan(None, None, None, None, 10)
     return draw(folder, attribute_of(folder, "gender"), plan, seed)
 
 
-def sizes(dataset: Drawn, query_id: str) -> list[int]:
+def sizes(dataset: ListDraw, query_id: str) -> list[int]:
     counts = cells(dataset.lists[query_id], attribute_of(dataset_source(dataset), "gender"))
     return [
         counts["relevant unprotected"], counts["relevant protected"],
@@ -56,7 +56,7 @@ def sizes(dataset: Drawn, query_id: str) -> list[int]:
     ]  # fmt: skip
 
 
-def dataset_source(dataset: Drawn) -> Any:
+def dataset_source(dataset: ListDraw) -> Any:
     """Just enough of a source for `attribute_of`."""
 
     class Of:

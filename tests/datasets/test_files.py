@@ -13,7 +13,7 @@ from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.attributes import read_attributes
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
-from llmfair.datasets.files import Folder, Given
+from llmfair.datasets.files import DataOptions, Folder
 from llmfair.errors import UsageError
 from llmfair.nouns import Side
 from tests.cli.command import llmfair, ran, refuses
@@ -293,7 +293,7 @@ def collection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_lists_are_those_of_a_run(collection: None) -> None:
-    dataset = load_dataset(f"irds:{NAME}", Given(groups="groups.tsv", run="lists.run"))
+    dataset = load_dataset(f"irds:{NAME}", DataOptions(groups="groups.tsv", run="lists.run"))
     first = dataset.candidates(dataset.queries[0])
     assert len(dataset.queries) == 6 and first.doc_ids[:3] == ("d0", "d6", "d12")
     assert first.relevance["d0"] == 1 and first.relevance["d54"] == 0
@@ -339,4 +339,4 @@ def test_a_collection_too_large_to_be_indexed_needs_lists(
 ) -> None:
     monkeypatch.setattr("llmfair.datasets.irds.MOST_INDEXED", 10)
     with pytest.raises(UsageError, match="has 60 documents, which are not indexed here"):
-        _ = load_dataset(f"irds:{NAME}", Given(groups="groups.tsv")).queries
+        _ = load_dataset(f"irds:{NAME}", DataOptions(groups="groups.tsv")).queries

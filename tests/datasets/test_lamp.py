@@ -308,7 +308,7 @@ def test_scores_come_from_released_json_or_a_run(tmp_path: Path) -> None:
 
 def test_of_a_corpus_only_what_was_found_has_scores(tmp_path: Path) -> None:
     path = written(tmp_path, run({**SCORES, "011": SCORES["011"][:2]}), "bm25.run")
-    assert list(read_retrieval(path, LISTS, ["011"], whole=False)["011"]) == ["0112", "0110"]
+    assert list(read_retrieval(path, LISTS, ["011"], complete=False)["011"]) == ["0112", "0110"]
     with pytest.raises(UsageError, match=r"query '011' lacks item '0111' \(1 of 3 items\)"):
         read_retrieval(path, LISTS, ["011"])
 

@@ -16,7 +16,7 @@ from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown, strata_of
 from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
-from llmfair.rankers.strategies import Compared, encounters_of
+from llmfair.rankers.strategies import PartialOrder, encounters_of
 from llmfair.stats.strata import Comparisons, Stratum
 from tests.shared import vectors
 
@@ -41,7 +41,7 @@ def judged(
 
 def one_after_another(answers: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Encounter, ...]:
     """The first encounters of questions: items shown, and those that the answer names."""
-    return encounters_of(Compared(number, *answer) for number, answer in enumerate(answers))
+    return encounters_of(PartialOrder(number, *answer) for number, answer in enumerate(answers))
 
 
 def of_vector(query: Mapping[str, Any]) -> Judged:

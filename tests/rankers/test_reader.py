@@ -17,14 +17,14 @@ from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.fair_qr import MOST_KEYWORDS, READABLE, read_keywords
 from llmfair.rankers.reader import (
     QUESTION_TOKENS,
-    Asked,
     Fitting,
-    Judged,
     Judging,
     Output,
+    QueryTask,
     Read,
     Ruler,
     Shown,
+    Support,
     by_tokens,
     by_words,
     check_prompt,
@@ -39,8 +39,8 @@ ITEMS = {
 
 def asked(
     useful: frozenset[str] | None = None, lists: Sequence[Shown] = (("a1", "b1"), ("a2", "a1"))
-) -> Asked:
-    return Asked(
+) -> QueryTask:
+    return QueryTask(
         query=Query("q", "which?"),
         items=ITEMS,
         render=lambda shown: (Message("user", " ".join(shown)),),
@@ -51,7 +51,7 @@ def asked(
     )
 
 
-def read(program: Asked, answer: Callable[[Shown], str | Completion]) -> tuple[Read, list[Shown]]:
+def read(program: QueryTask, answer: Callable[[Shown], str | Completion]) -> tuple[Read, list[Shown]]:
     """What comes of a program, and what it asked about, in order."""
     seen: list[Shown] = []
 
@@ -169,7 +169,7 @@ def test_answers_go_with_their_pairs_and_those_that_cannot_be_read_are_counted()
     pairs = ("a", "4"), ("b", "4"), ("b", "5")
     said = iter(["yes", "perhaps", "no"])
     found = drive(judging("rag/support", *pairs).steps(), lambda chat: Completion(next(said), Finish.STOP))
-    assert found == Judged("q", dict(zip(pairs, [True, None, False], strict=True)))
+    assert found == Support("q", dict(zip(pairs, [True, None, False], strict=True)))
     assert found.unparseable == 1
     assert drive(judging("rag/support").steps(), lambda chat: Completion("yes", Finish.STOP)).supported == {}
 

@@ -9,7 +9,7 @@ import pytest
 
 from llmfair.audits.listwise.simulate import Items, Noise, simulate_encounters
 from llmfair.metrics.base import QueryComparisons
-from llmfair.rankers.strategies import Compared, covering, encounters_of
+from llmfair.rankers.strategies import PartialOrder, covering, encounters_of
 from llmfair.stats.power import Windows, comparisons, first_shown
 from llmfair.stats.strata import Comparisons
 
@@ -30,7 +30,7 @@ def test_they_are_the_encounters_of_an_audit(n: int, window: int, step: int) -> 
     asked = [(ids[start:end], ids[start:end]) for start, end in windows]
     found = [
         encounter.ranked
-        for encounter in encounters_of(Compared(number, *of) for number, of in enumerate(asked))
+        for encounter in encounters_of(PartialOrder(number, *of) for number, of in enumerate(asked))
     ]
     assert found == [tuple(ids[r] for r in ranks) for ranks in first_shown(windows) if len(ranks) > 1]
 

@@ -221,7 +221,7 @@ class ListwiseDesign(Design[Ranked]):
     @cached_property
     def shuffles(self) -> Shuffles | None:
         """What is asked of a ranker that scores lists, where that may be less than every chain."""
-        if not isinstance(self.ranker, ListwiseRanker) or not self.ranker.strategy.question.whole:
+        if not isinstance(self.ranker, ListwiseRanker) or not self.ranker.strategy.question.per_list:
             return None
         shuffles = Shuffles(self.ranker, [*self.probes()])
         return shuffles if shuffles.stages[1] else None

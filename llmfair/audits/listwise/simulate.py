@@ -19,7 +19,7 @@ from llmfair.metrics.preference import pairs_shown
 from llmfair.nouns import Candidates, Document, Encounter, Query, Side, Steps
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.questions import Question
-from llmfair.rankers.strategies import Compared, Strategy, encounters_of, scored_encounter
+from llmfair.rankers.strategies import PartialOrder, Strategy, encounters_of, scored_encounter
 from llmfair.stats.power import Windows, first_shown
 from llmfair.stats.strata import Comparisons
 
@@ -205,7 +205,7 @@ class Answering:
 
     question: Question
     weigh: Weigh
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[PartialOrder] = field(default_factory=list)
     scored: dict[str, float] = field(default_factory=dict)
     round: int = 0
 
@@ -242,7 +242,7 @@ class Answering:
         order = [shown[place] for place in places]
         ids = [document.doc_id for document in order]
         before = [document.doc_id for document in shown]
-        self.compared.append(Compared(self.round, before, ids[:best], () if best is None else ids[best:]))
+        self.compared.append(PartialOrder(self.round, before, ids[:best], () if best is None else ids[best:]))
         return order
 
 

@@ -31,7 +31,7 @@ from llmfair.audits.lists import selected_queries
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
-from llmfair.datasets.answers import AnswerDataset, load_answers, questions_sha256
+from llmfair.datasets.answers import QuestionSet, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.lamp import check_belongs, read_retrieval, read_useful
 from llmfair.errors import UsageError, did_you_mean
@@ -48,14 +48,14 @@ from llmfair.rankers import plackett_luce
 from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
 from llmfair.rankers.plackett_luce import deterministic
 from llmfair.rankers.reader import (
-    Asked,
     Fitting,
-    Judged,
     Judging,
     Pair,
+    QueryTask,
     Read,
     Ruler,
     Shown,
+    Support,
     by_checkpoint,
     by_words,
     check_prompt,
@@ -231,7 +231,7 @@ class Policies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RagDesign(Design[Read | Judged]):
+class RagDesign(Design[Read | Support]):
     """Everything an audit of a generator asks; what is useful is known only when labels are.
 
     `scores`: by retriever and query, shape (items,). `useful`: by query, where judgements or a file name them, and
@@ -240,7 +240,7 @@ class RagDesign(Design[Read | Judged]):
 
     task = "rag"
     settings: RagSettings
-    dataset: AnswerDataset
+    dataset: QuestionSet
     prompt: Prompt
     ruler: Ruler
     utility: str
@@ -277,10 +277,10 @@ class RagDesign(Design[Read | Judged]):
         """The distinct lists of all conditions, in their order."""
         return [*dict.fromkeys(doc_ids for lists in self.draws(query, useful).values() for doc_ids in lists)]
 
-    def asked(self, query: Query) -> Asked:
+    def asked(self, query: Query) -> QueryTask:
         """The query as the generator is asked about it."""
         golds, items = self.dataset.golds(query.query_id), self.items(query)
-        return Asked(
+        return QueryTask(
             query=query,
             items={item.doc_id: item for item in items},
             render=Fitting(self.prompt, self.ruler, self.dataset.parts(query), items).messages,
@@ -410,14 +410,16 @@ class RagDesign(Design[Read | Judged]):
     def planned(self) -> dict[str, Any]:
         return {**super().planned(), "fewest": self.fewest}
 
-    def outcome(self, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]) -> Outcome:
+    def outcome(
+        self, run: str, results: Mapping[str, Read | Support], failures: Sequence[Failure]
+    ) -> Outcome:
         from llmfair.audits.rag.measure import outcome_of
 
         outcome = outcome_of(self, run, results, failures)
         return outcome.broken_off() if self.stops else outcome
 
-    def unparseable(self, result: Read | Judged) -> int:
-        if isinstance(result, Judged):
+    def unparseable(self, result: Read | Support) -> int:
+        if isinstance(result, Support):
             return result.unparseable
         return sum(output.unparseable for output in (*result.alone.values(), *result.lists.values()))
 
@@ -428,12 +430,12 @@ class RagDesign(Design[Read | Judged]):
 class RecordedScores(ScoringRanker):
     """What a retriever scored once: a TREC run, or JSON as Fair-RAG released it. Items without a score come last."""
 
-    def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
+    def __init__(self, path: Path, dataset: QuestionSet, queries: Sequence[Query]) -> None:
         check_belongs(path, dataset.name)
         self.identity = f"file {files.sha256(path)}"
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         needed = [query.query_id for query in queries]
-        self._scores = read_retrieval(path, lists, needed, whole=not dataset.shared)
+        self._scores = read_retrieval(path, lists, needed, complete=not dataset.shared)
 
     def scores(self, candidates: Candidates) -> list[float]:
         scores = self._scores[candidates.query.query_id]
@@ -442,7 +444,7 @@ class RecordedScores(ScoringRanker):
 
 
 def retriever_of(
-    spec: str, dataset: AnswerDataset, queries: Sequence[Query], settings: Asking
+    spec: str, dataset: QuestionSet, queries: Sequence[Query], settings: Asking
 ) -> ScoringRanker:
     """A retriever of a query's own items, among which words are counted where it counts any; or recorded scores.
 
@@ -466,9 +468,7 @@ def scoring_ranker(spec: str) -> ScoringRanker:
     return scoring(name, registry.lookup("ranker", name)(options))
 
 
-def scores_of(
-    retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]
-) -> dict[str, Floats]:
+def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[Query]) -> dict[str, Floats]:
     """The scores of each query's items, in their order; shape (items,). Raises UsageError if one is not finite.
 
     Those that take a model are kept on this machine: whatever asks for the same ones again loads none.
@@ -503,8 +503,8 @@ def scores_of(
 
 
 def pooled(
-    retrievers: Mapping[str, ScoringRanker], dataset: AnswerDataset, queries: Sequence[Query], pool: int
-) -> tuple[AnswerDataset, dict[str, dict[str, Floats]]]:
+    retrievers: Mapping[str, ScoringRanker], dataset: QuestionSet, queries: Sequence[Query], pool: int
+) -> tuple[QuestionSet, dict[str, dict[str, Floats]]]:
     """The dataset with the items that are drawn from, and each retriever's scores of them.
 
     Of a corpus those are the first retriever's best `pool` of each query, with their scores in the whole corpus; the
@@ -650,7 +650,7 @@ def check_golds(golds: Mapping[str, Sequence[str]], utility: str, settings: RagS
 
 
 def known_useful(
-    settings: RagSettings, dataset: AnswerDataset, queries: Sequence[Query], model: str
+    settings: RagSettings, dataset: QuestionSet, queries: Sequence[Query], model: str
 ) -> tuple[Mapping[str, frozenset[str]] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
     labels = settings.useful

@@ -66,7 +66,7 @@ from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query
-from llmfair.rankers.reader import Judged, Read, Shown
+from llmfair.rankers.reader import Read, Shown, Support
 from llmfair.results import Family, Figure, ProbeCounts, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings import ScoreSettings
@@ -82,7 +82,7 @@ Answered = Sequence[tuple[Query, Read]]
 """Queries that have all their answers."""
 
 
-def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str, Judged]) -> Outputs:
+def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str, Support]) -> Outputs:
     """The outputs for the lists of a query, with the items that they are credited to."""
     items = {item.doc_id: item for item in design.items(query)}
     attribute = ATTRIBUTORS.get(CITED if design.settings.cites else design.settings.attribution)
@@ -161,7 +161,7 @@ NOBODY = "-"
 
 
 def files_of(
-    design: RagDesign, queries: Answered, measured: Answered, judged: Mapping[str, Judged]
+    design: RagDesign, queries: Answered, measured: Answered, judged: Mapping[str, Support]
 ) -> dict[str, Contents]:
     """Every file by name; its lines are made, a query at a time, while it is written."""
     columns = (*OUTPUT_COLUMNS, *[SUPPORTED] * (design.settings.cites and design.judge is not None))
@@ -186,7 +186,7 @@ def files_of(
 
 
 def _outputs(
-    design: RagDesign, queries: Answered, judged: Mapping[str, Judged]
+    design: RagDesign, queries: Answered, judged: Mapping[str, Support]
 ) -> Iterator[tuple[object, ...]]:
     """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
     for query, read in queries:
@@ -637,11 +637,11 @@ def concluded(
 
 
 def outcome_of(
-    design: RagDesign, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]
+    design: RagDesign, run: str, results: Mapping[str, Read | Support], failures: Sequence[Failure]
 ) -> Outcome:
     """Measures the queries that have all their answers and enough useful items, one at a time."""
     reads = {name: result for name, result in results.items() if isinstance(result, Read)}
-    judged = {name: result for name, result in results.items() if isinstance(result, Judged)}
+    judged = {name: result for name, result in results.items() if isinstance(result, Support)}
     queries = [(query, reads[query.query_id]) for query in design.queries if query.query_id in reads]
     measured = [(query, read) for query, read in queries if read.kept and read.lists]
     observations = (
