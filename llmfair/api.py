@@ -330,10 +330,11 @@ def _calibrate_of(kind: Kind) -> Callable[..., Result]:
     if kind.calibrated is None:
         raise AttributeError(f"{kind.name} cannot simulate its audits")
 
-    def calibrated(options: Any) -> Result:
-        return Result(f"calibrate {kind.name}", kind.calibrate(options, lambda: None))
-
-    return _function(kind.calibrated, kind.help("calibrate").does, calibrated)
+    return _function(
+        kind.calibrated,
+        kind.help("calibrate").does,
+        lambda options: Result(f"calibrate {kind.name}", kind.calibrate(options, lambda: None)),
+    )
 
 
 def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
@@ -534,12 +535,12 @@ def _audit(
     from llmfair.audits.junit import suite_of, write_junit
     from llmfair.audits.runs.run import perform
     from llmfair.audits.subject import subjects
-    from llmfair.backends.given import Given
+    from llmfair.backends.given import CallerModel
     from llmfair.backends.python import Function
 
-    backend: Given | Function | None = None
+    backend: CallerModel | Function | None = None
     if ranker is not None or not isinstance(model, str | Sequence):
-        backend = Given(model) if ranker is None else Function(ranker)
+        backend = CallerModel(model) if ranker is None else Function(ranker)
         # a name says too little to share answers with other runs, and a ranker may be made of more than its source
         if ranker is not None or not hasattr(model, "identity"):
             values = {"no_cache": True, **values}

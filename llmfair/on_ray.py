@@ -159,7 +159,7 @@ CLOSE_SECONDS = 3.0
 Numbered = tuple[int, Completion | Exception]
 
 
-class Died(Transient):
+class ProcessDeath(Transient):
     """A process ended before it answered."""
 
 
@@ -253,7 +253,7 @@ class _Process:
         waiting, self.waiting = self.waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_result(Died("its process of the Ray cluster has died"))
+                future.set_result(ProcessDeath("its process of the Ray cluster has died"))
 
 
 class ModelOnRay:
@@ -306,7 +306,7 @@ class ModelOnRay:
             answer = await process.put(next(self._numbers), request)
         if isinstance(answer, Completion):
             return answer
-        if isinstance(answer, Died):
+        if isinstance(answer, ProcessDeath):
             self._lost[request.key] += 1
             if self._lost[request.key] > MOST_DEATHS:
                 raise Unavailable(

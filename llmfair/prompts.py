@@ -62,10 +62,7 @@ class Prompt:
     hypothesis: Template = "{output}"
 
     def render(
-        self,
-        values: Mapping[str, object],
-        variant: str = "",
-        passages: Sequence[Mapping[str, object]] = (),
+        self, values: Mapping[str, object], variant: str = "", passages: Sequence[Mapping[str, object]] = ()
     ) -> tuple[Message, ...]:
         """The conversation with every placeholder filled; a passage's own values come before `values`.
 

@@ -81,8 +81,7 @@ def lookup(kind: What, name: str) -> Any:
     """What is registered under `name`. Raises UsageError with the nearest name."""
     if not has(kind, name):
         raise UsageError(
-            f"no {kind} '{name}'.{did_you_mean(name, _found[kind])}",
-            f"known: {', '.join(names(kind))}",
+            f"no {kind} '{name}'.{did_you_mean(name, _found[kind])}", f"known: {', '.join(names(kind))}"
         )
     return _found[kind][name]
 

@@ -52,7 +52,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedWith:
+class PromptRecord:
     """The prompt of a run: the file it comes from, and its text."""
 
     file: str
@@ -88,7 +88,7 @@ class Manifest(RunSettings):
     journal_answers: Count = 0
     journal_lines_skipped: Sequence[int] = ()
     planned_calls: Count | None = None
-    prompt: AskedWith | None = None
+    prompt: PromptRecord | None = None
     warnings: Sequence[str] = ()
     sees: str = ""
     stages: Mapping[Stage, bool] = field(default_factory=dict)

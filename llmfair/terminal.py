@@ -282,6 +282,10 @@ class Line(ABC):
         yield grid
 
 
+def _left(seconds: float) -> str:
+    return f"{int(seconds // 60)}:{int(seconds % 60):02d} left"
+
+
 class Bar(Line):
     """The state of a run: what was asked, what came back, at which rate, and when it will be all."""
 
@@ -312,8 +316,7 @@ class Bar(Line):
         if waiting > 0:
             parts.append(f"{progress.waiting_for}, waiting {waiting:,.0f} s")
         elif rate and progress.answered < self.total:
-            seconds = (self.total - progress.answered) / rate
-            parts.append(f"{int(seconds // 60)}:{int(seconds % 60):02d} left")
+            parts.append(_left((self.total - progress.answered) / rate))
         return parts
 
     def _rate(self) -> float:
@@ -373,8 +376,7 @@ class Count(Line):
             self._first = now, done
         if self._first is not None and done > self._first[1]:
             rate = (done - self._first[1]) / (now - self._first[0])
-            seconds = (self.total - done) / rate
-            parts += [f"{rate:,.1f}/s", f"{int(seconds // 60)}:{int(seconds % 60):02d} left"]
+            parts += [f"{rate:,.1f}/s", _left((self.total - done) / rate)]
         return [*parts, *([self.words] if self.words else [])]
 
 
@@ -394,14 +396,19 @@ def drawn(state: Line) -> Iterator[None]:
     import threading
 
     over = threading.Event()
-    tell, every = (
-        (_below_a_cell(state), NOTEBOOK_EVERY)
-        if stderr.is_jupyter
-        else (lambda: print(f"{state.name}  {state.line()}", file=sys.stderr, flush=True), PLAIN_EVERY)
-    )
+    if stderr.is_jupyter:  # whose displays need no widgets
+        from IPython.display import display
+
+        handle = display(state.displayed(), raw=True, display_id=True)
+
+    def tell() -> None:
+        if stderr.is_jupyter:
+            handle.update(state.displayed(), raw=True)
+        else:
+            print(f"{state.name}  {state.line()}", file=sys.stderr, flush=True)
 
     def tell_on() -> None:
-        while not over.wait(every):
+        while not over.wait(NOTEBOOK_EVERY if stderr.is_jupyter else PLAIN_EVERY):
             tell()
 
     teller = threading.Thread(target=tell_on, daemon=True)
@@ -413,11 +420,3 @@ def drawn(state: Line) -> Iterator[None]:
         teller.join()
         if stderr.is_jupyter:
             tell()  # what stays there
-
-
-def _below_a_cell(state: Line) -> Callable[[], None]:
-    """Shows the state in a notebook, whose displays need no widgets; what is returned shows it anew."""
-    from IPython.display import display
-
-    handle = display(state.displayed(), raw=True, display_id=True)
-    return lambda: handle.update(state.displayed(), raw=True)

@@ -436,9 +436,9 @@ async def mapped(self: object, request: llmfair.Request) -> Any:
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
-        ({"complete": mapped}, "of class Model, has no name"),
-        ({"name": "plain", "complete": lambda self, request: "[1] > [2]"}, "complete of object:plain is not async"),
-        ({"name": "in order", "complete": mapped}, "complete of object:in order returned a dict"),
+        ({"complete": mapped}, "of class Model is no model"),
+        ({"name": "plain", "complete": lambda self, request: "[1] > [2]"}, "complete of object:plain is no async function"),
+        ({"name": "in order", "complete": mapped}, "complete of object:in order is no async function"),
     ],
 )  # fmt: skip
 def test_what_is_no_model_is_said_at_once(attributes: dict[str, Any], says: str) -> None:

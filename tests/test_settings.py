@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import llmfair
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.cli.options import Written, find_config, no_settings, read_config, settings_of_commands
+from llmfair.cli.options import FileValue, find_config, no_settings, read_config, settings_of_commands
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, default_of, seconds, value_of
 from llmfair.settings.declaration import Limits, hints_of
@@ -182,9 +182,9 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     path.write_text('\ufeffseed = 3\nmodel = ["fake:oracle"]\n[listwise]\nwindow = 10\n')
     assert read_config(path, COMMANDS) == {
         "listwise": {
-            "seed": Written(3, f"{path}: seed"),
-            "model": Written(["fake:oracle"], f"{path}: model"),
-            "window": Written(10, f"{path}: listwise.window"),
+            "seed": FileValue(3, f"{path}: seed"),
+            "model": FileValue(["fake:oracle"], f"{path}: model"),
+            "window": FileValue(10, f"{path}: listwise.window"),
         }
     }
     inner = tmp_path / "a" / "b"

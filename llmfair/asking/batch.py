@@ -29,6 +29,7 @@ from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import Batch, Batches
 from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, Unavailable, UsageError
 from llmfair.io.files import json_text, read, whole, write_whole
+from llmfair.io.text import count as counted
 from llmfair.nouns import Chat, Completion, Failure, Request, Sampling, Unanswered, drive
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class _Asking:
         self.request = Requests(NoBackend(self.server.identity), self.sampling)
         self.failed: dict[str, LlmfairError] = {}
         self.collected: set[str] = set()
-        self.budget = Budget(price_in=self.limits.price_in, price_out=self.limits.price_out)
+        self.budget = Budget(self.limits)
 
     @property
     def open(self) -> list[Sent]:
@@ -188,7 +189,7 @@ class _Asking:
                 if batch.batch_id is None:
                     self._create(batch, perhaps_made=True)
                 else:
-                    self.progress.tell(f"Collecting {batch.batch_id}, {_questions(batch.lines)}.")
+                    self.progress.tell(f"Collecting {batch.batch_id}, {counted(batch.lines, 'question')}.")
             while True:
                 spent = self._submit()
                 if not self.open:
@@ -286,7 +287,7 @@ class _Asking:
         again = sum(self.rounds[key] > 1 for key in self.keys[batch.file])
         self.progress.retries += again
         self.progress.tell(
-            f"Submitted {_questions(batch.lines)} as {batch.batch_id} to {self.server.name}"
+            f"Submitted {counted(batch.lines, 'question')} as {batch.batch_id} to {self.server.name}"
             f"{f', {again:,} of them again' if again else ''}. Answers take up to 24 hours; Ctrl-C leaves it "
             "running, and the same command collects."
         )
@@ -378,7 +379,3 @@ class _Asking:
             self.cache.put(request.key, completion)
         self.budget.settle(0.0, request, completion)
         return True
-
-
-def _questions(count: int) -> str:
-    return f"{count:,} question{'' if count == 1 else 's'}"

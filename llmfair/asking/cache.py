@@ -110,7 +110,12 @@ class Cache:
         """Writes what is offered within half a second."""
         self._closing.wait(GATHER_SECONDS)
         answers = [self._offered.popleft() for _ in range(len(self._offered))]
-        rows = [(key, self.model, _stamp(), _value(key, completion)) for key, completion in answers]
+        rows = []
+        for key, completion in answers:
+            answer = encode(
+                {item.name: getattr(completion, item.name) for item in fields(completion)}
+            ).decode()
+            rows.append((key, self.model, _stamp(), f"{_digest(key, answer)} {answer}"))
         try:
             with closing(_open(self.path)) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -193,34 +198,23 @@ def _open(path: Path) -> sqlite3.Connection:
     files.make_folder(path.parent)
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
+        # The reader is made by one thread, used by a second and closed by the first, never by two at a time.
+        database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            return _connect(path)
-        except sqlite3.OperationalError as error:
+            (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise OSError("its file system allows no write-ahead log")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(TABLE)
+            database.execute("SELECT key, model, created, value FROM answers LIMIT 1").fetchone()
+            return database
+        except BaseException as error:
+            database.close()
             # Two processes that make the file at once are told so without SQLite's own wait.
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            busy = isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # The reader is made by one thread, used by a second and closed by the first, never by two at a time.
-    database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise OSError("its file system allows no write-ahead log")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(TABLE)
-        database.execute("SELECT key, model, created, value FROM answers LIMIT 1").fetchone()
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _value(key: str, completion: Completion) -> str:
-    answer = encode({item.name: getattr(completion, item.name) for item in fields(completion)}).decode()
-    return f"{_digest(key, answer)} {answer}"
 
 
 def _digest(key: str, answer: str) -> str:

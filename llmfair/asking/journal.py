@@ -271,7 +271,7 @@ class Places:
         )
 
 
-class KeptAnswers:
+class JournalAnswers:
     """The first answer to each request of a journal that is not written to meanwhile."""
 
     def __init__(self, path: Path) -> None:

@@ -112,25 +112,19 @@ def characters(request: Request) -> int:
 
 
 class Budget:
-    """Counts calls and cost of one invocation; `price_in`, `price_out` are per million tokens.
+    """Counts calls and cost of one invocation.
 
     A request leaves only if what is spent, what requests in flight may cost and what it may cost itself stay within
     `max_cost`. It may cost its whole `max_tokens`, and a token for every four characters, or as many as the server
     has been seen to count. A reply without token counts is charged by its characters, a failure nothing.
     """
 
-    def __init__(
-        self,
-        max_calls: int | None = None,
-        max_cost: float | None = None,
-        price_in: float | None = None,
-        price_out: float | None = None,
-    ) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.calls = 0
         self.spent = 0.0
-        self.priced = price_in is not None and price_out is not None
-        self._max_calls, self._max_cost = max_calls, max_cost
-        self._price_in, self._price_out = (price_in or 0.0) / 1e6, (price_out or 0.0) / 1e6
+        self.priced = limits.price_in is not None and limits.price_out is not None
+        self._max_calls, self._max_cost = limits.max_calls, limits.max_cost
+        self._price_in, self._price_out = (limits.price_in or 0.0) / 1e6, (limits.price_out or 0.0) / 1e6
         self._reserved, self._in_flight = 0.0, 0
         self._tokens_per_character = 1 / CHARACTERS_PER_TOKEN
         self._settled = asyncio.Event()

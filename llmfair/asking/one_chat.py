@@ -48,7 +48,7 @@ class Asker:
         self.stop: Callable[[LlmfairError], None] = lambda cause: self.halt()
         self.lanes = Lanes(backend, limits, progress.tell)
         self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
-        self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
+        self.budget = Budget(limits)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
         self.request = Requests(backend, self.sampling)
         self.asked: dict[str, asyncio.Future[Completion]] = {}
@@ -120,8 +120,11 @@ class Asker:
             return answer
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
-        if (cached := self._cached(request)) is not None:
-            return cached
+        if self.cache is not None and (answer := self.cache.get(key)) is not None:
+            self.journal.put(request, answer, attempts=0, source=SHARED)  # filed as this run's own evidence
+            self.progress.cached += 1
+            self._note(request, answer)
+            return answer
         if not self.opened:  # nothing was missing so far: a run that has all its answers loads no model
             await self.open()
             return await self.answer(probe_id, chat)  # another may have asked the same meanwhile
@@ -140,15 +143,6 @@ class Asker:
         finally:
             del self.asked[key]
 
-    def _cached(self, request: Request) -> Completion | None:
-        """The answer other runs were given, filed as this run's own evidence first; it counts as no call."""
-        if self.cache is None or (answer := self.cache.get(request.key)) is None:
-            return None
-        self.journal.put(request, answer, attempts=0, source=SHARED)
-        self.progress.cached += 1
-        self._note(request, answer)
-        return answer
-
     async def _ask(self, request: Request) -> Completion:
         """Asks until there is an answer: waits after a failure, then goes to the head of the queue.
 
@@ -165,7 +159,10 @@ class Asker:
             try:
                 attempts += 1
                 completion = await self._attempt(request, lane.backend)
-                lane.slots.settle(tokens - _used(completion, tokens))
+                if (
+                    prompt := completion.prompt_tokens
+                ) is not None and completion.completion_tokens is not None:
+                    lane.slots.settle(tokens - prompt - completion.completion_tokens)
                 self.journal.put(request, completion, attempts, server=lane.name)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)
@@ -187,7 +184,8 @@ class Asker:
             else:
                 self.retries.succeeded(sent)
                 self._note(request, completion)
-                lane.answered(sent, self._tokens_a_request())
+                used = self.progress.prompt_tokens + self.progress.completion_tokens
+                lane.answered(sent, used / max(len(self.noted), 1))
                 self._answered(completion)
                 return completion
             finally:
@@ -239,11 +237,6 @@ class Asker:
             lane.hold(failure.retry_after)
         return {lane}
 
-    def _tokens_a_request(self) -> float:
-        """As servers counted them so far, on average."""
-        used = self.progress.prompt_tokens + self.progress.completion_tokens
-        return used / max(len(self.noted), 1)
-
     async def _sleep(self, seconds: float) -> None:
         try:
             await asyncio.wait_for(self.stopping.wait(), seconds)
@@ -285,9 +278,3 @@ class Asker:
                     f"give it {room}, or switch thinking off with --template-arg enable_thinking=false",
                 )
             )
-
-
-def _used(completion: Completion, reserved: int) -> int:
-    """The tokens of an answer as the server counts them, or as many as were reserved."""
-    sent, answered = completion.prompt_tokens, completion.completion_tokens
-    return reserved if sent is None or answered is None else sent + answered

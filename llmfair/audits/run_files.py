@@ -14,7 +14,7 @@ from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
 from llmfair.io.trec import RunFile, read_scores
 from llmfair.nouns import Attribute
-from llmfair.settings import JudgedSettings
+from llmfair.settings import JudgementSettings
 
 Announce = Callable[[Path], None]
 """Told of every file before it is read."""
@@ -23,7 +23,7 @@ Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 """A ranker's own scores, by query_id and the documents best first."""
 
 
-def judged_by(settings: JudgedSettings, ranked: Collection[str] = ()) -> tuple[Judgements, Attribute]:
+def judged_by(settings: JudgementSettings, ranked: Collection[str] = ()) -> tuple[Judgements, Attribute]:
     """The judgements and the attribute that the settings name. Raises UsageError.
 
     `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
@@ -36,7 +36,7 @@ def judged_by(settings: JudgedSettings, ranked: Collection[str] = ()) -> tuple[J
     return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
 
 
-def declared(settings: JudgedSettings) -> dict[str, Attribute]:
+def declared(settings: JudgementSettings) -> dict[str, Attribute]:
     """The attributes that are known by name: the user's, or those shipped."""
     return read_attributes(settings.attributes or shipped_attributes())
 

@@ -61,18 +61,12 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
         raise UsageError(
             f"{folder} holds no adapter: {error}.", "name a folder with adapter_config.json and its weights"
         ) from None
-    if manifest is None:
-        belongs = _is_base(base, checkpoint)
-    else:
-        belongs, base = _was_trained_on(checkpoint, manifest["base"]), str(manifest["base"]["name"])
-    if not belongs and base == checkpoint.name:
+    if manifest is not None:
+        base = str(manifest["base"]["name"])
+    if not _belongs(base, manifest, checkpoint):
         raise UsageError(
-            f"{base} is not what it was when the adapter {folder} was trained.",
-            "bring back its weights, tokenizer and chat template, or train the adapter again",
-        )
-    if not belongs:
-        raise UsageError(
-            f"the adapter {folder} belongs to {base}, not to {checkpoint.name}.", f"ask {base} with -m"
+            f"the adapter {folder} belongs to {base}, not to {checkpoint.name} as it is now.",
+            f"ask {base} as it was then with -m, or train the adapter again",
         )
     return Adapter(folder, settings, digest, manifest)
 
@@ -105,18 +99,15 @@ def _checked_manifest(folder: Path, digest: str) -> Mapping[str, Any] | None:
     return manifest
 
 
-def _was_trained_on(checkpoint: Checkpoint, base: Mapping[str, Any]) -> bool:
-    """Whether an adapter's base is this checkpoint, wherever its files are now."""
-    if str(base["identity"]).startswith("folder ") == checkpoint.identity.startswith("folder "):
-        return bool(base["fingerprint"] == checkpoint.version)
-    return Path(base["name"]).name == Path(checkpoint.source).name  # one from a hub, one from a folder
-
-
-def _is_base(base: str, checkpoint: Checkpoint) -> bool:
-    """Whether an adapter's base is this checkpoint: by name, by its files, or by its folder's name after a move."""
-    if base in (checkpoint.name, checkpoint.source):
+def _belongs(base: str, manifest: Mapping[str, Any] | None, checkpoint: Checkpoint) -> bool:
+    """Whether an adapter's base is this checkpoint: by its files, or by name, its folder's after a move."""
+    if manifest is not None:
+        trained = manifest["base"]
+        if str(trained["identity"]).startswith("folder ") == checkpoint.identity.startswith("folder "):
+            return bool(trained["fingerprint"] == checkpoint.version)
+    elif base in (checkpoint.name, checkpoint.source):
         return True
-    if not checkpoint.revision and (folder := Path(base)).is_dir():
+    elif not checkpoint.revision and (folder := Path(base)).is_dir():
         return folder_fingerprint(folder) == checkpoint.version
     return Path(base).name == Path(checkpoint.source).name
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from llmfair.errors import BackendError
+from llmfair.errors import BackendError, ContextTooLong
 from llmfair.io.net import RateLimited as RateLimited
 from llmfair.io.net import Transient as Transient
 from llmfair.nouns import Completion, Message, Request
@@ -96,6 +96,16 @@ class NoBackend:
 
     async def close(self) -> None:
         return None
+
+
+def require_room(request: Request, prompt: int, answer: int, room: int | None, model: str) -> None:
+    """Raises ContextTooLong where so many tokens of a prompt and its answer are more than the model has room for."""
+    if room is not None and prompt + answer > room:
+        raise ContextTooLong(
+            f"the prompt of {request.probe_id} has {prompt:,} tokens and its answer up to {answer:,}; "
+            f"{model} has room for {room:,} in all.",
+            "choose a smaller window, fewer words, or more context (of vllm: --backend-arg max_model_len=N)",
+        )
 
 
 def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:

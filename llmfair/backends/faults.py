@@ -150,13 +150,8 @@ _CODES = {
     "code", "type", "status", "reason", "error_type", "error_code", "status_code", "quotaid", "param",
     "finish_reason", "native_finish_reason", "finishreason",
 }  # fmt: skip
-_FILTERS = {
-    "reasons",
-    "flagged_input",
-    "filtered",
-    "blockreason",
-    "block_reason",
-}  # OpenRouter's, Azure's, Google's
+_FILTERS = {"reasons", "flagged_input", "filtered", "blockreason", "block_reason"}
+"""OpenRouter's, Azure's, Google's."""
 LONGEST_TEXT = 4000
 MOST_TEXTS = 60
 

@@ -13,7 +13,7 @@ PREFIX = "object"
 """Before the object's name, where a spec has the name of a backend: `object:NAME`."""
 
 
-class Given:
+class CallerModel:
     """The object as a Backend. Its `name` goes into the run folder's name and, without an `identity`, into every key,
     together with a digest of its source: edited, it is another model.
 
@@ -25,15 +25,10 @@ class Given:
     def __init__(self, model: Any) -> None:
         """Raises UsageError for an object without `complete` or `name`."""
         kind, name = type(model).__name__, getattr(model, "name", None)
-        if not callable(getattr(model, "complete", None)):
+        if not (callable(getattr(model, "complete", None)) and isinstance(name, str) and name):
             raise UsageError(
-                f"an object of class {kind} is no model: it has no method complete.",
-                "a model is a text such as 'openai:gpt-4o-mini', or an object with async complete(request)",
-            )
-        if not isinstance(name, str) or not name:
-            raise UsageError(
-                f"the model, of class {kind}, has no name.",
-                "set its attribute name: it names the run folder",
+                f"an object of class {kind} is no model: it lacks async complete(request), or a name.",
+                "a model is a text such as 'openai:gpt-4o-mini', or an object with both",
             )
         self.model = model
         self.spec = f"{PREFIX}:{name}"
@@ -48,18 +43,14 @@ class Given:
 
     async def complete(self, request: Request) -> Completion:
         """The object's answer. Raises UsageError, which ends the run, where it is no answer."""
-        answer = self.model.complete(request)
-        if not isawaitable(answer):
-            raise UsageError(
-                f"complete of {self.spec} is not async.", "write it as async def complete(self, request)"
-            )
-        answer = await answer
+        coroutine = self.model.complete(request)
+        answer = await coroutine if isawaitable(coroutine) else None
         if isinstance(answer, str):
             return Completion(answer, Finish.STOP if answer else Finish.EMPTY)
         if not isinstance(answer, Completion):
             raise UsageError(
-                f"complete of {self.spec} returned a {type(answer).__name__}.",
-                "return the answer's text, or llmfair.Completion(text, llmfair.Finish.STOP)",
+                f"complete of {self.spec} is no async function that returns a text or an llmfair.Completion.",
+                "async def complete(self, request): return llmfair.Completion(text, llmfair.Finish.STOP)",
             )
         return answer
 

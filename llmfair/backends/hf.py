@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
-from llmfair.backends.base import BackendOptions
+from llmfair.backends.base import BackendOptions, require_room
 from llmfair.backends.chat_completions import finish_of
 from llmfair.backends.local import (
     ChatTemplate,
@@ -30,7 +30,7 @@ from llmfair.checkpoints import (
     find_checkpoint,
     require_local,
 )
-from llmfair.errors import BackendError, ContextTooLong, UsageError
+from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
 
@@ -137,12 +137,7 @@ class LocalBackend:
             ids = model.prompt(messages)
         grammar = grammar_of(request.chat.expects) if sampling.constrain else None
         most = 0 if labels else sampling.max_tokens
-        if (context := self.checkpoint.context) is not None and len(ids) + most > context:
-            raise ContextTooLong(
-                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {most:,}; "
-                f"{self.checkpoint.name} has room for {context:,} in all.",
-                "choose a smaller window, fewer words, or a model with more context",
-            )
+        require_room(request, len(ids), most, self.checkpoint.context, self.checkpoint.name)
         return _Job(request, ids, labels, grammar)
 
     # On the model's thread

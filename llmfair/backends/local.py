@@ -395,9 +395,7 @@ class LocalModel:
 
     def _shared(self, prompts: Sequence[Sequence[int]]) -> int:
         """How many tokens all prompts begin with, where it pays to read them once; else 0."""
-        if (
-            len(prompts) < FEWEST_ROWS or self.place.dtype == "float32"
-        ):  # there, nothing may hang on the batch
+        if len(prompts) < FEWEST_ROWS or self.place.dtype == "float32":  # in which nothing hangs on the batch
             return 0
         longest = max(map(len, prompts))
         if longest > (self.checkpoint.text_config.get("sliding_window") or longest):

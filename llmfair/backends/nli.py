@@ -117,19 +117,18 @@ class Nli:
                 f"the memory of {model.device} is too small for {len(batch)} pairs at once.",
                 "--workers 8, or a smaller model",
             ) from None
-        answers = []
-        for pair, of_classes in zip(batch, logprobs.tolist(), strict=True):
-            likeliest = self.classes[max(range(len(of_classes)), key=of_classes.__getitem__)]
-            completion = Completion(
-                text="yes" if likeliest.lower() == ENTAILMENT else "no",
+        scores = [dict(zip(self.classes, of_pair, strict=True)) for of_pair in logprobs.tolist()]
+        return [
+            Completion(
+                text="yes" if max(of_classes, key=of_classes.__getitem__).lower() == ENTAILMENT else "no",
                 finish=Finish.STOP,
                 prompt_tokens=len(pair["input_ids"]),
                 completion_tokens=0,
-                logprobs=dict(zip(self.classes, of_classes, strict=True)),
+                logprobs=of_classes,
                 model=self.checkpoint.name,
             )
-            answers.append(completion)
-        return answers
+            for pair, of_classes in zip(batch, scores, strict=True)
+        ]
 
 
 def classes_of(checkpoint: Checkpoint) -> list[str]:

@@ -17,10 +17,7 @@ from llmfair.backends.server import Server
 from llmfair.errors import Rejected, UsageError, warn
 from llmfair.io.files import decode
 from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST
-from llmfair.nouns import (
-    Completion,
-    Request,
-)
+from llmfair.nouns import Completion, Request
 from llmfair.registry import register
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"

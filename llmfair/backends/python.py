@@ -182,7 +182,14 @@ class Function:
         """Raises UsageError for what cannot be called with a query and documents."""
         name = getattr(ranker, "__qualname__", type(ranker).__name__).replace("<lambda>", "lambda")
         self.spec = spec or f"{GIVEN}:{name}"
-        target = self._made(ranker) if isclass(ranker) else ranker
+        try:
+            with aside(), files.usual():
+                target = ranker() if isclass(ranker) else ranker
+        except (Exception, SystemExit) as error:  # whatever the user's class does
+            raise UsageError(
+                f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
+                "name an object of this class, which your module makes",
+            ) from None
         methods = (getattr(target, candidate, None) for candidate in METHODS)
         method = next((candidate for candidate in methods if callable(candidate)), None)
         if method is None and not callable(target):
@@ -195,16 +202,6 @@ class Function:
         at_once = FUNCTION_WORKERS if method is None else 1
         self.max_workers = ASYNC_WORKERS if iscoroutinefunction(self.call) else at_once
         self._threads: ThreadPoolExecutor | None = None
-
-    def _made(self, ranker: Callable[[], Any]) -> Any:
-        try:
-            with aside(), files.usual():
-                return ranker()
-        except (Exception, SystemExit) as error:  # whatever the user's class does
-            raise UsageError(
-                f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
-                "name an object of this class, which your module makes",
-            ) from None
 
     async def open(self) -> None:
         self._threads = ThreadPoolExecutor(self.max_workers, "llmfair-ranker")
@@ -281,10 +278,10 @@ class Transformed:
 def cross_encoder(name: str, options: BackendOptions) -> Function:
     """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
     require_local("sentence_transformers")
-    return Encoded(find_checkpoint(name), f"cross-encoder:{name}")
+    return CrossEncoderRanker(find_checkpoint(name), f"cross-encoder:{name}")
 
 
-class Encoded(Function):
+class CrossEncoderRanker(Function):
     """It is loaded for the first list, so that a finished run loads none."""
 
     def __init__(self, checkpoint: Checkpoint, spec: str) -> None:

@@ -19,14 +19,7 @@ import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import ALTERNATIVES, UNPARSEABLE, models_of
 from llmfair.backends.faults import Fault, Refusal, refusal_of
-from llmfair.errors import (
-    BackendError,
-    ContextTooLong,
-    LlmfairError,
-    MissingKey,
-    Rejected,
-    UsageError,
-)
+from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.net import (
     CONNECT_SECONDS,
@@ -150,15 +143,6 @@ class Server(ABC):
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
         """The completion in a reply of success as it came; raises what is UNPARSEABLE where it holds none."""
 
-    def _key(self) -> str:
-        variable = next((name for name in self.key_variables if os.environ.get(name)), self.key_variables[0])
-        key = os.environ.get(variable, "").strip()
-        if not key and self.needs_key:
-            raise MissingKey(f"{self.server} needs a key.", f"set {self.key_variables[0]}")
-        if not key.isprintable():
-            raise MissingKey(f"{variable} holds a control character.", f"set {variable} again")
-        return key or NO_KEY
-
     @property
     def needs_key(self) -> bool:
         """Whether it is known to answer nobody without a key."""
@@ -170,7 +154,12 @@ class Server(ABC):
 
     def _headers(self) -> dict[str, str]:
         """The headers of every request, by their names in lower case; no message repeats what is secret in them."""
-        key = self._key()
+        variable = next((name for name in self.key_variables if os.environ.get(name)), self.key_variables[0])
+        key = os.environ.get(variable, "").strip() or NO_KEY
+        if key == NO_KEY and self.needs_key:
+            raise MissingKey(f"{self.server} needs a key.", f"set {self.key_variables[0]}")
+        if not key.isprintable():
+            raise MissingKey(f"{variable} holds a control character.", f"set {variable} again")
         headers = {"authorization": f"Bearer {key}", "user-agent": f"llmfair/{llmfair.__version__}"}
         headers |= dict.fromkeys(("accept", "content-type"), "application/json")
         headers |= self._named_headers()

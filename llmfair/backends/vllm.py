@@ -16,20 +16,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
-from llmfair.backends.base import BackendOptions, Transient
+from llmfair.backends.base import BackendOptions, Transient, require_room
 from llmfair.backends.chat_completions import finish_of, structured
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
 from llmfair.errors import (
     BackendError,
-    ContextTooLong,
     MissingExtra,
     Rejected,
     UsageError,
@@ -54,9 +53,8 @@ INSTALL = (
     "pip install 'llmfair[vllm]' (it needs an NVIDIA GPU); without one try hf:, or a server with --base-url"
 )
 LOG_HINT = "the engine's own words are above; VLLM_LOGGING_LEVEL=INFO shows more of them"
-LONGEST_CONTEXT = (
-    8192  # keys and values of one whole context must fit the memory, and audits need no longer one
-)
+LONGEST_CONTEXT = 8192
+"""Keys and values of one whole context must fit the memory, and audits need no longer one."""
 CPU_CACHE_BYTES = 4 << 30
 STOP_SECONDS = 30.0  # a process that is killed before leaves shared memory behind
 _ENVIRONMENT = {
@@ -85,12 +83,7 @@ def engine_arguments(checkpoint: Checkpoint, dtype: str, settings: Mapping[str, 
     from vllm.platforms import current_platform
 
     names = set(AsyncEngineArgs.__dataclass_fields__)
-    for key in settings:
-        if key not in names:
-            raise UsageError(
-                f"vllm: has no --backend-arg '{key}'.{did_you_mean(key, names)}",
-                "it takes the settings of vLLM's AsyncEngineArgs, for example tensor_parallel_size=2",
-            )
+    require_names("--backend-arg", settings, names, "AsyncEngineArgs, for example tensor_parallel_size=2")
     ours: dict[str, Any] = {
         "model": checkpoint.source,
         "revision": checkpoint.revision,
@@ -116,6 +109,16 @@ def engine_arguments(checkpoint: Checkpoint, dtype: str, settings: Mapping[str, 
     # Logits of 16 bits make the labels of a balanced model equal, and a tie goes to the lower token id.
     overrides = {"head_dtype": "float32", **(settings.get("hf_overrides") or {})}
     return ours | dict(settings) | {"dtype": dtype, "hf_overrides": overrides}
+
+
+def require_names(flag: str, keys: Iterable[str], names: Collection[str], fields: str) -> None:
+    """Raises UsageError for the first key that is no field of a class of vLLM's."""
+    for key in keys:
+        if key not in names:
+            raise UsageError(
+                f"vllm: has no {flag} '{key}'.{did_you_mean(key, names)}",
+                f"it takes the fields of vLLM's {fields}",
+            )
 
 
 def start_engine(arguments: Mapping[str, Any]) -> AsyncLLM:
@@ -281,12 +284,7 @@ class VLLM:
             ids = self._template.ids(messages)
             parameters = text_parameters(request)
         most = parameters.max_tokens or 0
-        if len(ids) + most > self._room:
-            raise ContextTooLong(
-                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {most:,}; "
-                f"{self.checkpoint.name} has room for {self._room:,} in all.",
-                "choose a smaller window, fewer words, or more room with --backend-arg max_model_len=N",
-            )
+        require_room(request, len(ids), most, self._room, self.checkpoint.name)
         started = time.perf_counter()
         output = await self._generate(ids, parameters, self._lora)
         seconds = time.perf_counter() - started
@@ -404,12 +402,7 @@ def text_parameters(request: Request) -> SamplingParams:
     sampling = request.sampling
     extra = {key: value for key, value in sampling.extra.items() if key != "chat_template_kwargs"}
     names = SamplingParams.__struct_fields__
-    for key in extra:
-        if key not in names:
-            raise UsageError(
-                f"vllm: has no --extra '{key}'.{did_you_mean(key, names)}",
-                "it takes the fields of vLLM's SamplingParams, for example top_k=5",
-            )
+    require_names("--extra", extra, names, "SamplingParams, for example top_k=5")
     fields: dict[str, Any] = {
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,

@@ -139,7 +139,7 @@ def with_one_reader(command: Any) -> Any:
 def _read(param: Any, settings: Any, item: Field[Any] | None, ctx: typer.Context, value: Any) -> Any:
     """The value of a flag or argument. Raises UsageError for a wrong one and for one that is missing."""
     rank, where = _rank(ctx, param.name), _origin(ctx, param)
-    if isinstance(value, Written):
+    if isinstance(value, FileValue):
         value = value.value
     if rank and value is not None:
         if item is not None:
@@ -392,7 +392,7 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Written:
+class FileValue:
     """A value that a file gives, and where."""
 
     value: Any
@@ -437,7 +437,7 @@ def find_config(start: Path) -> tuple[Path, bytes] | None:
 
 def read_config(
     path: Path, commands: Mapping[str, Mapping[str, Any]], content: bytes | None = None
-) -> dict[str, dict[str, Written]]:
+) -> dict[str, dict[str, FileValue]]:
     """A configuration file as `{command: {setting: value}}`; shared keys stand on top, `[command]` tables below.
 
     `commands` gives the settings of each command, with their types; `content`: what the file holds, where it was read.
@@ -473,13 +473,13 @@ def read_config(
 
 def _settings(
     path: Path, prefix: str, table: Mapping[str, Any], hints: Mapping[str, Any]
-) -> dict[str, Written]:
+) -> dict[str, FileValue]:
     """A table's settings, each one that there is."""
     settings = {}
     for key, value in table.items():
         where = f"{path}: {prefix}{key}"
         if key in hints and not isinstance(value, dict):
-            settings[key] = Written(_from(path.parent, key, value, hints[key]), where)
+            settings[key] = FileValue(_from(path.parent, key, value, hints[key]), where)
         elif secrets.is_secret(key):
             raise UsageError(f"{where} looks like a secret.", "set it in the environment: OPENAI_API_KEY")
         else:

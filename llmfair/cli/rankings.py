@@ -25,13 +25,7 @@ Runs = Annotated[
 ]
 
 
-def score(
-    settings: ScoreSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-    runs: Runs,
-) -> None:
+def score(settings: ScoreSettings, style: str, *, ctx: typer.Context, runs: Runs) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.junit import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
@@ -86,8 +80,7 @@ def add_score(app: typer.Typer) -> None:
 
 
 RunFiles = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN…", help="TREC run files (gzip too).", show_default=False),
+    list[Path], typer.Argument(metavar="RUN…", help="TREC run files (gzip too).", show_default=False)
 ]
 With = Annotated[
     str,

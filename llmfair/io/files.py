@@ -256,10 +256,7 @@ def held(path: Path, what: Path, hint: str, wait: bool = False) -> Iterator[None
             f"{path}: cannot be locked: {why}.", "remove it, or choose another folder"
         ) from None
     try:
-        with (
-            suppress(OSError),
-            open(path, "w", opener=itself) as file,
-        ):  # on a full disk it is held all the same
+        with suppress(OSError), open(path, "w", opener=itself) as file:  # on a full disk it is held, too
             now = datetime.now(UTC).isoformat(timespec="seconds")
             file.write(f"process {os.getpid()} on {gethostname()}, since {now}\n")
         yield

@@ -188,7 +188,8 @@ def without(secrets: Iterable[str]) -> Callable[[str], str]:
 def quoted(secrets: Iterable[str]) -> Callable[[str], str]:
     """Puts `***` for each of these into a text, wherever it stands there as it was given."""
     longest_first = sorted(
-        {one for one in secrets if len(one) >= LEAST_QUOTED}, key=lambda secret: (-len(secret), secret)
+        {secret for secret in secrets if len(secret) >= LEAST_QUOTED},
+        key=lambda secret: (-len(secret), secret),
     )
 
     def hide(text: str) -> str:

@@ -156,8 +156,7 @@ class Printable:
             if isinstance(error, BrokenPipeError):
                 raise
             raise LlmfairError(
-                f"stdout cannot be written: {error.strerror}.",
-                "what a run wrote into its folder is whole",
+                f"stdout cannot be written: {error.strerror}.", "what a run wrote into its folder is whole"
             ) from None
 
 

@@ -384,21 +384,16 @@ def whole(default: int | None, high: int, least: int = 1) -> Free:
 WHOLE_NUMBER = whole(None, LONGEST_LIST)
 
 
-def _word_of(words: tuple[str, ...]) -> Free:
-    """One of these words, the first the default; a lone one is required."""
-
-    def read(text: str) -> str:
-        return words[words.index(text)]
-
-    return Free(words[0], read, f"one of: {', '.join(words)}", words, required=len(words) == 1)
-
-
 Allowed = tuple[str, ...] | Free | None
 """A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
 
 
 def reader_of(allowed: Allowed) -> Free:
-    return _word_of(allowed) if isinstance(allowed, tuple) else allowed or WHOLE_NUMBER
+    """How a parameter that takes these is read."""
+    if not isinstance(allowed, tuple):
+        return allowed or WHOLE_NUMBER
+    says, alone = f"one of: {', '.join(allowed)}", len(allowed) == 1
+    return Free(allowed[0], lambda text: allowed[allowed.index(text)], says, allowed, required=alone)
 
 
 def read_argument(what: str, text: str, free: Free) -> Argument:

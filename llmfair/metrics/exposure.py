@@ -178,13 +178,7 @@ def exposure_ratio(
     return {"": replace(ratio, controlled=controlled)}
 
 
-@measure(
-    "RelevanceRatio",
-    cutoff="none",
-    **OF_RATIOS,
-    aggregate="ratio-of-means",
-    label="relevance ratio",
-)
+@measure("RelevanceRatio", cutoff="none", **OF_RATIOS, aggregate="ratio-of-means", label="relevance ratio")
 def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """M1/M0, the exposure ratio that would remain if groups were shuffled within every grade of relevance.
 

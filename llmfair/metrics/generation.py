@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.base import Convention, Free, Undefined, Value, measure
-from llmfair.metrics.expected import Retrieved, ShownList, mean_of_samples, squares_of
+from llmfair.metrics.expected import ListSample, Retrieved, mean_of_samples, squares_of
 from llmfair.nouns import LEAST_GAIN
 
 Floats = NDArray[np.float64]
@@ -109,7 +109,7 @@ BY = Free(None, _a_word, "a word for how answers are attributed, such as overlap
 """Tells apart what several attributions found."""
 
 
-def credited(retrieved: Retrieved) -> list[tuple[ShownList, tuple[str, ...]]]:
+def credited(retrieved: Retrieved) -> list[tuple[ListSample, tuple[str, ...]]]:
     """The lists whose answers were attributed, each with the shown items that its answer is credited to."""
     return [
         (drawn, tuple(doc_id for doc_id in retrieved.shown(drawn) if doc_id in drawn.attributed))
@@ -143,7 +143,7 @@ def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mappin
     if not samples:
         return {"": Undefined(retrieved.uncredited)}
 
-    def items(drawn: ShownList) -> int:
+    def items(drawn: ListSample) -> int:
         return retrieved.k if over == "k" else max(len(retrieved.shown(drawn)), 1)
 
     return {"": math.fsum(drawn.count * len(doc_ids) / items(drawn) for drawn, doc_ids in lists) / samples}

@@ -28,6 +28,15 @@ from llmfair.report.phrases import capitalised, few_queries
 from llmfair.report.table import Cell, Column, Place, Table, headings, places_of
 from llmfair.results import Declared, Row
 from llmfair.rundir import AskedWith
+from llmfair.report.tables import columns_of, with_interval
+from llmfair.report.table import Table
+from llmfair.report.phrases import capitalised
+from llmfair.report.phrases import cell
+from llmfair.report.phrases import few_queries
+from llmfair.report.table import filled
+from llmfair.report.table import headings
+from llmfair.results import Declared, Exhibits, Row
+from llmfair.rundir import PromptRecord
 
 
 def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[Source], General]) -> Page:
@@ -113,7 +122,7 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
     return groups_of(audits, {kind.name: kind for kind in kinds()})
 
 
-def prompt_names(prompts: Iterable[AskedWith | None]) -> dict[str, str]:
+def prompt_names(prompts: Iterable[PromptRecord | None]) -> dict[str, str]:
     """What each prompt is called, by its SHA-256; where two have one name, with the beginning of that."""
     files = {prompt.sha256: prompt.file for prompt in prompts if prompt is not None}
     shared = Counter(files.values())

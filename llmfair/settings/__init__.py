@@ -21,7 +21,7 @@ from llmfair.settings.commands import (
     RERANK_FORMS,
     SCORE_FORMS,
     FinetuneSettings,
-    JudgedSettings,
+    JudgementSettings,
     MitigateSettings,
     RerankSettings,
     ScoreSettings,

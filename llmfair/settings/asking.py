@@ -26,12 +26,7 @@ from llmfair.settings.declaration import (
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
 
 
-def _where_models_answer(engine: str) -> None:
-    if engine not in ("local", "ray"):
-        raise ValueError(engine)
-
-
-ENGINES = Form(_where_models_answer, "local or ray")
+ENGINES = Form(("local", "ray").index, "local or ray")
 
 
 def wished(backend_arg: str) -> bool:

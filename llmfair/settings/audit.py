@@ -170,15 +170,9 @@ They keep twice as many questions begun, and before 20 nothing is settled."""
 
 def check_stopping(settings: AuditSettings, on_bad_answer: str) -> None:
     """Raises UsageError for what an audit cannot have that stops as soon as it is settled."""
-    if settings.batch:
-        raise UsageError(
-            "--sequential stops between questions, but --batch asks all at once.", "leave one of them out"
-        )
-    if on_bad_answer == "fail":
-        raise UsageError(
-            "--on-bad-answer fail leaves gaps that --sequential cannot pass.",
-            "repair counts unparseable answers and goes on",
-        )
+    if settings.batch or on_bad_answer == "fail":
+        flag = "--batch asks all at once" if settings.batch else "--on-bad-answer fail leaves gaps"
+        raise UsageError(f"--sequential stops between questions, but {flag}.", "leave one of them out")
 
 
 def injected_of(text: str) -> tuple[float, ...]:
@@ -223,13 +217,11 @@ class CalibrationSettings(AuditSettings):
 
     def check(self) -> None:
         super().check()
-        for flag, named in (("--output names a folder", self.output), ("--junit names a file", self.junit)):
-            if named is not None:
-                raise UsageError(f"calibrate writes no files, but {flag}.", "use --json > FILE")
-        if getattr(self, "sequential", False):
+        flags = {"output": self.output, "junit": self.junit, "sequential": getattr(self, "sequential", False)}
+        for flag in filter(flags.get, flags):
             raise UsageError(
-                "calibrate simulates audits that ask all their questions, but --sequential stops early.",
-                "leave --sequential out",
+                f"calibrate simulates whole audits and writes no files, so it takes no --{flag}.",
+                "leave it out; --json > FILE keeps the figures",
             )
 
 

@@ -40,7 +40,7 @@ RERANK_FORMS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedSettings(CommandSettings):
+class JudgementSettings(CommandSettings):
     """Rankings that exist: where their judgements and groups are."""
 
     columns: str | None = DATA(
@@ -62,7 +62,7 @@ class JudgedSettings(CommandSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreSettings(JudgedSettings, MeasureSettings):
+class ScoreSettings(JudgementSettings, MeasureSettings):
     """What is measured of rankings that exist."""
 
     report: bool = OUTPUT(True, "Write report.html into the --output folder.")
@@ -77,16 +77,16 @@ class ScoreSettings(JudgedSettings, MeasureSettings):
 
     def check(self) -> None:
         super().check()
-        if (self.qrels is None) != (self.groups is None):
-            raise UsageError("--qrels and --groups go together.", SCORE_FORMS)
-        if self.dataset is not None and self.qrels is not None:
-            raise UsageError("--dataset and --qrels both say what is relevant.", SCORE_FORMS)
-        if self.dataset is not None and self.attributes is not None:
-            raise UsageError("--attributes explains --groups; a dataset has its own.", SCORE_FORMS)
+        of_files = self.qrels or self.groups or self.attributes
+        if (self.qrels is None) != (self.groups is None) or (self.dataset and of_files):
+            raise UsageError(
+                "judgements and groups come from --dataset, or from --qrels, --groups and --attributes.",
+                SCORE_FORMS,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RerankSettings(JudgedSettings):
+class RerankSettings(JudgementSettings):
     """Rankings that exist, to be ordered anew: where groups and texts are, and where the new ones go."""
 
     query_text: Literal["keywords", "title"] = DATA(
@@ -110,10 +110,8 @@ class RerankSettings(JudgedSettings):
         super().check()
         if self.output is None:
             raise UsageError("--output is missing: where does the new run go?", RERANK_FORMS)
-        if self.dataset is None and self.groups is None:
-            raise UsageError("who is in which group?", RERANK_FORMS)
-        if self.dataset is not None and not (self.qrels is None and self.groups is None):
-            raise UsageError("--dataset and --groups both say who is in which group.", RERANK_FORMS)
+        if bool(self.dataset) == bool(self.groups or (self.dataset and self.qrels)):
+            raise UsageError("either --dataset or --groups says who is in which group.", RERANK_FORMS)
 
 
 @dataclass(frozen=True, kw_only=True)

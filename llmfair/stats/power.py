@@ -233,11 +233,7 @@ def rank_by_taste(tastes: Tastes, windows: Sequence[tuple[int, int]], passes: in
 
 
 def attainable_ratio(
-    lists: Sequence[tuple[int, int, int]],
-    rank: Rank,
-    draws: int = 3000,
-    *,
-    rng: np.random.Generator,
+    lists: Sequence[tuple[int, int, int]], rank: Rank, draws: int = 3000, *, rng: np.random.Generator
 ) -> Range:
     """The exposure ratio (ratio of means) of rankers that always put the protected last, and always first.
 
@@ -280,12 +276,7 @@ def attainable_odds(
 
 
 def attainable_precision(
-    lists: Sequence[tuple[int, int]],
-    rank: Rank,
-    k: int,
-    draws: int = 3000,
-    *,
-    rng: np.random.Generator,
+    lists: Sequence[tuple[int, int]], rank: Rank, k: int, draws: int = 3000, *, rng: np.random.Generator
 ) -> float:
     """Mean P@k of a ranker that knows which documents are relevant, from random initial orders.
 

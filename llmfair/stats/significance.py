@@ -137,9 +137,8 @@ def permutations(
     parts = np.array([_parts(ranker, shuffle) for ranker in rankers])
     generators = [*rngs, rngs[0].spawn(1)[0]]
     sums = np.zeros((len(parts), draws), np.complex128)
-    with ThreadPoolExecutor(
-        os.cpu_count()
-    ) as pool:  # numpy draws and partitions without the interpreter's lock
+    # numpy draws and partitions without the interpreter's lock
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         of_lists = partial(_shuffled_sums, parts, shuffle.protected, draws=draws)
         for of_list in pool.map(of_lists, shuffle.strata, generators):
             sums += of_list
@@ -215,11 +214,7 @@ def _tested(
 
 
 def _shuffled_sums(
-    parts: Parts,
-    protected: NDArray[np.bool_],
-    strata: Sequence[Places],
-    rng: np.random.Generator,
-    draws: int,
+    parts: Parts, protected: NDArray[np.bool_], strata: Sequence[Places], rng: np.random.Generator, draws: int
 ) -> Parts:
     """The protected items' sum of parts in each shuffle of these strata; shape (rankers, draws)."""
     sums = np.zeros((len(parts), draws), np.complex128)

@@ -39,7 +39,7 @@ def answer(prompt_tokens: int | None = 100, completion_tokens: int | None = 10) 
 async def test_what_a_call_has_cost_takes_the_place_of_what_it_reserved(
     completion: Completion | None, spent: float
 ) -> None:
-    budget = Budget(None, 10, *PRICES)
+    budget = Budget(Limits(max_cost=10, price_in=PRICES[0], price_out=PRICES[1]))
     reserved = await budget.call(REQUEST)
     assert reserved == pytest.approx(2.0) and budget.spent == 0
     budget.settle(reserved, REQUEST, completion)
@@ -48,7 +48,7 @@ async def test_what_a_call_has_cost_takes_the_place_of_what_it_reserved(
 
 @asynchronous
 async def test_a_call_waits_for_what_those_in_flight_really_cost() -> None:
-    budget = Budget(None, 5, *PRICES)
+    budget = Budget(Limits(max_cost=5, price_in=PRICES[0], price_out=PRICES[1]))
     reserved = [await budget.call(REQUEST), await budget.call(REQUEST)]
     third = asyncio.create_task(budget.call(REQUEST))
     await asyncio.sleep(0.01)
@@ -67,7 +67,7 @@ async def test_a_call_waits_for_what_those_in_flight_really_cost() -> None:
 
 @asynchronous
 async def test_a_server_that_counts_more_tokens_is_reserved_for() -> None:
-    budget = Budget(None, 100, *PRICES)
+    budget = Budget(Limits(max_cost=100, price_in=PRICES[0], price_out=PRICES[1]))
     budget.settle(await budget.call(REQUEST), REQUEST, answer(prompt_tokens=300))
     assert await budget.call(REQUEST) == pytest.approx(3 + 1)
 

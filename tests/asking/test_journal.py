@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.journal import Journal, KeptAnswers, Unwritable, read_rows
+from llmfair.asking.journal import Journal, JournalAnswers, Unwritable, read_rows
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.nouns import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
 from tests.asking.scripted import request_key
@@ -253,7 +253,7 @@ def test_kept_answers_are_those_that_were_filed_first(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     again = lines[1].replace(b"answer to t0", b"another")
     path.write_bytes(b"".join([*lines[:100], b"torn\n", *lines[100:], again, b'{"key": "k7", "text"']))
-    with closing(KeptAnswers(path)) as kept:
+    with closing(JournalAnswers(path)) as kept:
         assert len(kept) == 200
         found = [kept.get(request(text).key) for text in texts]
         assert [one and one.text for one in found] == [f"answer to {text}" for text in texts]
@@ -273,6 +273,6 @@ def test_answers_are_found_however_many_were_sorted_in(
             assert text_of(journal, text) is None
             journal.put(request(text), Completion(f"answer to {text}", Finish.STOP), attempts=1)
             assert text_of(journal, texts[number // 2]) == f"answer to {texts[number // 2]}"
-    with closing(KeptAnswers(path)) as kept:
+    with closing(JournalAnswers(path)) as kept:
         found = [kept.get(request(text).key) for text in texts]
     assert [one and one.text for one in found] == [f"answer to {text}" for text in texts]

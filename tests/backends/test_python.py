@@ -15,7 +15,7 @@ import pytest
 
 import llmfair
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.given import Given
+from llmfair.backends.given import CallerModel
 from llmfair.backends.python import Function, cross_encoder, pyterrier, python
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
@@ -207,7 +207,7 @@ def test_an_object_whose_code_was_edited_is_another_model(tmp_path: Path) -> Non
     assert other.results["findings"]["relevant"]["reason"] == "position_driven"
     unwritten: dict[str, Any] = {}
     exec(WRITTEN.format(answer="[1] > [2]"), unwritten)
-    assert Given(unwritten["Shouts"]()).identity == "object shouts"
+    assert CallerModel(unwritten["Shouts"]()).identity == "object shouts"
 
 
 def test_a_bug_in_an_object_is_told_with_its_kind() -> None:

@@ -116,7 +116,7 @@ def test_what_has_changed_since_the_training_or_is_not_finished_is_refused(base:
     for changes, says in (
         (
             {"base": manifest["base"] | {"identity": "folder 0", "fingerprint": "0"}},
-            "is not what it was when the",
+            "as it is now",
         ),
         ({"adapter_sha256": "0"}, "does not hold the adapter that llmfair.json describes"),
         ({"template_sha256": "0"}, "another chat template"),

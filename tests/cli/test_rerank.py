@@ -164,8 +164,8 @@ def test_what_does_not_go_together_is_said() -> None:
     for says, arguments in (
         ("--with is missing.", ("my.run", "--groups", "groups.tsv", "-o", "new.run")),
         ("--output is missing", ("my.run", *WITH)),
-        ("who is in which group?", ("my.run", *WITH[:2], "-o", "new.run")),
-        ("both say who is in which group", ("my.run", *WITH, "-d", "sample", "-o", "new.run")),
+        ("either --dataset or --groups says who", ("my.run", *WITH[:2], "-o", "new.run")),
+        ("either --dataset or --groups says who", ("my.run", *WITH, "-d", "sample", "-o", "new.run")),
         (
             "no ranker 'fair'. Did you mean 'fair-star'?",
             ("my.run", "--with", "fair", *WITH[2:], "-o", "new.run"),

@@ -140,10 +140,10 @@ def test_run_folders_have_the_gates_of_their_audits() -> None:
     ("arguments", "message"),
     [
         (("score", "my.run"), "my.run: what is relevant, and who is in which group?"),
-        (SCORE[:4], "--qrels and --groups go together."),
-        ((*SCORE, "-d", "sample"), "--dataset and --qrels both say what is relevant."),
+        (SCORE[:4], "judgements and groups come from --dataset, or from --qrels"),
+        ((*SCORE, "-d", "sample"), "judgements and groups come from --dataset, or from --qrels"),
         (("score", "my.run", "-d", "trec-fair/2022/gender"), "has no qrels of its own: lists are drawn from it."),
-        (("score", "my.run", "-d", "sample", "--attributes", "x"), "a dataset has its own"),
+        (("score", "my.run", "-d", "sample", "--attributes", "x"), "judgements and groups come from --dataset"),
         (("score",), "RUN… is missing."),
         ((*SCORE, "-o", "my.run"), "cannot write my.run: File exists."),
         ((*SCORE[:5], "unknown.tsv"), "has no attribute: no document has a group."),

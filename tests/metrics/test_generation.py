@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.metrics.base import Undefined, Value, measure_all
-from llmfair.metrics.expected import Retrieved, ShownList, shares
+from llmfair.metrics.expected import ListSample, Retrieved, shares
 from llmfair.metrics.generation import FEWEST_USEFUL, gains, useful
 from llmfair.metrics.names import parse_measure
 from tests.shared import vectors
@@ -26,16 +26,16 @@ def cases(*tags: str) -> list[dict[str, Any]]:
     return found
 
 
-def retrieved(*lists: ShownList, k: int = 2, doc_ids: str = "abcd", **more: Any) -> Retrieved:
+def retrieved(*lists: ListSample, k: int = 2, doc_ids: str = "abcd", **more: Any) -> Retrieved:
     """A query with these lists, of an unknown policy unless one is given."""
     return Retrieved("q", tuple(doc_ids), frozenset("a"), k, **{"exposure": None, **more}, lists=lists)
 
 
 def shown(
     doc_ids: str, count: int = 1, utility: float | None = None, attributed: str | None = None
-) -> ShownList:
+) -> ListSample:
     """A list with its answer."""
-    return ShownList(
+    return ListSample(
         tuple(doc_ids), count, "an answer", utility, None if attributed is None else frozenset(attributed)
     )
 
@@ -54,7 +54,7 @@ def test_the_attributed_exposure_of_the_reference_figures() -> None:
     for case in cases("random", "structured", "edge"):
         given, expected = case["input"], case["expected"]
         lists = [
-            ShownList(tuple(one["ranking"]), 1, "", None, frozenset(one["attributed"]))
+            ListSample(tuple(one["ranking"]), 1, "", None, frozenset(one["attributed"]))
             for one in given["samples"]
         ]
         observed = Retrieved("q", tuple(given["docs"]), frozenset(), given["k"], None, tuple(lists))
@@ -89,7 +89,7 @@ def test_weighted_lists_of_the_reference_figures() -> None:
         assert found @ found == pytest.approx(expected["EAE_D"], abs=NEAR)
         # a quarter and three quarters are one list of four, and three
         lists = [
-            ShownList(tuple(one["ranking"]), round(4 * weight), "", None, frozenset(one["attributed"]))
+            ListSample(tuple(one["ranking"]), round(4 * weight), "", None, frozenset(one["attributed"]))
             for one, weight in zip(given["samples"], given["weights"], strict=True)
         ]
         observed = Retrieved("q", tuple(docs), frozenset(), k, None, tuple(lists))
@@ -122,7 +122,7 @@ def test_utility_and_its_ceiling() -> None:
             *given["max_utility_of_the_other_alpha_runs"],
         )
         assert best == expected["denominator"]
-        lists = [ShownList((str(place),), 1, "", one) for place, one in enumerate(given["sample_utilities"])]
+        lists = [ListSample((str(place),), 1, "", one) for place, one in enumerate(given["sample_utilities"])]
         observed = Retrieved(
             "q", tuple("abc"), frozenset(), 1, None, tuple(lists), baseline=0.25, ceiling=best
         )
@@ -198,12 +198,12 @@ def test_each_slot_has_its_share() -> None:
 # Citations beside what a judge says of them, worked by hand
 
 
-def citing(count: int, cited: str | None, supported: str | None) -> ShownList:
+def citing(count: int, cited: str | None, supported: str | None) -> ListSample:
     found = [None if items is None else frozenset(items) for items in (cited, supported)]
-    return ShownList(("a", "b", "c"), count, "an answer", 1.0, *found)
+    return ListSample(("a", "b", "c"), count, "an answer", 1.0, *found)
 
 
-def citation(name: str, *lists: ShownList) -> Value:
+def citation(name: str, *lists: ListSample) -> Value:
     of = Retrieved("q", ("a", "b", "c", "d"), frozenset("ab"), 3, None, lists)
     return parse_measure(name, Retrieved).values(of)[""]
 

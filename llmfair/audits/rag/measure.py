@@ -61,7 +61,7 @@ from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
 from llmfair.io.trec import read_qrels
 from llmfair.metrics.base import Column, Measure, measure_all, measure_each
-from llmfair.metrics.expected import Retrieved, ShownList
+from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
@@ -76,7 +76,7 @@ from llmfair.stats.tradeoff import Utility, losses
 
 # What measures read of a query, from its lists and outputs: of an audit, or of its run folder.
 
-Outputs = Mapping[Shown, ShownList]
+Outputs = Mapping[Shown, ListSample]
 """What a query's lists were answered, each list as if it was drawn once."""
 Answered = Sequence[tuple[Query, Read]]
 """Queries that have all their answers."""
@@ -100,7 +100,7 @@ def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str,
             )
         credited = credit(design.meaning(query, output.text), doc_ids) if credit else supported
         further = supported if credit else None
-        outputs[doc_ids] = ShownList(doc_ids, 1, output.text, output.utility, credited, further)
+        outputs[doc_ids] = ListSample(doc_ids, 1, output.text, output.utility, credited, further)
     return outputs
 
 
@@ -119,7 +119,7 @@ def observed(
     draws = policies.draws(conditions, useful)
     asked_lists = {doc_ids for lists in draws.values() for doc_ids in lists}
     if outputs is None:
-        outputs = {doc_ids: ShownList(doc_ids, 1, None, None) for doc_ids in asked_lists}
+        outputs = {doc_ids: ListSample(doc_ids, 1, None, None) for doc_ids in asked_lists}
     if not asked_lists <= outputs.keys():
         return {}
     lists = {
@@ -295,7 +295,7 @@ def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
 
     Where lists have one item, it was asked about for labels, too, with the same output: the list's comes second.
     """
-    outputs: dict[str, dict[Shown, ShownList]] = {}
+    outputs: dict[str, dict[Shown, ListSample]] = {}
     most = GREATEST[design.utility]
 
     def read_output(row: dict[str, str]) -> None:
@@ -308,7 +308,7 @@ def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
             raise ValueError(f"'{min(stray)}' is credited, but was not shown")
         if not 0 <= worth <= most:
             raise ValueError(f"utility {worth:g} is not from 0 to {most:g}")
-        output = ShownList(doc_ids, 1, row["output"], worth, credited, supported)
+        output = ListSample(doc_ids, 1, row["output"], worth, credited, supported)
         outputs.setdefault(row["query_id"], {})[doc_ids] = output
 
     read_csv(path, "an output", read_output)
@@ -343,14 +343,14 @@ class Request:
     cited: Ids | None = None
 
     @property
-    def shown_list(self) -> ShownList:
+    def shown_list(self) -> ListSample:
         """What was shown, and what became of it; without a utility where nobody can tell."""
         worth = self.utility
         if worth is None and self.output is not None and self.gold:
             golds = [self.gold] if isinstance(self.gold, str) else self.gold
             worth = utility(UTILITY, cleaned(self.output), golds)
         credited = None if self.cited is None else frozenset(map(str, self.cited))
-        return ShownList(tuple(dict.fromkeys(map(str, self.shown))), 1, self.output, worth, credited)
+        return ListSample(tuple(dict.fromkeys(map(str, self.shown))), 1, self.output, worth, credited)
 
 
 def read_log(path: Path) -> list[Retrieved]:

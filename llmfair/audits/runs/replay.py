@@ -15,7 +15,7 @@ from typing import Any
 
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
-from llmfair.asking.journal import KeptAnswers, Requests, not_begun_by
+from llmfair.asking.journal import JournalAnswers, Requests, not_begun_by
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.runs.run import folder_of, shared_answers
@@ -173,7 +173,7 @@ def _known(design: Design[Any]) -> tuple[int, int]:
 
 
 def _either(
-    journal: KeptAnswers | None, cache: Cache | None, answers: Counter[str], key: str
+    journal: JournalAnswers | None, cache: Cache | None, answers: Counter[str], key: str
 ) -> Completion | None:
     """An answer of a journal, or else of the cache; `answers` counts which of them gave it."""
     for source, name in ((journal, "kept"), (cache, "shared")):
@@ -193,12 +193,12 @@ def _parts(
 
 
 @contextmanager
-def _answers(journal: Path) -> Iterator[KeptAnswers | None]:
+def _answers(journal: Path) -> Iterator[JournalAnswers | None]:
     """Those of a journal, which may never have begun."""
     if not journal.is_file():
         yield None
         return
-    with closing(KeptAnswers(journal)) as known:
+    with closing(JournalAnswers(journal)) as known:
         yield known
 
 

@@ -13,7 +13,7 @@ from llmfair.audits.rag.design import DETERMINISTIC, Policies, scores_of
 from llmfair.audits.rag.measure import observed
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
-from llmfair.metrics.expected import ShownList
+from llmfair.metrics.expected import ListSample
 from llmfair.nouns import Candidates
 from llmfair.rankers.base import ScoringRanker
 from tests.audits.rag.test_rag import ran
@@ -112,6 +112,6 @@ def test_the_best_of_a_query_is_the_best_of_its_lists() -> None:
     import numpy as np
 
     policies = Policies("q", ("a", "b", "c"), {"r": np.array([3.0, 2.0, 1.0])}, 2, 1, 0)
-    outputs = {tuple(of): ShownList(tuple(of), 1, "x", worth) for of, worth in (("ab", 0.5), ("a", 1.0))}
+    outputs = {tuple(of): ListSample(tuple(of), 1, "x", worth) for of, worth in (("ab", 0.5), ("a", 1.0))}
     one = Condition("r-deterministic", {"retriever": "r", "alpha": DETERMINISTIC})
     assert observed(policies, [one], frozenset("ab"), outputs)[one.name].ceiling == 0.5

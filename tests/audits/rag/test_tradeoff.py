@@ -14,7 +14,7 @@ from llmfair.audits.rag.design import conditions_of
 from llmfair.audits.rag.measure import lacking, traded
 from llmfair.audits.rag.results import Curve, Intervals
 from llmfair.metrics.base import measure_all
-from llmfair.metrics.expected import Retrieved, ShownList
+from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.names import parse_measures
 from tests.cli.command import llmfair
 
@@ -31,7 +31,7 @@ def one(query_id: str, shown: float, utility: float) -> Retrieved:
         useful=frozenset("a"),
         k=1,
         exposure={"a": shown, "b": 1 - shown},
-        lists=(ShownList(("a",), 1, "answer", utility, frozenset("a")),),
+        lists=(ListSample(("a",), 1, "answer", utility, frozenset("a")),),
     )
 
 
