@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llmfair.datasets.answers import AnswerDataset, load_answers
+from llmfair.datasets.answers import QuestionSet, load_answers
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.rankers.reader import Fitting, by_words
@@ -60,7 +60,7 @@ def timed(what: str, count: int) -> Iterator[None]:
     print(f"{what}: {cpu:.1f} s of CPU, {wall:.1f} s by the clock, {cpu / count * 1000:.2f} ms each")
 
 
-def search(dataset: AnswerDataset, retriever: ScoringRanker, count: int) -> None:
+def search(dataset: QuestionSet, retriever: ScoringRanker, count: int) -> None:
     """Scores all items of as many queries, from the first again after the last."""
     queries = dataset.queries
     for number in range(count):
@@ -69,7 +69,7 @@ def search(dataset: AnswerDataset, retriever: ScoringRanker, count: int) -> None
         retriever.scores(replace(dataset.candidates(query), query=replace(query, text=text)))
 
 
-def prompts(dataset: AnswerDataset) -> int:
+def prompts(dataset: QuestionSet) -> int:
     """Makes the prompts of labels and of some lists for every query; how many there were."""
     rng, prompt, ruler, made = np.random.default_rng(1), load_prompt(dataset.prompt), by_words(512), 0
     for query in dataset.queries:

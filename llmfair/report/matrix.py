@@ -27,15 +27,6 @@ from llmfair.report.page import (
 from llmfair.report.phrases import capitalised, few_queries
 from llmfair.report.table import Cell, Column, Place, Table, headings, places_of
 from llmfair.results import Declared, Row
-from llmfair.rundir import AskedWith
-from llmfair.report.tables import columns_of, with_interval
-from llmfair.report.table import Table
-from llmfair.report.phrases import capitalised
-from llmfair.report.phrases import cell
-from llmfair.report.phrases import few_queries
-from llmfair.report.table import filled
-from llmfair.report.table import headings
-from llmfair.results import Declared, Exhibits, Row
 from llmfair.rundir import PromptRecord
 
 

@@ -210,9 +210,9 @@ class Answering:
     round: int = 0
 
     def __call__(
-        self, shown: Sequence[Document], start: int, pass_number: int = 1
+        self, documents: Sequence[Document], start: int, pass_number: int = 1
     ) -> Steps[Sequence[Document]]:
-        (ordered,) = yield from self.together([(shown, start)])
+        (ordered,) = yield from self.together([(documents, start)])
         return ordered
 
     def together(
