@@ -385,7 +385,7 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     Raises UsageError for malformed files, RequirementFailed for `require` that does not hold. Files are written only
     with `output`.
     """
-    from llmfair.audits.junit import suites_of_score, write_junit
+    from llmfair.audits.gates import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measured
 
@@ -531,8 +531,7 @@ def _audit(
     kind: Kind, preset: str | None, values: Mapping[str, Any], model: Any, ranker: Any, progress: bool
 ) -> Result:
     """One model's audit, or that of a ranker of the caller's own, run or continued, with its report."""
-    from llmfair.audits.gates import statuses_of
-    from llmfair.audits.junit import suite_of, write_junit
+    from llmfair.audits.gates import statuses_of, suite_of, write_junit
     from llmfair.audits.runs.run import perform
     from llmfair.audits.subject import subjects
     from llmfair.backends.given import CallerModel
@@ -554,7 +553,12 @@ def _audit(
         )
     subject = replace(runs[0], given=backend)
     watch = _watch(f"Asking {subject.label}", progress, options.batch)
-    written = perform(kind.design(options, subject), watch, lambda run, _: not options.report or _report(run))
+
+    def draw(run: RunDir, _: object) -> None:
+        if options.report:
+            _report(run)
+
+    written = perform(kind.design(options, subject), watch, draw)
     for line in written.skipped:
         warnings.warn(line, stacklevel=3)
     if options.junit is not None:
@@ -580,14 +584,12 @@ def _watch(name: str, visible: bool, batch: bool = False) -> Watch:
     return watch
 
 
-def _report(run: RunDir) -> bool:
-    """Whether the report is beside the results; a warning where there can be none, since no run is lost by it."""
+def _report(run: RunDir) -> None:
+    """Writes the report beside the results; warns where there can be none, since no run is lost by it."""
     try:
         write_report(run.path)
     except Exception as error:
         warnings.warn(f"no report was written, everything else was: {error}", stacklevel=6)
-        return False
-    return True
 
 
 def _readable(error: LlmfairError, folder: Path) -> LlmfairError:

@@ -76,7 +76,7 @@ class Manifest(RunSettings):
     by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
     answered, where it is not the model's only one; `label`: what the user calls the run. `unused`: settings
     that made no difference to who was asked. `sees`: the prompt, and what was shown of an item, in words. `made`: what
-    results and page were made of, and sizes and times of the files.
+    results were made of, and sizes and times of the files.
     """
 
     status: Status

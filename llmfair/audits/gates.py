@@ -10,11 +10,14 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
-from llmfair.errors import RequirementFailed, UsageError, did_you_mean
+from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_mean
+from llmfair.io.files import write_whole
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import in_words, parse_figure, parse_measure
 from llmfair.nouns import Conclusion, Key
@@ -22,6 +25,7 @@ from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdic
 
 if TYPE_CHECKING:
     from llmfair.audits.measuring import Measuring
+    from llmfair.audits.scoring import ScoreResults
 
 GRAMMAR = (
     "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of relevant items "
@@ -183,7 +187,7 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
     """The measure that a table with these shows under a name."""
     if measure in shown:
         return measure
-    return next((one for one in shown if plain_name(one, CONTROLLED) == measure), measure)
+    return next((name for name in shown if plain_name(name, CONTROLLED) == measure), measure)
 
 
 def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
@@ -192,7 +196,7 @@ def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
     if gate.condition is not None:
         asked = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
     measure = as_shown(gate.measure, results.shown)
-    found = [
+    rows = [
         row
         for row in results.rows
         if row.query_id == "all"
@@ -200,7 +204,7 @@ def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
         and row.key in asked
         and all(getattr(row, name) == value for name, value in gate.columns.items())
     ]
-    return sorted(found, key=lambda row: asked.index(row.key)) or [
+    return sorted(rows, key=lambda row: asked.index(row.key)) or [
         *dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in asked)
     ]
 
@@ -254,3 +258,83 @@ def require_readable(results: Results) -> None:
                 f"{share:.1%} of the answers of '{condition}' are unparseable, more than {limit:.1%} (--max-invalid).",
                 "everything is written; what was answered: llmfair runs show RUN --invalid",
             )
+
+
+# Verdict and gates as JUnit XML, which systems of continuous integration show.
+
+
+UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML may hold."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One run: its verdict and requirements, none where there are no results, and what broke it off or failed it."""
+
+    name: str
+    task: str
+    verdict: RunVerdict | None
+    requirements: Sequence[Requirement]
+    error: LlmfairError | None = None
+
+
+def suite_of(name: str, task: str, results: Results | None, error: LlmfairError | None = None) -> Suite:
+    """An audit, or what there is of one that failed."""
+    if results is None:
+        return Suite(name, task, None, (), error)
+    return Suite(name, task, results.verdict, results.requirements, error)
+
+
+def suites_of_score(results: ScoreResults) -> list[Suite]:
+    """Every RUN of measured runs."""
+    return [
+        Suite(
+            run.run, results.task, run.verdict, [gate for gate in results.requirements if gate.run == run.run]
+        )
+        for run in results.runs
+    ]
+
+
+def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> None:
+    """One test suite a run, one test case for its verdict and one for each gate. Raises UsageError."""
+    root = ET.Element("testsuites", name="llmfair")
+    for suite in suites:
+        _add(root, suite, fail_on)
+    for element in root.iter():  # a model's or a file's name may hold what no XML may
+        element.text = element.text and UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", element.text)
+        for name, value in element.attrib.items():
+            element.set(name, UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", value))
+    ET.indent(root)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, [ET.tostring(root, "unicode", xml_declaration=True), "\n"])
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --junit") from None
+
+
+def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
+    element = ET.SubElement(root, "testsuite", name=suite.name)
+
+    def case(name: str) -> ET.Element:
+        return ET.SubElement(element, "testcase", classname=f"llmfair.{suite.task}", name=name)
+
+    def problem(of: ET.Element, kind: str, name: str, text: str) -> None:
+        ET.SubElement(of, kind, type=name, message=text).text = text
+
+    if verdict := suite.verdict:
+        test = case("verdict")
+        if refused(verdict, fail_on) is not None:
+            problem(test, "failure", verdict.status, verdict.sentence)
+        ET.SubElement(test, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
+    for gate in suite.requirements:
+        test = case(f"{gate.require} ({gate.key}{f', {gate.group}' if gate.group else ''})")
+        if not gate.holds:
+            problem(test, "failure", "require", str(gate.reason))
+    if error := suite.error:
+        failed = isinstance(error, RequirementFailed)
+        # too many unparseable answers are told by no test case above
+        if not failed or element.find(".//failure") is None:
+            problem(case("run"), "failure" if failed else "error", type(error).__name__, error.message)
+    element.set("tests", str(len(element)))
+    for kind in ("failure", "error"):
+        element.set(f"{kind}s", str(len(element.findall(f".//{kind}"))))

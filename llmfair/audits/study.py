@@ -61,22 +61,18 @@ class Study(ABC):
 
 def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) -> RunVerdict | None:
     """The gravest of the settings' verdicts, the first of several, below which settings have which status."""
-    by_status = {
-        status: names
-        for status in statuses
-        if (names := [name for name, verdict in verdicts.items() if verdict.status == status])
-    }
+    by_status: dict[str, list[str]] = {}
+    for name, verdict in sorted(verdicts.items(), key=lambda item: statuses.index(item[1].status)):
+        by_status.setdefault(verdict.status, []).append(name)
     if not by_status:
         return None
-    gravest, *milder = by_status
-    name = by_status[gravest][0]
-    verdict = verdicts[name]
+    (first, *more), *milder = by_status.values()
+    verdict = verdicts[first]
     if len(verdicts) == 1:
         return verdict
-    others = ", ".join(f"{status} with {listed(by_status[status])}" for status in milder)
-    settings = f"with {listed(by_status[gravest])}" + f" ({others})" * bool(others)
-    first = f"; {name}" * (len(by_status[gravest]) > 1)
-    return replace(verdict, sentence=f"{settings}{first}: {verdict.sentence}")
+    others = ", ".join(f"{verdicts[names[0]].status} with {listed(names)}" for names in milder)
+    where = f"with {listed([first, *more])}" + f" ({others})" * bool(others) + f"; {first}" * bool(more)
+    return replace(verdict, sentence=f"{where}: {verdict.sentence}")
 
 
 def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:

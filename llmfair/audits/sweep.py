@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.limits import Progress
-from llmfair.audits.gates import statuses_of
-from llmfair.audits.junit import suite_of, write_junit
+from llmfair.audits.gates import statuses_of, suite_of, write_junit
 from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import Spending, Watch, Written, perform
@@ -71,19 +70,18 @@ def told(
 
     Every error is told with its setting, which is a test suite of `--junit`.
     """
-    found, output = _gathered(kind, study, tried), settings.output
+    results, output = _gathered(kind, study, tried), settings.output
     if settings.junit is not None:
-        suites = [suite_of(one.setting, kind.name, one.results, one.error) for one in tried]
+        suites = [suite_of(run.setting, kind.name, run.results, run.error) for run in tried]
         write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
     if output is not None:
-        files = {"study.json": json_text(found), "study.csv": csv_text(*study.lines(found))}
+        files = {"study.json": json_text(results), "study.csv": csv_text(*study.lines(results))}
         RunDir(output).write_files(files)
-    errors = []
-    for one in tried:
-        if one.error is not None:
-            one.error.message = f"{one.setting}: {one.error.message}"
-            errors.append(one.error)
-    return found, max(errors, key=lambda error: error.exit_code, default=None)
+    errors = [run.error for run in tried if run.error is not None]
+    for run in tried:
+        if run.error is not None:
+            run.error.message = f"{run.setting}: {run.error.message}"
+    return results, max(errors, key=lambda error: error.exit_code, default=None)
 
 
 def _make_folder(folder: Path) -> None:
@@ -132,31 +130,27 @@ def _try(
 
 def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyResults:
     """The rows of all settings, with what their results or designs share as far as the study's results name it."""
-    found = {one.setting: one.written.results for one in tried if one.written is not None}
-    of, first = study.results, next(iter(found.values()), None)
+    by_setting = {run.setting: run.written.results for run in tried if run.written is not None}
+    first = next(iter(by_setting.values()), None)
     shared = {
         name: getattr(part, name)
         for part in (() if first is None else (first.design, first))
         for name in part.__struct_fields__
-        if name in of.__struct_fields__
+        if name in study.results.__struct_fields__
     }
-    complete = len(found) == len(tried) and all(results.status == "complete" for results in found.values())
-    verdicts = {setting: results.verdict for setting, results in found.items() if results.verdict is not None}
-    return of(
-        **shared
-        | {
-            "schema": SCHEMA,
-            "status": "complete" if complete else "incomplete",
-            "verdict": verdict_of_all(verdicts, kind.words.statuses),
-            "task": study.task,
-            "rows": [row for setting, results in found.items() for row in study.rows(setting, results)],
-            "runs": [str(one.folder) for one in tried if one.folder is not None],
-            "failed": [
-                UnfinishedSetting(
-                    setting=one.setting, kind=type(one.error).__name__, message=one.error.message
-                )
-                for one in tried
-                if one.error is not None
-            ],
-        }
-    )
+    complete = [run for run in tried if run.results is not None and run.results.status == "complete"]
+    verdicts = {name: results.verdict for name, results in by_setting.items() if results.verdict is not None}
+    of_study = {
+        "schema": SCHEMA,
+        "status": "complete" if len(complete) == len(tried) else "incomplete",
+        "verdict": verdict_of_all(verdicts, kind.words.statuses),
+        "task": study.task,
+        "rows": [row for name, results in by_setting.items() for row in study.rows(name, results)],
+        "runs": [str(run.folder) for run in tried if run.folder is not None],
+        "failed": [
+            UnfinishedSetting(setting=run.setting, kind=type(run.error).__name__, message=run.error.message)
+            for run in tried
+            if run.error is not None
+        ],
+    }
+    return study.results(**shared | of_study)

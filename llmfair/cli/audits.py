@@ -20,7 +20,7 @@ from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
-    from llmfair.audits.junit import Suite
+    from llmfair.audits.gates import Suite
     from llmfair.audits.runs.run import Spending, Watch
     from llmfair.audits.subject import Subject
     from llmfair.audits.sweep import SettingRun
@@ -54,8 +54,7 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
-    from llmfair.audits.gates import statuses_of
-    from llmfair.audits.junit import write_junit
+    from llmfair.audits.gates import statuses_of, write_junit
     from llmfair.audits.runs.run import Spending
 
     asked = _runs(settings)
@@ -147,7 +146,7 @@ def _audit(
     `spending`: what other runs of the command have used. `suites` gets what comes of it. `spender`: whose cost is told.
     Raises the errors after which there are no results.
     """
-    from llmfair.audits.junit import suite_of
+    from llmfair.audits.gates import suite_of
     from llmfair.audits.runs.run import perform
     from llmfair.rundir import REPORT, named_model
 
@@ -170,8 +169,9 @@ def _audit(
             with terminal.drawn(count):
                 yield
 
-    def draw(run: RunDir, results: Results) -> bool:
-        return not (settings.report and ranked(results)) or write_report(run) is not None
+    def draw(run: RunDir, results: Results) -> None:
+        if settings.report and ranked(results):
+            write_report(run)
 
     def how_far() -> str:
         if not seen["folder"].is_dir():

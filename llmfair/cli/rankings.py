@@ -27,7 +27,7 @@ Runs = Annotated[
 
 def score(settings: ScoreSettings, style: str, *, ctx: typer.Context, runs: Runs) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
-    from llmfair.audits.junit import suites_of_score, write_junit
+    from llmfair.audits.gates import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measure
     from llmfair.cli.audits import write_report

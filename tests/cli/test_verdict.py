@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 import llmfair
-from llmfair.audits.junit import Suite, write_junit
+from llmfair.audits.gates import Suite, write_junit
 from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.results import Requirement, RunVerdict

@@ -28,7 +28,7 @@ from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_o
 from llmfair.backends.base import Backend, members_of
 from llmfair.backends.batch import Batches
 from llmfair.backends.chat_completions import is_alias
-from llmfair.datasets.base import Dataset, cache_folder
+from llmfair.datasets.base import cache_folder
 from llmfair.errors import (
     BackendError,
     Incomplete,
@@ -188,25 +188,24 @@ class Written:
 def perform(
     design: Design[Any],
     watch: Watch = no_watch,
-    draw: Callable[[RunDir, Results], bool] | None = None,
+    draw: Callable[[RunDir, Results], object] | None = None,
 ) -> Written:
     """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 
-    `draw` makes the page of the folder and its results, and says whether there is one as the settings want it. Read as
-    it stands is a run that was drawn once and has not changed, and one that is complete where this would stop earlier;
-    where the page alone has changed, it alone is made anew.
+    `draw` makes the page of the folder and its results, where the settings want one. Read as it stands is a run that
+    has not changed, but for a page that is wanted and not there, and one that is complete where this would stop
+    earlier.
     """
     begun, progress = begin(design), Progress()
-    folder, error = begun.folder, None
-    inputs = (
-        inputs_of(folder, design, begun.identity, begun.facts) if draw is not None and design.calls else ""
-    )
-    same, drawn = unchanged(folder, inputs) if inputs else (False, False)
-    as_it_stands = not design.settings.fresh and (
-        same or (design.stops and is_complete(folder, begun.identity))
+    folder, error, settings = begun.folder, None, design.settings
+    inputs = ""
+    if draw is not None and design.calls:
+        inputs = inputs_of(folder, design, begun.identity, begun.facts)
+    complete = not settings.fresh and (
+        unchanged(folder, inputs) or (design.stops and is_complete(folder, begun.identity))
     )
     try:
-        if as_it_stands:
+        if complete:
             with begun.watched(watch, progress, folder.read_manifest().answers_on_disk):
                 begun.judge(results_of(folder))
         else:
@@ -215,17 +214,17 @@ def perform(
         error = failure
     manifest = folder.read_manifest()
     results = results_of(folder, manifest)
-    torn = {folder.journal: manifest.journal_lines_skipped}
-    torn |= {folder.journal_of(stage): lines for stage, lines in manifest.stage_lines_skipped.items()}
+    if inputs and not complete and manifest.status == "complete":
+        note_made(folder, inputs)
+    lines = {folder.journal: manifest.journal_lines_skipped}
+    lines |= {folder.journal_of(stage): skipped for stage, skipped in manifest.stage_lines_skipped.items()}
     skipped = [
         f"{journal}:{line}: not readable, skipped; its answer was asked again if needed"
-        for journal, lines in torn.items()
-        for line in lines
+        for journal, of_journal in lines.items()
+        for line in of_journal
     ]
-    if draw is not None and not (as_it_stands and (drawn or not same)):
-        page = draw(folder, results)
-        if page and inputs and manifest.status == "complete":
-            note_made(folder, inputs)
+    if draw is not None and not (complete and (folder.path / REPORT).is_file()):
+        draw(folder, results)
     return Written(folder, results, error, skipped)
 
 
@@ -494,8 +493,8 @@ def charge(manifest: dict[str, Any], progress: Progress) -> None:
     manifest |= {**facts, "cost": fsum(known) if known else None}
 
 
-# A complete run that nothing has changed is neither measured nor drawn again by the same command: its manifest has a
-# digest of all that results and page are made of beside the answers, and sizes and times of the files that came of it.
+# A complete run repeated is neither measured nor drawn again: its manifest has a digest of all that results are made of
+# beside the answers, and sizes and times of the files that came of it.
 
 
 ELSEWHERE = {
@@ -507,41 +506,33 @@ SOURCES = {".py", ".j2", ".js"}
 
 
 def inputs_of(run: RunDir, design: Design[Any], identity: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """A digest of settings, data and code; of what has other words in each process it is another each time."""
-    data, offered = design.dataset, registry.offered()
-    settings = design.settings.written().items()
-    code = [f"{one.__module__}.{one.__qualname__}" for one in (type(design), type(kind_of(design.task)))]
+    """SHA-256 over settings, data and code; of what has other words in each process it is another each time."""
+    data, offered, settings = design.dataset, registry.offered(), design.settings.written()
+    code = [f"{part.__module__}.{part.__qualname__}" for part in (type(design), type(kind_of(design.task)))]
     packages = sorted({name.partition(".")[0] for name in ("llmfair", *code, *offered)})
-    return fingerprint(
-        {
-            "run": run.path.name,
-            "identity": identity,
-            "facts": {name: value for name, value in facts.items() if name != "flags"},
-            "settings": {name: value for name, value in settings if name not in ELSEWHERE},
-            "measures": [str(measure) for measure in design.measures],
-            "attributes": data.attributes,
-            "data": _data_sha256(data),
-            "stand-ins": [(name, one.groups) for name, one in data.stand_ins.items()],
-            "code": (code, offered, versions(), [*map(_newest, packages)]),
-        },
-        _content,
-    )
+    inputs = {
+        "run": run.path.name,
+        "identity": identity,
+        "facts": {name: value for name, value in facts.items() if name != "flags"},
+        "settings": {name: value for name, value in settings.items() if name not in ELSEWHERE},
+        "measures": [str(measure) for measure in design.measures],
+        "attributes": data.attributes,
+        "stand-ins": [(name, document.groups) for name, document in data.stand_ins.items()],
+        "code": (code, offered, versions(), [*map(_newest, packages)]),
+    }
+    listed = not isinstance(
+        data.documents, ManyDocuments
+    )  # else the sum of the lists has the record of their fetch
+    if listed:
+        inputs["judgements"] = (data.qrels, data.relevant_counts)
+    digest = hashlib.sha256(fingerprint(inputs, _content).encode())
+    for document in data.documents.values() if listed else ():
+        digest.update(repr(document).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def _content(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-def _data_sha256(data: Dataset) -> str:
-    """SHA-256 over judgements and documents, one by one: together they would take their room three times over."""
-    if isinstance(data.documents, ManyDocuments):  # the sum of the lists has the record of their fetch
-        return ""
-    digest = hashlib.sha256(
-        fingerprint({"judgements": (data.qrels, data.relevant_counts)}, _content).encode()
-    )
-    for document in data.documents.values():
-        digest.update(repr(document).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
 
 
 def _newest(package: str) -> int | None:
@@ -557,14 +548,13 @@ def _newest(package: str) -> int | None:
     return max((path.stat().st_mtime_ns for path in paths if path.suffix in SOURCES), default=None)
 
 
-def unchanged(run: RunDir, inputs: str) -> tuple[bool, bool]:
-    """Whether the folder is as a command with these inputs left it, complete, but for its page; and with its page."""
+def unchanged(run: RunDir, inputs: str) -> bool:
+    """Whether the folder is as a command with these inputs left it, complete."""
     try:
-        made = run.read_manifest().made if run.manifest.is_file() else {}
-        same = made.get("inputs") == inputs and made.get("files") == _files(run, False)
-        return same, same and made.get("page") == _files(run, True)
+        made = run.read_manifest().made if inputs and run.manifest.is_file() else {}
+        return bool(made) and made == {"inputs": inputs, "files": _files(run)}
     except (OSError, LlmfairError):  # a damaged manifest is made anew
-        return False, False
+        return False
 
 
 def is_complete(run: RunDir, identity: Mapping[str, Any]) -> bool:
@@ -582,19 +572,19 @@ def is_complete(run: RunDir, identity: Mapping[str, Any]) -> bool:
 def note_made(run: RunDir, inputs: str) -> None:
     """Adds to the manifest of a complete run what its files were made of; where that cannot be, it stays without."""
     with suppress(OSError, LlmfairError):
-        made = {"inputs": inputs, "files": _files(run, False), "page": _files(run, True)}
+        made = {"inputs": inputs, "files": _files(run)}
         run.write_json(run.manifest.name, {**read_json(run.manifest), "made": made})
 
 
-def _files(run: RunDir, of_page: bool) -> dict[str, list[int]]:
-    """Sizes and times of a run's files, or of those of its page."""
-    states = {}
-    for path in sorted(run.path.rglob("*")):
-        name = path.relative_to(run.path)
-        counts = path.is_file() and str(name) not in (LOCK, run.manifest.name)
-        if counts and (name.parts[0] in (REPORT, "plots")) == of_page:
-            states[str(name)] = [path.stat().st_size, path.stat().st_mtime_ns]
-    return states
+def _files(run: RunDir) -> dict[str, list[int]]:
+    """Sizes and times of a run's files, without those of its page, which is drawn of them."""
+    paths = (path for path in sorted(run.path.rglob("*")) if path.is_file())
+    aside = {LOCK, run.manifest.name, REPORT, "plots"}
+    return {
+        str(path.relative_to(run.path)): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in paths
+        if path.relative_to(run.path).parts[0] not in aside
+    }
 
 
 # What a command has left for its next run.
