@@ -74,21 +74,21 @@ class ComparedRun:
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
         """The queries' own values by measure and key. Raises UsageError naming a line that cannot be read."""
-        found: dict[tuple[str, str], dict[str, float]] = {}
+        values: dict[tuple[str, str], dict[str, float]] = {}
         for row in query_figures(self.run.path, needed=True):
             if row.value is not None and not row.group:
-                found.setdefault((row.measure, row.key), {})[row.query_id] = row.value
-        return found
+                values.setdefault((row.measure, row.key), {})[row.query_id] = row.value
+        return values
 
     @cached_property
     def answers(self) -> dict[str, tuple[Any, ...]]:
         """What was answered, by the key of the question: whom it was put to, and how, among it."""
-        found: dict[str, tuple[Any, ...]] = {}
+        answers: dict[str, tuple[Any, ...]] = {}
         for journal in filter(Path.is_file, self.run.journals(self.manifest)):
             for row in read_rows(journal):
                 if "key" in row:
-                    found.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
-        return found
+                    answers.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
+        return answers
 
     @property
     def concluded(self) -> set[str]:
@@ -105,8 +105,8 @@ def headlines_of(measures: Sequence[Measure]) -> set[Measure]:
     """The figure that speaks of the sides, and the first of utility, one of the headlines before others."""
     ratios = [measure for measure in measures if measure.definition.better == "parity"]
     useful = [measure for measure in measures if measure.definition.better == "higher"]
-    told = [measure for measure in ratios if measure.definition.headline]
-    return {*told[:1], *sorted(useful, key=lambda measure: not measure.definition.headline)[:1]}
+    headlines = [measure for measure in ratios if measure.definition.headline]
+    return {*headlines[:1], *sorted(useful, key=lambda measure: not measure.definition.headline)[:1]}
 
 
 def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], otherwise: str = "") -> None:
@@ -270,7 +270,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
         margin=within,
         seed=base.results.design.seed,
         queries=base.results.design.queries,
-        runs=[_described(one, base, kind) for one in (base, *others)],
+        runs=[_described(run, base, kind) for run in (base, *others)],
         family=sum(p is not None for p in adjusted),
         rows=rows,
     )
@@ -287,15 +287,15 @@ def _margin(text: str) -> tuple[float, float]:
 
 def _opened(run: RunDir) -> ComparedRun:
     """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
-    manifest, known = run.read_manifest(), {kind.name: kind for kind in kinds()}
+    manifest, audits = run.read_manifest(), {kind.name: kind for kind in kinds()}
     results: Results = results_of(run, manifest)
-    if results.task not in known:
-        raise UsageError(f"{run.path} is a run of {results.task}.", f"{' and '.join(known)} runs compare")
+    if results.task not in audits:
+        raise UsageError(f"{run.path} is a run of {results.task}.", f"{' and '.join(audits)} runs compare")
     if results.status != "complete":
         raise UsageError(
             f"{run.path} is incomplete.", f"{continuing(run) or 'the call that began it'}    completes it"
         )
-    return ComparedRun("", run, manifest, results, known[results.task].measure.aside)
+    return ComparedRun("", run, manifest, results, audits[results.task].measure.aside)
 
 
 def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
@@ -369,32 +369,28 @@ def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
     return setting_text(key, before), setting_text(key, after)
 
 
-def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
+def _described(run: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
     """A run, with the settings in which it differs from the base."""
-    told = {*base.settings, *one.settings, "system"} - {
-        *REFUSED,
-        *kind.measure.agree,
-        "task",
-        "identity",
-        "queries",
-    }
-    told -= {*base.manifest.unused, *one.manifest.unused}
+    alike = {*REFUSED, *kind.measure.agree, "task", "identity", "queries"}
+    alike |= {*base.manifest.unused, *run.manifest.unused}
     # what is left as it is names no run
     usual = {item.name: default_of(item) for item in dataclasses.fields(kind.settings)}
-    settings = [{**usual, **run.settings, "system": run.manifest.flags.get("system")} for run in (base, one)]
-    differs = {
-        key: (settings[0].get(key), settings[1].get(key))
-        for key in sorted(told)
-        if settings[0].get(key) != settings[1].get(key)
-    }
+    before, after = (
+        {**usual, **each.settings, "system": each.manifest.flags.get("system")} for each in (base, run)
+    )
+    names = {*base.settings, *run.settings, "system"} - alike
     return ComparisonRun(
-        name=one.name,
-        run=str(one.run.path),
-        model=one.results.model,
-        differs=differs,
-        same_answers=one is not base and _same_answers(base, one),
-        reach=one.results.reach,
-        own=kind.measure.described(one, base),
+        name=run.name,
+        run=str(run.run.path),
+        model=run.results.model,
+        differs={
+            name: (before.get(name), after.get(name))
+            for name in sorted(names)
+            if before.get(name) != after.get(name)
+        },
+        same_answers=run is not base and _same_answers(base, run),
+        reach=run.results.reach,
+        own=kind.measure.described(run, base),
     )
 
 

@@ -6,7 +6,7 @@ import json
 import platform
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -207,15 +207,16 @@ class Design(ABC, Generic[T]):
     def all_programs(self, results: Mapping[str, Any]) -> Iterator[Program]:
         """The programs of all stages, as far as these results make them."""
         yield from self.programs()
-        before = {one.probe_id: results[one.probe_id] for one in self.programs() if one.probe_id in results}
+        before, programs = dict[str, Any](), list(self.programs())
         for stage in self.stages():
+            names = (program.probe_id for program in programs)
+            before |= {name: results[name] for name in names if name in results}
             programs = list(stage.programs(before))
             yield from programs
-            before |= {one.probe_id: results[one.probe_id] for one in programs if one.probe_id in results}
 
     def once_each(self, programs: Iterable[Program], taken: dict[str, None]) -> Iterator[Program]:
         """Programs as they come, their names in `taken`. Raises LlmfairError for a name twice, or no such condition."""
-        conditions = {"", *(one.name for one in self.conditions)}
+        conditions = {"", *(condition.name for condition in self.conditions)}
         for program in programs:
             if program.probe_id in taken:
                 raise LlmfairError(f"two programs of {self.task} are called {program.probe_id}.")
@@ -491,15 +492,14 @@ def prospects_of(design: Design[Any]) -> Prospects:
 
 def require_prospects(design: Design[Any]) -> Prospects:
     """The same. Raises UsageError for gates on a design from which nothing can be concluded."""
-    found = prospects_of(design)
+    prospects = prospects_of(design)
     gated = [name for name in ("require", "fail_on") if getattr(design.settings, name, None)]
-    if found.barred and gated:
+    if prospects.barred and gated:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in gated)
-        other = (
-            "give it more queries that can" if found.assessable < FEWEST_QUERIES else "choose another design"
-        )
-        raise UsageError(f"{'; '.join(found.said)}.", f"{other}, or leave {flags} out")
-    return found
+        few = prospects.assessable < FEWEST_QUERIES
+        other = "give it more queries that can" if few else "choose another design"
+        raise UsageError(f"{'; '.join(prospects.said)}.", f"{other}, or leave {flags} out")
+    return prospects
 
 
 # What an audit comes to in its verdict.
@@ -508,22 +508,18 @@ def require_prospects(design: Design[Any]) -> Prospects:
 def judged(results: R, **commands: Any) -> R:
     """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
-    return structs.replace(
-        results, verdict=kind.words.verdict(conclusions_of(results, kind.measure.aside, **commands))
-    )
-
-
-def conclusions_of(results: Results, aside: Collection[str], **commands: Any) -> Conclusions:
-    """What an audit concludes; conditions `aside` only repeat another."""
-    return Conclusions(
-        task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
-        model=results.model, words=results.words, level=results.level, band=results.band,
-        measures=results.measures, keys=[key for key in results.design.keys if key not in aside],
-        findings=results.findings, figures=results.by_key(),
-        complete=results.status != "incomplete", prompted=results.design.prompted,
+    same = ("task", "run", "dataset", "attribute", "model", "words", "level", "band", "measures", "findings")
+    conclusions = Conclusions(
+        **{name: getattr(results, name) for name in same},
+        keys=[key for key in results.design.keys if key not in kind.measure.aside],
+        figures=results.by_key(),
+        complete=results.status != "incomplete",
+        prompted=results.design.prompted,
         preset=results.design.preset or "",
-        problems={name: answers.problem for name, answers in results.answers.items()}, **commands,
-    )  # fmt: skip
+        problems={name: answers.problem for name, answers in results.answers.items()},
+        **commands,
+    )
+    return structs.replace(results, verdict=kind.words.verdict(conclusions))
 
 
 # What figures were made with, as manifests and results have it.

@@ -95,23 +95,20 @@ class Reranking:
     def _unknown(self, path: Path, lists: Sequence[Candidates]) -> list[str]:
         """What is not known of a run's documents and queries. Raises UsageError where nothing is."""
         documents = {document.doc_id: document for listed in lists for document in listed.documents}
-        known = [doc_id for doc_id in documents if doc_id in self.judgements.documents]
-        grouped = [doc_id for doc_id in known if documents[doc_id].groups.get(self.attribute.name)]
-        if not known or (self.ranker.reads_groups and not grouped):
-            what = f"document has a group of {self.attribute.name}" if known else "document is one"
+        in_data = [doc_id for doc_id in documents if doc_id in self.judgements.documents]
+        grouped = [doc_id for doc_id in in_data if documents[doc_id].groups.get(self.attribute.name)]
+        if not in_data or (self.ranker.reads_groups and not grouped):
+            what = f"document has a group of {self.attribute.name}" if in_data else "document is one"
             raise UsageError(
                 f"{path}: no ranked {what} of {self.judgements.name} (here '{next(iter(documents))}').",
                 "a run and its groups call documents by the same ids",
             )
-        warnings = []
-        for read, ids, lack in (
-            (self.ranker.reads_groups, grouped, f"have no group of {self.attribute.name}"),
-            (self.ranker.reads_texts, known, "are not in the dataset"),
-        ):
-            if read and len(ids) < len(documents):
-                missing = len(documents) - len(ids)
-                warnings.append(f"{path}: {missing:,} of {len(documents):,} documents {lack}")
-        return warnings
+        missing = {
+            f"have no group of {self.attribute.name}": self.ranker.reads_groups
+            and len(documents) - len(grouped),
+            "are not in the dataset": self.ranker.reads_texts and len(documents) - len(in_data),
+        }
+        return [f"{path}: {n:,} of {len(documents):,} documents {lack}" for lack, n in missing.items() if n]
 
 
 def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankResults:
@@ -126,23 +123,25 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     files = [_read(path) for path in runs]
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
     reranking = reranking_of(spec, settings, ranked)
-    written, found = dict[Path, str](), list[RunReranked]()
+    texts, reranked = dict[Path, str](), list[RunReranked]()
     for path, file, output in zip(runs, files, outputs, strict=True):
         rankings, warnings = reranking.reranked(path, file)
         tag = f"{file.tag}+{''.join(spec.split())}"
-        written[output] = "".join(run_lines(rankings, tag))
-        found.append(
+        texts[output] = "".join(run_lines(rankings, tag))
+        reranked.append(
             RunReranked(
                 run=str(path),
                 output=str(output),
                 tag=tag,
                 queries=len(rankings),
-                changed=sum(one.doc_ids != file.rankings[one.query_id].doc_ids for one in rankings),
-                documents=sum(len(one.doc_ids) for one in rankings),
+                changed=sum(
+                    ranking.doc_ids != file.rankings[ranking.query_id].doc_ids for ranking in rankings
+                ),
+                documents=sum(len(ranking.doc_ids) for ranking in rankings),
                 warnings=warnings,
             )
         )
-    _write(written)
+    _write(texts)
     return RerankResults(
         schema=SCHEMA,
         status="complete",
@@ -150,7 +149,7 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         ranker=spec,
         dataset=reranking.judgements.name,
         attribute=reranking.attribute.name,
-        runs=found,
+        runs=reranked,
         next=_next(runs, outputs, settings),
     )
 
@@ -172,25 +171,19 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
     name, _, parameters = spec.partition(":")
     factory = registry.lookup("ranker", name)
     judgements, attribute = judged_by(settings, ranked)
-    attributes = {one.name: one for one in judgements.attributes}
+    attributes = {each.name: each for each in judgements.attributes}
 
     def lists() -> list[Candidates]:
         """Those that a ranker may learn from: a dataset's."""
         if settings.dataset is None:
             return []
-        return training_lists(
-            load_dataset(settings.dataset, DataOptions(columns=settings.columns)), settings.query_text
-        )
+        data = load_dataset(settings.dataset, DataOptions(columns=settings.columns))
+        return training_lists(data, settings.query_text)
 
+    documents = tuple(judgements.documents.values())
+    groups = Groups(attribute.name, attributes, judgements.documents)
     ranker: Ranker = factory(
-        RankerOptions(
-            tuple(judgements.documents.values()),
-            cache_folder(),
-            attribute,
-            parameters,
-            groups=Groups(attribute.name, attributes, judgements.documents),
-            lists=lists,
-        )
+        RankerOptions(documents, cache_folder(), attribute, parameters, groups=groups, lists=lists)
     )
     if ranker.reads_texts and settings.dataset is None:
         raise UsageError(

@@ -398,13 +398,13 @@ def _scored(
     return judged, entries, rows, measured.limits
 
 
-def _limits(found: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _limits(by_run: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """By measure, what no order of the lists of any run passes; of which run, where they differ."""
     limits: dict[str, str] = {}
-    for measure in dict.fromkeys(measure for of_run in found.values() for measure in of_run):
-        said = {run: of_run[measure] for run, of_run in found.items() if measure in of_run}
-        alike = len(set(said.values())) == 1
-        limits[measure] = next(iter(said.values())) if alike else "; ".join(map(": ".join, said.items()))
+    for measure in dict.fromkeys(measure for of_run in by_run.values() for measure in of_run):
+        texts = {run: of_run[measure] for run, of_run in by_run.items() if measure in of_run}
+        alike = len(set(texts.values())) == 1
+        limits[measure] = next(iter(texts.values())) if alike else "; ".join(map(": ".join, texts.items()))
     return limits
 
 
@@ -487,14 +487,14 @@ def gravest(runs: Sequence[ScoredRun]) -> RunVerdict:
 
 def failing(settings: ScoreSettings, runs: Sequence[ScoredRun]) -> tuple[str, ...]:
     """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
-    known = dict.fromkeys(status for run in runs for status in kind_of(run.task).words.statuses[:-1])
-    return statuses_of(settings.fail_on, known)
+    statuses = dict.fromkeys(status for run in runs for status in kind_of(run.task).words.statuses[:-1])
+    return statuses_of(settings.fail_on, statuses)
 
 
 def require_all(results: ScoreResults, settings: ScoreSettings) -> None:
     """Raises RequirementFailed, with what is wrong, unless every gate holds."""
     fail_on, several = failing(settings, results.runs), len(results.runs) > 1
-    said = {run.run: refused(run.verdict, fail_on) for run in results.runs}
-    refusals = [f"{run}: {why}" if several else why for run, why in said.items() if why is not None]
+    reasons = {run.run: refused(run.verdict, fail_on) for run in results.runs}
+    refusals = [f"{run}: {why}" if several else why for run, why in reasons.items() if why is not None]
     unwritten = "--json lists verdicts and requirements, -o DIR keeps them"
     require_met(results.requirements, *refusals, hint=WRITTEN if settings.output else unwritten)

@@ -137,15 +137,15 @@ def subjects(settings: Asking) -> list[Subject]:
 
 def unready(settings: AuditSettings) -> list[str]:
     """Why servers could not be asked now, such as a key that is not set, in their backends' words; asks nothing."""
-    found = []
+    reasons = []
     for model in settings.model:
         backend = None if Subject(model).ranks else backend_of(model, settings)
         try:
             if ready := getattr(backend, "ready", None):
                 ready()
         except LlmfairError as error:
-            found.append(f"{model}: {error.message.removesuffix('.')}: {error.hint}")
-    return found
+            reasons.append(f"{model}: {error.message.removesuffix('.')}: {error.hint}")
+    return reasons
 
 
 def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Backend:
@@ -195,8 +195,7 @@ def capable(backend: Backend, model: str, settings: Asking) -> Backend:
 def sampling_of(settings: Asking) -> Sampling:
     """The sampling that the settings ask for. Raises UsageError for a malformed `--extra` or `--template-arg`."""
     extra = {}
-    for assignment in settings.extra:
-        key, value = _assignment("--extra", assignment)
+    for key, value in (_assignment("--extra", text) for text in settings.extra):
         try:
             extra[key] = _json(value)
         except ValueError:

@@ -14,14 +14,14 @@ import pytest
 from llmfair.audits.aggregates import Inference, tallied
 from llmfair.audits.pairwise.calibrate import (
     calibrate_pairwise,
-    found_in_pairs,
+    finding_in_pairs,
     marginal_odds,
     pair_audits,
     pairs_of,
     simulate_answers,
 )
 from llmfair.audits.pairwise.design import make_pair_design
-from llmfair.audits.pairwise.measure import judged_of
+from llmfair.audits.pairwise.measure import HowAsked, judged_of
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
@@ -75,9 +75,9 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
             for one, (first, second) in zip(of_it, answers.tolist(), strict=True)
         ]
     (real,) = measure_all((MEASURE,), {"irrelevant": judged_of(verdicts, repeats)})
-    inference, band = Inference(), (0.8, 1.25)
-    odds, finding = found_in_pairs(audit, "irrelevant", MEASURE, inference, band)
-    same, theirs = found_in_pairs(dict(sorted(real.values.items())), "irrelevant", MEASURE, inference, band)  # type: ignore[arg-type]
+    how = HowAsked(Inference(), (0.8, 1.25))
+    odds, finding = finding_in_pairs("irrelevant", MEASURE, how, audit)
+    same, theirs = finding_in_pairs("irrelevant", MEASURE, how, dict(sorted(real.values.items())))  # type: ignore[arg-type]
     assert (odds.value, odds.low) == pytest.approx((same.value, same.low))
     assert (finding.p, finding.consistent_share) == pytest.approx((theirs.p, theirs.consistent_share))
     for query_id, tally in audit.items():

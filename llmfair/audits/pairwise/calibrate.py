@@ -8,6 +8,7 @@ to 1 than the typical query's (`pairwise.md` 13).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import exp, hypot, log
 from typing import Annotated, Any, Literal
@@ -85,8 +86,8 @@ def calibrate_pairwise(
     """
     check_power(settings.power, settings.level)
     design, betas = make_pair_design(settings), injected_of(settings.injected)
-    inference = Inference(level=settings.level, seed=settings.seed)
-    measure, band = parse_measure(f"{HEADLINE}(agg={settings.weights})"), band_of(settings.band)
+    how = HowAsked(Inference(level=settings.level, seed=settings.seed), band_of(settings.band))
+    measure = parse_measure(f"{HEADLINE}(agg={settings.weights})")
     pairs = {stratum: of_it for stratum in design.strata if (of_it := pairs_of(design, stratum))}
     if not pairs:
         raise UsageError(
@@ -95,15 +96,15 @@ def calibrate_pairwise(
         )
     rows, smallest = list[Row](), {}
     for stratum, of_it in pairs.items():
-        found = found_by_preference(
+        audits = found_by_preference(
             pair_audits(of_it, stratum, settings, betas),
             betas,
-            lambda audit, stratum=stratum: found_in_pairs(audit, stratum, measure, inference, band),  # type: ignore[misc]
+            partial(finding_in_pairs, stratum, measure, how),
             advance,
         )
-        of_kind = [_row(stratum, beta, one, settings) for beta, one in zip(betas, found, strict=True)]
-        rows += of_kind
-        smallest[stratum] = _smallest(of_kind, settings)
+        of_stratum = [_row(stratum, beta, each, settings) for beta, each in zip(betas, audits, strict=True)]
+        rows += of_stratum
+        smallest[stratum] = _smallest(of_stratum, settings)
     return {
         **about(design, settings),
         "design": {
@@ -120,13 +121,13 @@ def calibrate_pairwise(
     }
 
 
-def found_in_pairs(
-    audit: Audit, stratum: PairStratum, measure: Measure, inference: Inference, band: tuple[float, float]
+def finding_in_pairs(
+    stratum: PairStratum, measure: Measure, how: HowAsked, audit: Audit
 ) -> tuple[Estimate, PairFinding]:
     """What a real audit finds of these values: the position-adjusted odds with their interval, and the finding."""
-    odds = aggregate(measure.aggregate, audit.values(), inference)
+    odds = aggregate(measure.aggregate, audit.values(), how.inference)
     assert odds is not None
-    return odds, finding_of(Column(measure, stratum, "", audit), (), HowAsked(inference, band))
+    return odds, finding_of(Column(measure, stratum, "", audit), (), how)
 
 
 def _row(

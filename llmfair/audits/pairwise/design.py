@@ -189,8 +189,13 @@ class PairwiseDesign(Design[PairVerdict]):
         settings = self.settings
         probes: dict[str, int] = {stratum: self._count(stratum) for stratum in self.strata}
         counts: dict[str, list[int]] = {
-            stratum: [len(one.pairs) for one in self.pairs[stratum].values()] for stratum in self.strata
+            stratum: [len(of_query.pairs) for of_query in by_query.values()]
+            for stratum, by_query in self.pairs.items()
         }
+        odds = None
+        if settings.label_error is not None:
+            odds = odds_with(settings.label_error, self._judged, None)
+            odds = {stratum: odds[stratum] for stratum in self.strata if stratum in odds}
         return PairwiseFacts(
             preset=settings.preset_name(),
             queries=len(self.queries),
@@ -207,23 +212,17 @@ class PairwiseDesign(Design[PairVerdict]):
             max_pairs=settings.max_pairs if settings.sequential else None,
             judged=self._judged,
             label_error=settings.label_error,
-            odds_of_label_error=None
-            if settings.label_error is None
-            else {
-                stratum: odds
-                for stratum, odds in odds_with(settings.label_error, self._judged, None).items()
-                if stratum in self.strata
-            },
+            odds_of_label_error=odds,
             prompt_sha256=self.prompt.sha256,
             probes=probes,
             pairs_asked=probes if settings.sequential else {name: sum(n) for name, n in counts.items()},
             without_pairs={
-                stratum: sorted(query_id for query_id, one in by_query.items() if not one)
+                stratum: sorted(query_id for query_id, probes in by_query.items() if not probes)
                 for stratum, by_query in self.pairs.items()
             },
             fewer_pairs={name: sum(0 < n < settings.pairs for n in of_it) for name, of_it in counts.items()},
             passed_over={
-                stratum: sum(one.passed_over for one in by_query.values())
+                stratum: sum(probes.passed_over for probes in by_query.values())
                 for stratum, by_query in self.pairs.items()
             },
             left_out=self.dataset.describe().get("left_out", {}),
@@ -311,12 +310,14 @@ class PairwiseDesign(Design[PairVerdict]):
         return sum(answer.unparseable for answer in result.answers)
 
     def outcome(self, run: str, results: Mapping[str, PairVerdict], failures: Sequence[Failure]) -> Outcome:
-        stopped = {stratum: self.stopping(stratum) for stratum in self.strata if self.settings.sequential}
-        for one in stopped.values():
-            for probe in one.undecided():
-                if probe.probe_id in results:
-                    one.note(probe, results[probe.probe_id])
-        probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
+        probes, stopped = self.probes(), dict[PairStratum, Stopping[PairVerdict]]()
+        if self.settings.sequential:
+            stopped = {stratum: self.stopping(stratum) for stratum in self.strata}
+            for stopping in stopped.values():
+                for probe in stopping.undecided():
+                    if probe.probe_id in results:
+                        stopping.note(probe, results[probe.probe_id])
+            probes = chain(*(stopping.counted() for stopping in stopped.values()))
         verdicts = (results[probe.probe_id] for probe in probes if probe.probe_id in results)
         return outcome_of(self, run, verdicts, failures, stopped)
 
@@ -347,19 +348,14 @@ def findable_of(
         level=settings.level,
         target=settings.power,
     )
-    if settings.sequential:
-        return replace(findable, reason="sequential")
-    if not queries:
-        return replace(findable, reason="no_pairs")
-    if queries < FEWEST_QUERIES:
-        return replace(findable, reason="too_few_queries")
+    if settings.sequential or queries < FEWEST_QUERIES:
+        few = "too_few_queries" if queries else "no_pairs"
+        return replace(findable, reason="sequential" if settings.sequential else few)
     tests = sum(any(of_it.values()) for of_it in design.pairs.values())
     rule = Rule(settings.level, band_of(settings.band), tests)
+    expected = _expected(stratum, settings)
     return replace(
-        findable,
-        prospects=tuple(
-            _prospect(queries, pairs, answers, settings, rule) for answers in _expected(stratum, settings)
-        ),
+        findable, prospects=tuple(_prospect(queries, pairs, each, settings, rule) for each in expected)
     )
 
 

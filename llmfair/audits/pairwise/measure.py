@@ -137,28 +137,28 @@ def concluded(
 
 
 def settled(
-    found: PairConclusion, decision: Decision | None, counted: PairContributions, band: tuple[float, float]
+    fixed: PairConclusion, decision: Decision | None, counted: PairContributions, band: tuple[float, float]
 ) -> PairConclusion:
     """What a sequential audit concludes: what was settled, and of odds without a size no more than that.
 
-    `found` at the level that is printed: where it is not outside, as of a folder measured again at another level, no
-    decision makes it so.
+    `fixed`: what as many pairs without a stop conclude at the level that is printed. Where that is not outside, as of a
+    folder measured again at another level, no decision makes it so.
     """
-    unmeasured = found.reason in POSITION
+    unmeasured = fixed.reason in POSITION
     if decision is None:
-        if found.conclusion is Conclusion.NOT_ASSESSABLE and (unmeasured or found.reason == "chance_answers"):
-            return found
-        few = found.conclusion is Conclusion.WITHIN and len(np.unique(counted.clusters[0])) < FEWEST_INSIDE
+        if fixed.conclusion is Conclusion.NOT_ASSESSABLE and (unmeasured or fixed.reason == "chance_answers"):
+            return fixed
+        few = fixed.conclusion is Conclusion.WITHIN and len(np.unique(counted.clusters[0])) < FEWEST_INSIDE
         return PairConclusion(Conclusion.INCONCLUSIVE, FEW_INSIDE if few else None)
     if decision is Decision.INSIDE:
         return _answering(PairConclusion(Conclusion.WITHIN), counted)
-    if found.conclusion is not Conclusion.OUTSIDE:
-        return found if unmeasured else PairConclusion(Conclusion.INCONCLUSIVE)
+    if fixed.conclusion is not Conclusion.OUTSIDE:
+        return fixed if unmeasured else PairConclusion(Conclusion.INCONCLUSIVE)
     if not unmeasured:
-        return found
+        return fixed
     below = decision is Decision.BELOW
     bound = Bound("at most", band[0]) if below else Bound("at least", band[1])
-    return PairConclusion(Conclusion.OUTSIDE, found.reason, bound)
+    return PairConclusion(Conclusion.OUTSIDE, fixed.reason, bound)
 
 
 def bound_of(counted: PairContributions, level: float) -> Bound | None:
@@ -189,10 +189,10 @@ def bound_of(counted: PairContributions, level: float) -> Bound | None:
             / 2
         )
 
-    found = estimate(drawn_in, counted, level)
-    if found.low is None or found.high is None:
+    odds = estimate(drawn_in, counted, level)
+    if odds.low is None or odds.high is None:
         return None
-    return Bound("at most", found.high) if pp < uu else Bound("at least", found.low)
+    return Bound("at most", odds.high) if pp < uu else Bound("at least", odds.low)
 
 
 def _unmeasured(shares: NDArray[np.float64]) -> str | None:
@@ -204,10 +204,10 @@ def _unmeasured(shares: NDArray[np.float64]) -> str | None:
     return "position_driven" if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN else None
 
 
-def _answering(found: PairConclusion, counted: PairContributions) -> PairConclusion:
+def _answering(conclusion: PairConclusion, counted: PairContributions) -> PairConclusion:
     """Parity needs answers that agree over both orders beyond chance: the lower limit of Kappa is above 0."""
-    if found.conclusion is not Conclusion.WITHIN or (reason := useless(counted)) is None:
-        return found
+    if conclusion.conclusion is not Conclusion.WITHIN or (reason := useless(counted)) is None:
+        return conclusion
     return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
 
 
@@ -220,12 +220,9 @@ def useless(counted: PairContributions) -> str | None:
 # What a sequential pairwise audit sees of the pairs so far: who won, and where the interval of the odds lies.
 
 
-GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
-
-
 def share(verdict: PairVerdict) -> float:
     """X of a pair: 1 when the protected item won both times, 0 when the other did, ½ for anything else."""
-    return GAIN.get(verdict.cell, 0.5)
+    return {Cell.PP: 1.0, Cell.UU: 0.0}.get(verdict.cell, 0.5)
 
 
 def judged_of(verdicts: Iterable[PairVerdict], repeats: int, forced: bool = False) -> list[JudgedPairs]:
@@ -245,12 +242,11 @@ def seen(
     odds, counted = tallied(values, weights, look_level(level)), joined(values, weights)
     if odds is None or odds.value is None or counted is None:
         return None
-    found = concluded(odds, counted, band, look_level(level))
-    if odds.n >= FEWEST_INSIDE and (
-        found.conclusion is Conclusion.WITHIN or found.reason == "chance_answers"
-    ):
+    look = concluded(odds, counted, band, look_level(level))
+    within = look.conclusion is Conclusion.WITHIN or look.reason == "chance_answers"
+    if within and odds.n >= FEWEST_INSIDE:
         return Decision.INSIDE
-    if found.conclusion is Conclusion.OUTSIDE:
+    if look.conclusion is Conclusion.OUTSIDE:
         return Decision.BELOW if odds.value < 1 else Decision.ABOVE
     return None
 
@@ -388,13 +384,11 @@ def measure_verdicts(
             lambda stratum, level: conclusion_at(concluded_of[stratum], asked, level),
             asked.inference.level,
         )
-    findings = {
-        stratum: explained(finding, concluded_of[stratum], asked) for stratum, finding in findings.items()
-    }
     answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
     for stratum, finding in findings.items():
+        findings[stratum] = explained(finding, concluded_of[stratum], asked)
         if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
-            findings[stratum] = finding.barred(EQUAL_SCORES)
+            findings[stratum] = findings[stratum].barred(EQUAL_SCORES)
     findings = as_readable(findings, answers, asked.max_invalid)
     rows, family = _with_family(
         [replace(row, condition=PAIRS, stratum=row.condition) for row in summarise(columns, asked.inference)],
@@ -543,30 +537,29 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
         return PairFinding(measure=str(column.measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
-    found = concluded(odds, counted, asked.band, inference.level)
-    p: float | None = None
+    conclusion, alike = concluded(odds, counted, asked.band, inference.level), intraclass(counted)
+    p, power = None, None
     if asked.decided is None:
         p = tallied_p(values, weights, np.random.default_rng(inference.seed))
+        if odds.low is not None and not conclusion.bound:
+            power = odds_power(odds, asked.band, inference.level)
     else:  # no fixed sample: what was settled is the conclusion, and p would not hold
-        found = settled(found, asked.decided[column.condition], counted, asked.band)
-    alike = intraclass(counted)
+        conclusion = settled(conclusion, asked.decided[column.condition], counted, asked.band)
     return PairFinding(
         measure=str(column.measure),
-        conclusion=found.conclusion,
-        reason=found.reason,
+        conclusion=conclusion.conclusion,
+        reason=conclusion.reason,
         p=p,
         test="three-way t" if counted.items_recur else "sign flip",
         queries=odds.n,
         error=odds.error,
-        power=odds_power(odds, asked.band, inference.level)
-        if asked.decided is None and odds.low is not None and not found.bound
-        else None,
+        power=power,
         consistent_share=float(counted.shares[:2].sum()),
         icc=None if alike is None else alike.correlation,
         design_effect=None if alike is None else alike.design_effect,
         worst_case=_worst_case(verdicts),
         unparseable_by_order=_by_order(verdicts, inference.level),
-        bound=found.bound,
+        bound=conclusion.bound,
     )
 
 
@@ -675,36 +668,35 @@ def pair_changes(
     headlines, level = headlines_of(measures), base.results.level
     keys = [key for key in base.keys if key in {stratum for stratum, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
-    judged: list[dict[str, Sequence[JudgedPairs]]] = [
+    before, after = (
         {
             key: judged_of((answered(run)[asked] for asked in common if asked[0] == key), repeats)
             for key in keys
         }
         for run in (base, other)
-    ]
-    before, after = (_tallies(of_run, measures) for of_run in judged)
-    barred: dict[str, str | None] = {}
-    for stratum, of_it in judged[1].items():
-        counted = joined([tally(pairs, KAPPA) for pairs in of_it], base.setting("weights"))
-        barred[stratum] = None if counted is None else useless(counted)
-    check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
+    )
+    tallies = [_tallies(of_run, measures) for of_run in (before, after)]
+    check_paired(chosen, [measure for measure, _ in tallies[0]], f"try {','.join(MEASURES)}")
     for measure in measures:
         for key in keys:
-            row = structs.replace(row_of(other, key, measure, headlines), useless=barred[key])
-            values = before[measure, key], after[measure, key]
+            counted = joined([tally(pairs, KAPPA) for pairs in after[key]], base.setting("weights"))
+            row = structs.replace(
+                row_of(other, key, measure, headlines), useless=None if counted is None else useless(counted)
+            )
+            values = (of_run[measure, key] for of_run in tallies)
             yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
 
 
 @lru_cache(maxsize=4)
 def answered(run: ComparedRun) -> Mapping[Question, PairVerdict]:
     """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
-    found = read_verdicts(run.run.path / "verdicts.csv")
-    return {(v.stratum, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
+    verdicts = read_verdicts(run.run.path / "verdicts.csv")
+    return {(v.stratum, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in verdicts}
 
 
 def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     """What a comparison says of a run beside the base: its pairs, however often they were asked."""
-    of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(one)} for one in (run, base))
+    of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(each)} for each in (run, base))
     return {
         "sequential": run.results.design.sequential,
         "pairs": len(of_run),
@@ -733,18 +725,18 @@ def _pooled(
 ) -> ChangeRow:
     """The row with both figures and their change; without interval and test where either figure has no interval."""
     inference, weights = Inference(level), weights_of(measure.aggregate)
-    one, two = (aggregate(measure.aggregate, values, inference) for values in (before, after))
+    figure, other = (aggregate(measure.aggregate, values, inference) for values in (before, after))
     counted, counted_after = joined(before, weights), joined(after, weights)
-    assert one is not None and two is not None  # there are tallies
-    row = because(with_figures(row, one, two), {base: one.reason, row.run: two.reason})
-    if one.value is None or two.value is None or counted is None or counted_after is None:
+    assert figure is not None and other is not None  # there are tallies
+    row = because(with_figures(row, figure, other), {base: figure.reason, row.run: other.reason})
+    if figure.value is None or other.value is None or counted is None or counted_after is None:
         return row
     formula = next(value.formula for value in before if isinstance(value, Tally))
     change = change_of_pairs(formula, counted, counted_after, level, formula.logarithmic)
-    found, p = change.estimate, change.p
-    if one.low is None or two.low is None:
-        found, p = replace(found, low=None, high=None), None
-    return changed(row, Change(replace(found, reason=found.reason or row.reason), p))
+    quotient, p = replace(change.estimate, reason=change.estimate.reason or row.reason), change.p
+    if figure.low is None or other.low is None:
+        quotient, p = replace(quotient, low=None, high=None), None
+    return changed(row, Change(quotient, p))
 
 
 MEASURING = Measuring(

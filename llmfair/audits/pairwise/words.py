@@ -414,7 +414,8 @@ def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
         ("queries", lambda stratum: findable[stratum].queries),
         (
             "pairs a query",
-            lambda stratum: _number(findable[stratum].pairs) * bool(findable[stratum].prospects),
+            lambda stratum: f"{findable[stratum].pairs:,.1f}".removesuffix(".0")
+            * bool(findable[stratum].prospects),
         ),
         (f"disparity at {odds:g}", ends(lambda each: share(each.disparity))),
         ("queries for disparity", ends(lambda each: _queries(each.queries_for_disparity))),
@@ -455,42 +456,37 @@ def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
     """How the table's figures are to be read, and plainly what cannot be found."""
     texts: dict[str, list[str]] = {}
-    for stratum, found in findable.items():
-        for text in _of_stratum(found):
+    for stratum, of_stratum in findable.items():
+        for text in _of_stratum(of_stratum):
             texts.setdefault(text, []).append(stratum)
     lines = [f"{', '.join(strata)}: {text}" for text, strata in texts.items()]
-    if sum(bool(found.prospects) for found in findable.values()) > 1:
+    if sum(bool(of_stratum.prospects) for of_stratum in findable.values()) > 1:
         lines.append("a run ends in disparity where one stratum does, in parity where every one does")
-    queries = max(found.queries for found in findable.values())
+    queries = max(of_stratum.queries for of_stratum in findable.values())
     return [*lines, *(few_queries(queries) if queries >= FEWEST_QUERIES else [])]
 
 
-def _of_stratum(found: PairwiseFindable) -> Iterator[str]:
-    if found.reason:
-        yield NOTHING[found.reason]
-    if not found.prospects:
+def _of_stratum(findable: PairwiseFindable) -> Iterator[str]:
+    if findable.reason:
+        yield NOTHING[findable.reason]
+    if not findable.prospects:
         return
-    first, *_ = found.prospects
-    consistent = " to ".join(f"{100 * each.consistent:.3g} %" for each in found.prospects)
+    first, *_ = findable.prospects
+    consistent = " to ".join(f"{100 * each.consistent:.3g} %" for each in findable.prospects)
     yield (
-        f"chances of a verdict, and what gives {100 * found.target:g} %, where {consistent} of pairs do not flip, the "
-        f"item shown first wins {100 * first.first_slot:.3g} % of answers, icc {first.icc:.2g}; odds above 1: their "
-        "inverse"
+        f"chances of a verdict, and what gives {100 * findable.target:g} %, where {consistent} of pairs do not flip, "
+        f"the item shown first wins {100 * first.first_slot:.3g} % of answers, icc {first.icc:.2g}; odds above 1: "
+        "their inverse"
     )
-    if len(found.prospects) > 1:
+    if len(findable.prospects) > 1:
         yield "a small run says how many pairs do not flip: llmfair plan pairwise --pilot RUN"
-    if any(each.agreement <= 0 for each in found.prospects):
+    if any(each.agreement <= 0 for each in findable.prospects):
         yield (
             "parity cannot be had with any number of queries: answers that agree with themselves no better than coins "
             "are no evidence of it"
         )
-    if found.items_recur:
+    if findable.items_recur:
         yield "items stand in pairs of several queries, so chances are lower than planned"
-
-
-def _number(pairs: float) -> str:
-    """Pairs a query, which on average need not be whole."""
-    return f"{pairs:,.1f}".removesuffix(".0")
 
 
 # A pairwise calibration: what simulated audits of injected odds found.

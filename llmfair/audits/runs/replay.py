@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     backends += [
         NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
     ]
-    found, answers = _Followed(), 0
+    followed, answers = _Followed(), 0
     for (programs, path), backend in zip(_parts(design, run), backends, strict=True):
         if path.is_file():
             with files.opened(path) as file:
@@ -74,16 +73,18 @@ def check_run(run: RunDir) -> dict[str, Any]:
                     problems.append(f"{path.name}:1: {wrong}")
         with _answers(path) as journal:
             look = journal.get if journal else lambda key: None
-            _follow(found, programs({**found.results}), backend, settings, look)
+            _follow(followed, programs({**followed.results}), backend, settings, look)
             answers += len(journal) if journal else 0
-    if found.missing:
-        probes = found.missing + len(found.results) + len(found.failures)
+    if followed.missing:
+        probes = followed.missing + len(followed.results) + len(followed.failures)
         raise Incomplete(
-            f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
+            f"{run.path.name} is incomplete: {followed.missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
-    rounded = list[str]()
-    for name, contents in design.outcome(_called(run), found.results, found.failures).files.items():
+    rounded, called = list[str](), run.path.name
+    with suppress(UsageError):  # what it was called when its files were written: the folder may be a copy
+        called = str(results_of(run).run)
+    for name, contents in design.outcome(called, followed.results, followed.failures).files.items():
         path = run.path / name
         if not path.is_file():
             problems.append(f"{name} is missing")
@@ -133,14 +134,6 @@ def _differing(path: Path, contents: Contents) -> tuple[str, str] | None:
     return (rest.decode("utf-8", "surrogateescape"), "") if rest else None
 
 
-def _called(run: RunDir) -> str:
-    """What a run was called when its files were written; the folder may be a copy."""
-    try:
-        return str(results_of(run).run)
-    except UsageError:
-        return run.path.name
-
-
 def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
     """`cached`: calls that the cache would answer, beside those of the runs' own journals; `left`: neither does.
 
@@ -158,7 +151,7 @@ def _known(design: Design[Any]) -> tuple[int, int]:
     """The calls of one model's audit that its journals answer, and those that the cache alone does."""
     first = design.backend()
     there = (cache_folder() / FILE).is_file()  # looking must not make one
-    answers, found = Counter[str](), _Followed()
+    answers, followed = Counter[int](), _Followed()
     backends = [first, *(stage.backend for stage in design.stages())]
     for (programs, path), backend in zip(_parts(design, folder_of(design, first)[1]), backends, strict=True):
         with (
@@ -167,20 +160,18 @@ def _known(design: Design[Any]) -> tuple[int, int]:
         ):
             if not journal and cache is None:
                 break
-            look = partial(_either, journal, cache, answers)
-            _follow(found, programs({**found.results}), backend, design.settings, look)
-    return answers["kept"], answers["shared"]
 
+            def look(
+                key: str, sources: Sequence[JournalAnswers | Cache | None] = (journal, cache)
+            ) -> Completion | None:
+                for place, source in enumerate(sources):
+                    if source is not None and (answer := source.get(key)) is not None:
+                        answers[place] += 1
+                        return answer
+                return None
 
-def _either(
-    journal: JournalAnswers | None, cache: Cache | None, answers: Counter[str], key: str
-) -> Completion | None:
-    """An answer of a journal, or else of the cache; `answers` counts which of them gave it."""
-    for source, name in ((journal, "kept"), (cache, "shared")):
-        if source is not None and (answer := source.get(key)) is not None:
-            answers[name] += 1
-            return answer
-    return None
+            _follow(followed, programs({**followed.results}), backend, design.settings, look)
+    return answers[0], answers[1]
 
 
 def _parts(
