@@ -39,7 +39,10 @@ def simulated(
         drawn = draw(block)
         for run in range(min(BLOCK, settings.runs - first)):
             for place in range(len(betas)):
-                yield place, {query_id: value(query_id, one, place, run) for query_id, one in drawn.items()}
+                yield (
+                    place,
+                    {query_id: value(query_id, drawing, place, run) for query_id, drawing in drawn.items()},
+                )
 
 
 def rng_of(settings: AuditSettings, query_id: str, *stream: int) -> np.random.Generator:
@@ -54,11 +57,11 @@ def found_by_preference(
     advance: Callable[[], None],
 ) -> list[list[Found]]:
     """What was found in the audits of each injected preference; `advance` is called after every audit."""
-    found: list[list[Found]] = [[] for _ in betas]
+    findings: list[list[Found]] = [[] for _ in betas]
     for place, audit in audits:
-        found[place].append(read(audit))
+        findings[place].append(read(audit))
         advance()
-    return found
+    return findings
 
 
 def about(design: Design[Any], settings: CalibrationSettings) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def row_of(
         "log_odds_error": float(logs.std(ddof=1) / sqrt(len(odds))) if len(odds) > 1 else None,
         **dict(zip(("covered", "covered_error"), share(covered), strict=True)),
         "covered_n": len(covered),
-        **dict(zip(("rejected", "rejected_error"), share([one < 1 - level for one in p]), strict=True)),
+        **dict(zip(("rejected", "rejected_error"), share([chance < 1 - level for chance in p]), strict=True)),
         "rejected_n": len(p),
         **{str(end): ends[end] / len(findings) for end in Conclusion},
         "undefined": {reason: n for reason, n in sorted(undefined.items()) if n},

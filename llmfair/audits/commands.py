@@ -54,8 +54,8 @@ def settings_of(run: RunDir, manifest: Manifest) -> AuditSettings | None:
     """The settings of a run, as far as its manifest has them; None where they are damaged."""
     try:
         kind = registry.lookup("audit", manifest.task)
-        found: AuditSettings = kind.settings.from_flags(manifest.flags, run.manifest)
-        return found
+        settings: AuditSettings = kind.settings.from_flags(manifest.flags, run.manifest)
+        return settings
     except UsageError:
         return None
 
@@ -87,19 +87,19 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
     `texts`: whether items have more to show than titles. None of an object, which no command names, nor of a ranker
     that reads no settings of asking.
     """
-    known, found = {item.name for item in fields(settings)}, dict[str, str]()
+    names, ways = {item.name for item in fields(settings)}, dict[str, str]()
     if label.startswith(f"{GIVEN}:") or Subject(label).ranks:
-        return found
+        return ways
     for reason, changes in {**WAYS, **settings.ways()}.items():
-        if not changes.keys() <= known or ("input" in changes and not texts):
+        if not changes.keys() <= names or ("input" in changes and not texts):
             continue
         other = replace(settings, **changes)
         if changes and other == settings:
             continue
         with suppress(UsageError):  # settings that do not go together
             other.check()
-            found[reason] = command_of(task, other, label)
-    return found
+            ways[reason] = command_of(task, other, label)
+    return ways
 
 
 def next_steps(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, Any]:
@@ -166,6 +166,6 @@ def training_of(task: str, settings: AuditSettings, label: str) -> str:
     if backend not in TRAINABLE or " + " in name:
         return ""
     own = getattr(settings, "prompt", None) not in wordings(task)
-    known = {item.name for item in fields(settings)} - ({"prompt"} if own and task != "pairwise" else set())
-    flags = settings.as_flags(name for name in SHARED_WITH_TRAINING if name in known)
+    names = {item.name for item in fields(settings)} - ({"prompt"} if own and task != "pairwise" else set())
+    flags = settings.as_flags(name for name in SHARED_WITH_TRAINING if name in names)
     return " ".join(filter(None, ["llmfair finetune-lora", flags, "-m", shlex.quote(name)]))

@@ -109,11 +109,11 @@ def headlines_of(measures: Sequence[Measure]) -> set[Measure]:
     return {*headlines[:1], *sorted(useful, key=lambda measure: not measure.definition.headline)[:1]}
 
 
-def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], otherwise: str = "") -> None:
+def check_paired(chosen: Sequence[Measure] | None, paired: Collection[Measure], otherwise: str = "") -> None:
     """Raises UsageError for a measure that cannot be paired; where no other can, `otherwise` says what to try."""
-    missing = [str(measure) for measure in chosen or () if measure not in known]
+    missing = [str(measure) for measure in chosen or () if measure not in paired]
     if missing:
-        hint = f"both have: {', '.join(map(str, dict.fromkeys(known)))}" if known else otherwise
+        hint = f"both have: {', '.join(map(str, dict.fromkeys(paired)))}" if paired else otherwise
         raise UsageError(f"{missing[0]} has no values that can be paired by query in these runs.", hint)
 
 
@@ -187,10 +187,10 @@ def changes_by_query(
     both = {name for name, key in base.values.keys() & other.values.keys() if key in keys}
     both |= {measure for run in (base, other) for measure in run.concluded} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
-    known = parse_measures(listed) if listed else ()
-    check_paired(chosen, known)
+    paired = parse_measures(listed) if listed else ()
+    check_paired(chosen, paired)
     # rank agreement is with the initial order, which is no figure of the ranker alone
-    directed = [m for m in known if m.definition.better and not m.definition.agreement and m.of_all_items]
+    directed = [m for m in paired if m.definition.better and not m.definition.agreement and m.of_all_items]
     measures = chosen or directed
     headlines = headlines_of(measures)
     level, seed = base.results.level, base.results.design.seed
@@ -209,14 +209,14 @@ def changes_by_query(
             row = replace(row_of(other, key, measure, headlines), measure=name)
             row = with_figures(row, *figures.values())
             if queries:
-                one, two = ([of_it[query] for query in queries] for of_it in (before, after))
+                first, second = ([of_it[query] for query in queries] for of_it in (before, after))
                 if on_log_scale:
-                    one, two = (
+                    first, second = (
                         at_figure(of_it, figure.value)
-                        for of_it, figure in zip((one, two), figures.values(), strict=True)
+                        for of_it, figure in zip((first, second), figures.values(), strict=True)
                     )
                 rng = np.random.default_rng(seed)
-                row = changed(row, change_by_query(one, two, on_log_scale, level, rng, measure.bounds))
+                row = changed(row, change_by_query(first, second, on_log_scale, level, rng, measure.bounds))
             elif before and after:
                 row = replace(row, reason="no_common_query")
             else:  # why, of the run that has no values
@@ -330,8 +330,10 @@ def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kin
         reason = SAME_ANSWERS
     elif bounding := parse_measure(row.measure).definition.reach:
         prompted = all(run.manifest.prompt is not None for run in (base, other))
-        one, two = (plain(run.results.reach.get(bounding[0], Reach())) for run in (base, other))
-        alike = one.keys() == two.keys() and all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
+        first, second = (plain(run.results.reach.get(bounding[0], Reach())) for run in (base, other))
+        alike = first.keys() == second.keys() and all(
+            isclose(first[end], second[end], rel_tol=ALIKE) for end in first
+        )
         if not alike:  # distances from parity would tell of the windows, not of the rankers alone
             reason = OTHER_REACH
         # how far a preference moves the exposures hangs on the way in which a model is asked

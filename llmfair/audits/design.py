@@ -282,7 +282,7 @@ class Design(ABC, Generic[T]):
             queries=len(self.queries),
             drawn=drawn_of(self.dataset, self.settings),
             conditions=[condition.name for condition in self.conditions],
-            factors={one.name: one.factors for one in self.conditions if one.factors},
+            factors={each.name: each.factors for each in self.conditions if each.factors},
             calls=self.calls,
             seed=self.settings.seed,
         )
@@ -315,10 +315,10 @@ class Design(ABC, Generic[T]):
         columns = measure_all(self.measures, self.observe(results))
         settings, (chains, answers) = self.settings, self.counts(results)
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
-        found = self.resulting(
+        outcome = self.resulting(
             PlainResults, self.told(run, chains, failures, columns), answers, self.findings(columns)
         )
-        return self.laid_out(found, summarise(columns, inference), self.files(results), failures)
+        return self.laid_out(outcome, summarise(columns, inference), self.files(results), failures)
 
     def resulting(
         self,
@@ -423,7 +423,7 @@ class Design(ABC, Generic[T]):
             f" {kind.words.condition}", where, aside_of(kind.measure, results.design.keys), kind.words.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
-        texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
+        texts = any(item.text for item in self.dataset.candidates(self.queries[0]).documents)
         results = judged(
             structs.replace(results, requirements=met),
             training=training_of(self.task, self.settings, results.model),
@@ -433,7 +433,7 @@ class Design(ABC, Generic[T]):
             queries = self.queries
         if documents is None:
             documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
-        factors = {one.name: one.factors for one in self.conditions if one.factors}
+        factors = {each.name: each.factors for each in self.conditions if each.factors}
         of_queries = lines_of(row for row in tidy if row.query_id != ALL)
         failed = sorted(
             (failure.probe_id, failure.failure, failure.message, failure.hint) for failure in failures
@@ -574,9 +574,9 @@ def read_relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, 
     documents: dict[str, Document] = {}
     counts: dict[str, dict[str, int]] = {}
     for row in read_lines(path, RelevantLine) if path.is_file() else ():
-        for number, one in enumerate(row.relevant):
+        for number, alike in enumerate(row.relevant):
             name = f"@ {row.query_id} {number}"
-            groups = {attribute: tuple(found) for attribute, found in one.groups.items()}
+            groups = {attribute: tuple(values) for attribute, values in alike.groups.items()}
             documents[name] = Document(name, "", groups=groups)
-            counts.setdefault(row.query_id, {})[name] = one.count
+            counts.setdefault(row.query_id, {})[name] = alike.count
     return documents, counts

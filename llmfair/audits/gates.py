@@ -153,14 +153,14 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
     return entries
 
 
-def statuses_of(text: str | None, known: Collection[str]) -> tuple[str, ...]:
-    """The statuses of `--fail-on`, each once. Raises UsageError for one that is not `known`."""
+def statuses_of(text: str | None, statuses: Collection[str]) -> tuple[str, ...]:
+    """The statuses of `--fail-on`, each once. Raises UsageError for one that is not among these."""
     wanted = [word.strip().strip("'\"") for word in text.split(",")] if text else []
     for word in wanted:
-        if word not in known:
+        if word not in statuses:
             raise UsageError(
-                f"--fail-on: there is no verdict '{word}' that fails a run.{did_you_mean(word, known)}",
-                f"those that do: {', '.join(known)}",
+                f"--fail-on: there is no verdict '{word}' that fails a run.{did_you_mean(word, statuses)}",
+                f"those that do: {', '.join(statuses)}",
             )
     return tuple(dict.fromkeys(wanted))
 

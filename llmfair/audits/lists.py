@@ -144,10 +144,10 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
             except (OSError, ValueError) as error:
                 raise UsageError(f"--queries {text}: cannot be read: {error}", "one id a line") from None
         wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
-        known = {query.query_id for query in queries}
-        if unknown := min(wanted - known, default=""):
+        ids = {query.query_id for query in queries}
+        if unknown := min(wanted - ids, default=""):
             raise UsageError(
-                f"no query '{unknown}' in dataset '{dataset.name}'.{did_you_mean(unknown, known)}",
+                f"no query '{unknown}' in dataset '{dataset.name}'.{did_you_mean(unknown, ids)}",
                 f"llmfair datasets show {dataset.name}    lists them",
             )
         queries = [query for query in queries if query.query_id in wanted]
@@ -172,22 +172,22 @@ def training_lists(
         listed = False
     if listed:
         lists = (source.candidates(query) for query in source.queries)
-        return [replace(one, query=searched(one.query, query_text)) for one in lists]
-    found = dataset if isinstance(dataset, Collection) else Collection(source)
-    index = engine or engine_of(found)
+        return [replace(listed, query=searched(listed.query, query_text)) for listed in lists]
+    collection = dataset if isinstance(dataset, Collection) else Collection(source)
+    index = engine or engine_of(collection)
     return [
         Candidates(
             query,
-            tuple(found.documents[hit.doc_id] for hit in index.search(query.text, POOL)),
-            found.qrels.get(query.query_id, {}),
+            tuple(collection.documents[hit.doc_id] for hit in index.search(query.text, POOL)),
+            collection.qrels.get(query.query_id, {}),
         )
-        for query in (searched(query, query_text) for query in found.queries)
+        for query in (searched(query, query_text) for query in collection.queries)
     ]
 
 
 def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
     """Who is in which group, of the documents and of those that stand for relevant ones outside drawn lists."""
-    attributes = {one.name: one for one in dataset.attributes}
+    attributes = {each.name: each for each in dataset.attributes}
     documents = {**dataset.documents, **dataset.stand_ins} if dataset.stand_ins else dataset.documents
     return Groups(attribute.name, attributes, documents, dataset.relevant_counts)
 

@@ -24,11 +24,11 @@ SUMMED = (
 
 def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     """An audit before it runs; of settings that name several runs the first, with what all take, and each beside it."""
-    plans = [_plan(kind, one) for one in settings.each()]
+    plans = [_plan(kind, each) for each in settings.each()]
     if len(plans) == 1:
         return plans[0]
-    known = [name for name in SUMMED if all(one.get(name) is not None for one in plans)]
-    return {**plans[0], **{name: sum(one[name] for one in plans) for name in known}, **kind.beside(plans)}
+    names = [name for name in SUMMED if all(each.get(name) is not None for each in plans)]
+    return {**plans[0], **{name: sum(each[name] for each in plans) for name in names}, **kind.beside(plans)}
 
 
 def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     prompts, answers = design.tokens() or (None, None)
     _, folder = folder_of(design, design.backend())
     wishes = [
-        said
+        wish
         for subject, backend in zip(asked, backends, strict=True)
-        for said in left_out(backend, subject.label, settings)
+        for wish in left_out(backend, subject.label, settings)
     ]
     planned = {
         "schema": SCHEMA,

@@ -89,8 +89,8 @@ class Reranking:
                 "run folder's run leaves its own behind, in scores.tsv)"
             )
         ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
-        warnings += [f"{path}: {said}" for said in remarks(self.ranker, ordered)]
-        return [Ranking(one.query.query_id, one.doc_ids) for one in ordered], warnings
+        warnings += [f"{path}: {remark}" for remark in remarks(self.ranker, ordered)]
+        return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
 
     def _unknown(self, path: Path, lists: Sequence[Candidates]) -> list[str]:
         """What is not known of a run's documents and queries. Raises UsageError where nothing is."""
@@ -156,7 +156,9 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
 
 def _ranks_alone(file: RunFile) -> bool:
     """Whether scores say no more than the order: from n down to 1 in every query that has two documents or more."""
-    scores = [one.scores for one in file.rankings.values() if one.scores and len(one.doc_ids) > 1]
+    scores = [
+        ranking.scores for ranking in file.rankings.values() if ranking.scores and len(ranking.doc_ids) > 1
+    ]
     return bool(scores) and all(of == tuple(map(float, range(len(of), 0, -1))) for of in scores)
 
 

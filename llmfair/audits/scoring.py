@@ -192,7 +192,7 @@ def measured_by(
     inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
     rows, findings, family = conclude(columns, summarise(columns, inference), inference)
     conditions = {
-        name: ScoreFacts(queries=len({query.query_id for query in observed}))
+        name: ScoreFacts(queries=len({observation.query_id for observation in observed}))
         for name, observed in observations.items()
     }
     facts = facts_of(run, results, shown, conditions, columns, findings, family)
@@ -235,10 +235,10 @@ def check_settings(run: RunDir, results: Results, names: Sequence[str]) -> None:
     """Raises UsageError where results say otherwise than the manifest how it was asked: nobody knows which is true."""
     asked = run.read_manifest().settings
     for name in names:
-        found = plain(getattr(results.design, name))
-        if (named := asked.get(name, found)) != found:
+        value = plain(getattr(results.design, name))
+        if (named := asked.get(name, value)) != value:
             raise UsageError(
-                f"{run.results}: `design.{name}` is {str(found)[:40]}, but {run.manifest.name} has "
+                f"{run.results}: `design.{name}` is {str(value)[:40]}, but {run.manifest.name} has "
                 f"{str(named)[:40]} at `settings.{name}`.",
                 AGAIN,
             )

@@ -215,7 +215,7 @@ def sampling_of(settings: Asking) -> Sampling:
 
 def backend_args(given: Iterable[str]) -> dict[str, str]:
     """`--backend-arg` as settings that an engine has to have. Raises UsageError."""
-    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in given if not wished(one))
+    return dict(_assignment("--backend-arg", text, "dtype=float32") for text in given if not wished(text))
 
 
 def left_out(backend: Backend, model: str, settings: Asking) -> Iterator[str]:
@@ -226,7 +226,9 @@ def left_out(backend: Backend, model: str, settings: Asking) -> Iterator[str]:
 
 
 def _wishes(settings: Asking) -> dict[str, str]:
-    given = (_assignment("--backend-arg", one, "num_beams?=4") for one in settings.backend_arg if wished(one))
+    given = (
+        _assignment("--backend-arg", text, "num_beams?=4") for text in settings.backend_arg if wished(text)
+    )
     return {name.removesuffix("?"): value for name, value in given}
 
 

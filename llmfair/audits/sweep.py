@@ -59,7 +59,7 @@ def plan_study(kind: Kind, study: Study, settings: StudySettings) -> dict[str, A
     """A plan of every setting's audit; nothing is asked. Raises UsageError."""
     audits = study.audits(settings, _subject(settings))
     planned = [{"setting": name, **plan(kind, asked)} for name, asked in audits.items()]
-    calls = sum(one["calls"] for one in planned)
+    calls = sum(each["calls"] for each in planned)
     return {"schema": SCHEMA, "task": study.task, "calls": calls, "settings": planned}
 
 

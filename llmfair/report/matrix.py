@@ -36,6 +36,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[
     parts = [(source, general(source)) for source in sources if source.results is not None]
     others = [(source, of) for source, of in parts if not source.is_audit]
     words = dict.fromkeys(
+        [tuple(kind_of(group.task).words.method) for group in groups] + [tuple(of.words) for _, of in others]
     )
     results = [source.results for source, _ in parts]
     attributes = dict.fromkeys(

@@ -184,14 +184,6 @@ def test_why_a_figure_does_not_hold(
     assert found == said or found == f"ExpRatio (female prompt) {said}"
 
 
-def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
-    odds = row(0.5, PAIRS, "AdjustedOdds", stratum="relevant")
-    of_pairs: dict[str, Any] = {"keys": (Key(PAIRS, "relevant"),), "asked": " pairs"}
-    assert reasons("AdjustedOdds>=0.8", odds, **of_pairs) == [
-        "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
-    ]
-
-
 def test_a_measure_of_groups_has_an_entry_for_each() -> None:
     sides = [
         row(value, measure="Exposure", group=side)

@@ -216,12 +216,12 @@ def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
             PairVerdict(
                 query_id, stratum, probe.order, probe.draw, protected, unprotected, unanswered, unanswered
             )
-            for probe in one
+            for probe in probes
             for protected, unprotected in [probe.candidates.doc_ids]
             if probe.draw < design.settings.repeats
         )
-        for query_id, one in design.pairs[stratum].items()
-        if one
+        for query_id, probes in design.pairs[stratum].items()
+        if probes
     }
 
 

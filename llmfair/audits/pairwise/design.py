@@ -293,7 +293,7 @@ class PairwiseDesign(Design[PairVerdict]):
                     scheduled.setdefault((stratum, probe.candidates.query.query_id), []).append(probe)
             groups += scheduled.values()
         else:
-            groups += [one for by_query in self.pairs.values() for one in by_query.values()]
+            groups += [probes for by_query in self.pairs.values() for probes in by_query.values()]
         prompts, calls = 0.0, 0
         for probes in groups:
             chats = [chat for probe in islice(probes, RENDERED) for chat in self.ranker.chats(probe)]
@@ -324,7 +324,7 @@ class PairwiseDesign(Design[PairVerdict]):
 
 def _pairs(probes: Iterable[PairProbes]) -> list[int]:
     """How many pairs each of these queries has; none are left out."""
-    return [len(one.pairs) for one in probes if one]
+    return [len(of_query.pairs) for of_query in probes if of_query]
 
 
 def findable_of(
@@ -337,8 +337,8 @@ def findable_of(
     queries, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
     items = Counter(
         doc_id
-        for one in by_query.values()
-        for doc_id in {d for probe in one for d in probe.candidates.doc_ids}
+        for probes in by_query.values()
+        for doc_id in {d for probe in probes for d in probe.candidates.doc_ids}
     )
     findable = PairwiseFindable(
         queries=queries,

@@ -668,22 +668,22 @@ def pair_changes(
     headlines, level = headlines_of(measures), base.results.level
     keys = [key for key in base.keys if key in {stratum for stratum, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
-    before, after = (
+    judged: list[dict[str, Sequence[JudgedPairs]]] = [
         {
             key: judged_of((answered(run)[asked] for asked in common if asked[0] == key), repeats)
             for key in keys
         }
         for run in (base, other)
-    )
-    tallies = [_tallies(of_run, measures) for of_run in (before, after)]
-    check_paired(chosen, [measure for measure, _ in tallies[0]], f"try {','.join(MEASURES)}")
+    ]
+    before, after = (_tallies(of_run, measures) for of_run in judged)
+    check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
         for key in keys:
-            counted = joined([tally(pairs, KAPPA) for pairs in after[key]], base.setting("weights"))
+            counted = joined([tally(pairs, KAPPA) for pairs in judged[1][key]], base.setting("weights"))
             row = structs.replace(
                 row_of(other, key, measure, headlines), useless=None if counted is None else useless(counted)
             )
-            values = (of_run[measure, key] for of_run in tallies)
+            values = before[measure, key], after[measure, key]
             yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
 
 

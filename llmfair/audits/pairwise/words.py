@@ -91,7 +91,7 @@ LITTLE_MASS = 0.5
 def pairwise_table(results: PairwiseResults) -> Table:
     """One row a stratum of pair: what the pairs came to, the odds with the position removed, the conclusion."""
     rows, design, (low, high) = _rows(results), results.design, results.band
-    said = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
+    conclusions = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
     forced = design.constrained and not any(one.unformed for one in results.answers.values())
     ties = any(cells.T for cells in results.cells.values())
 
@@ -118,7 +118,7 @@ def pairwise_table(results: PairwiseResults) -> Table:
         ("tied", of("T") if ties else lambda stratum: ""),
         ("unparseable", (lambda stratum: "forced") if forced else of("M1", "M2")),
         ("WinRatio", win_ratio),
-        (f"conclusion ({low:g}–{high:g})", said.get),
+        (f"conclusion ({low:g}–{high:g})", conclusions.get),
     ]
     asked = f"{count(design.pairs or 0, 'pair')} each"
     calls = f"{calls_of(results)} calls"
@@ -132,7 +132,7 @@ def pairwise_table(results: PairwiseResults) -> Table:
         f"preset {design.preset}" if design.preset else "",
     ]
     notes = _notes(results, rows)
-    return Table.of(title, columns, design.strata, notes, results.band, said=said, sees=results.sees)
+    return Table.of(title, columns, design.strata, notes, results.band, said=conclusions, sees=results.sees)
 
 
 def _rows(results: PairwiseResults) -> Rows:
@@ -147,31 +147,31 @@ def _rows(results: PairwiseResults) -> Rows:
 def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
     """What a relevance stratum comes to, after how much of it was answered."""
     finding, chains = results.findings.get(stratum), results.chains[stratum]
-    said = unparseable_text(stratum, results)
-    if finding is not None and not said:
+    conclusion = unparseable_text(stratum, results)
+    if finding is not None and not conclusion:
         row = rows.get(("AdjustedOdds", stratum))
-        said = pair_conclusion(finding, row, results.level, results.band, results.words)
+        conclusion = pair_conclusion(finding, row, results.level, results.band, results.words)
     part = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" * (chains.ranked < chains.asked)
-    return "; ".join(filter(None, (part, said)))
+    return "; ".join(filter(None, (part, conclusion)))
 
 
 def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum lie."""
-    said = finding.conclusion.replace("_", " ")
+    text = finding.conclusion.replace("_", " ")
     if finding.reason is not None and finding.bound is None:
-        said += f": {in_words(finding.reason, finding.measure)}"
+        text += f": {in_words(finding.reason, finding.measure)}"
     elif finding.conclusion == "outside" and row is not None and row.value is not None:
-        said += f": {words.protected if row.value > 1 else words.unprotected} items are preferred"
+        text += f": {words.protected if row.value > 1 else words.unprotected} items are preferred"
     if finding.bound is not None:
         bound = bound_text(*finding.bound.limits, band)
-        said += f", odds {bound} ({in_words(finding.reason, finding.measure)})"
+        text += f", odds {bound} ({in_words(finding.reason, finding.measure)})"
     differs = "" if row is None else differs_text(row.p_adjusted, row.low, row.high, level)
     if finding.conclusion in ("within", "inconclusive"):
-        said += differs
+        text += differs
     worst = finding.worst_case
     if worst and worst[0] < 0.5 < worst[1] and (finding.conclusion == "outside" or differs):
-        said += ", if unparseable answers are like the others"
-    return said
+        text += ", if unparseable answers are like the others"
+    return text
 
 
 def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
@@ -351,10 +351,10 @@ class PairWords(VerdictWords):
         figures = case.facts.figures
         kappas = (figures.get((name, case.key)) for name in ("Kappa", f"Kappa{POOLED}"))
         kappa = next(filter(None, kappas), None)
-        said = super().parity(case)
+        sentence = super().parity(case)
         if kappa is None or kappa.value is None:
-            return said
-        return f"{said}; both orders agree with kappa {interval_text(kappa, (0.0,))}"
+            return sentence
+        return f"{sentence}; both orders agree with kappa {interval_text(kappa, (0.0,))}"
 
     def caution(self, case: Case) -> str:
         return UNJUDGED_TEXT * (case.key.stratum == UNJUDGED) + super().caution(case)
@@ -414,8 +414,9 @@ def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
         ("queries", lambda stratum: findable[stratum].queries),
         (
             "pairs a query",
-            lambda stratum: f"{findable[stratum].pairs:,.1f}".removesuffix(".0")
-            * bool(findable[stratum].prospects),
+            lambda stratum: (
+                f"{findable[stratum].pairs:,.1f}".removesuffix(".0") * bool(findable[stratum].prospects)
+            ),
         ),
         (f"disparity at {odds:g}", ends(lambda each: share(each.disparity))),
         ("queries for disparity", ends(lambda each: _queries(each.queries_for_disparity))),
@@ -681,10 +682,10 @@ def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Ite
         for (measure, stratum), row in results.by_key().items()
         if stratum == strata[0] and _shows(measure, declared, "order dependence") and row.value is not None
     ]
-    said = flips_text(strata[0], results, _rows(results))  # nothing where no answer could be read
-    if len(cards) < SHOWN_VERDICTS and flips and said:
+    flipped = flips_text(strata[0], results, _rows(results))  # nothing where no answer could be read
+    if len(cards) < SHOWN_VERDICTS and flips and flipped:
         value = f"{100 * (flips[0].value or 0):.0f} %"
-        yield VerdictCard(f"{strata[0]} pairs", "flips", value, queries_of(flips[0]), said)
+        yield VerdictCard(f"{strata[0]} pairs", "flips", value, queries_of(flips[0]), flipped)
 
 
 WORDS = Wording(

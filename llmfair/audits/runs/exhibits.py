@@ -103,7 +103,7 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
                 ended=ended,
                 finish=row["finish"],
                 text=shortened(row["text"], MOST_OF_AN_ANSWER),
-                chat=[(role, shortened(said, MOST_OF_A_PROMPT)) for role, said in row["chat"]],
+                chat=[(role, shortened(text, MOST_OF_A_PROMPT)) for role, text in row["chat"]],
             )
         if lacking := len(damaged) + others:
             first = f", line {damaged[0]} first" if damaged else ""

@@ -48,12 +48,12 @@ def check_run(run: RunDir) -> dict[str, Any]:
     kind = kind_in(run.manifest, manifest.task)
     settings = kind.settings.from_flags(manifest.flags, run.manifest)
     design = kind.design(settings, Subject(manifest.model))
-    known, now = manifest.settings, design.identity()
+    before, now = manifest.settings, design.identity()
     inputs = {"lists_sha256": "the data", "prompt_sha256": "the prompt", "baselines": "a baseline"}
     problems = [
         f"{what} is not what it was at the time of the run"
         for key, what in inputs.items()
-        if known.get(key) != now.get(key)
+        if before.get(key) != now.get(key)
     ]
     if [stage.name for stage in design.stages()] != list(manifest.stages):
         problems.append("what is asked, stage by stage, is not what it was at the time of the run")
@@ -61,9 +61,9 @@ def check_run(run: RunDir) -> dict[str, Any]:
         return {"answers": 0, "problems": problems, "notes": []}
 
     # Who answered is on record; the models themselves need not be there any more.
-    backends = [NoBackend(known["identity"], reads_about=manifest.simulated)]
+    backends = [NoBackend(before["identity"], reads_about=manifest.simulated)]
     backends += [
-        NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
+        NoBackend(before["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
     ]
     followed, answers = _Followed(), 0
     for (programs, path), backend in zip(_parts(design, run), backends, strict=True):
@@ -189,8 +189,8 @@ def _answers(journal: Path) -> Iterator[JournalAnswers | None]:
     if not journal.is_file():
         yield None
         return
-    with closing(JournalAnswers(journal)) as known:
-        yield known
+    with closing(JournalAnswers(journal)) as answers:
+        yield answers
 
 
 @dataclass
@@ -203,26 +203,28 @@ class _Followed:
 
 
 def _follow(
-    found: _Followed, programs: Iterable[Program], backend: Backend, settings: AuditSettings, look: Look
+    followed: _Followed, programs: Iterable[Program], backend: Backend, settings: AuditSettings, look: Look
 ) -> None:
-    """Programs as far as `look` knows the answer of a request by its key, added to what was `found`."""
+    """Programs as far as `look` knows the answer of a request by its key, added to what was `followed`."""
     request = Requests(backend, sampling_of(settings))
 
     def answer(chat: Chat) -> Completion:
-        known = look(request("", chat).key)
-        if known is None:
+        completion = look(request("", chat).key)
+        if completion is None:
             raise Unanswered
-        return known
+        return completion
 
     for program in programs:
         try:
-            found.results[program.probe_id] = drive(program.start(), answer)
+            followed.results[program.probe_id] = drive(program.start(), answer)
         except Unanswered:
-            found.missing += 1
+            followed.missing += 1
         except LlmfairError as error:
-            found.failures.append(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
+            followed.failures.append(
+                Failure(program.probe_id, type(error).__name__, error.message, error.hint)
+            )
         except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
-            found.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))
+            followed.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))
 
 
 DIGITS = 12

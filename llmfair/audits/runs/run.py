@@ -119,7 +119,9 @@ def begin(design: Design[Any]) -> Begun:
         "warnings": warnings,
         "sees": seen(design),
     }
-    facts |= {key: said for key, said in (("server", server_of(backend)), ("label", settings.label)) if said}
+    facts |= {
+        key: value for key, value in (("server", server_of(backend)), ("label", settings.label)) if value
+    }
     facts["planned_calls"] = design.calls  # a run that is killed has no word left
     stages = design.stages()
     if stages:
@@ -244,15 +246,17 @@ def _further(
         manifest["stage_lines_skipped"][stage.name] = journal.skipped
         try:
             with shared_answers(design, stage.backend) as cache:
-                found = ask(stage.programs(before.results), stage.backend, journal, cache, design, progress)
+                answered = ask(
+                    stage.programs(before.results), stage.backend, journal, cache, design, progress
+                )
         except (BackendError, UsageError) as error:
-            found = ProbeResults(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
+            answered = ProbeResults(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
         finally:
             counted[stage.name] = len(journal)
             note_servers(manifest, journal)
         warnings = [f"{stage.name}: {warning}" for warning in from_other_runs(journal)]
-    failures, results = [*before.failures, *found.failures], {**before.results, **found.results}
-    return ProbeResults(results, failures, found.error, [*warnings, *filter(None, [stage.said(results)])])
+    failures, results = [*before.failures, *answered.failures], {**before.results, **answered.results}
+    return ProbeResults(results, failures, answered.error, [*warnings, *filter(None, [stage.said(results)])])
 
 
 def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
@@ -395,11 +399,11 @@ def seen(design: Design[Any]) -> str:
 
 def _shown(settings: AuditSettings, items: Collection[Document]) -> str:
     """What is shown of items."""
-    known = sum(bool(item.text.strip()) for item in items)
-    texts = f"{count(known, 'item')} {'has' if known == 1 else 'have'} text"
+    number = sum(bool(item.text.strip()) for item in items)
+    texts = f"{count(number, 'item')} {'has' if number == 1 else 'have'} text"
     if settings.input == "title":
-        return "titles only" + f" ({texts}: --input text shows it)" * bool(known)
-    some = f" ({texts}, of {len(items):,})" * (known < len(items))
+        return "titles only" + f" ({texts}: --input text shows it)" * bool(number)
+    some = f" ({texts}, of {len(items):,})" * (number < len(items))
     return f"titles and texts, {settings.words} words at most{some}"
 
 
@@ -489,8 +493,8 @@ def charge(manifest: dict[str, Any], progress: Progress) -> None:
         "fingerprints_reported": sorted(progress.fingerprints),
     }
     manifest["invocations"][-1] |= facts
-    known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
-    manifest |= {**facts, "cost": fsum(known) if known else None}
+    costs = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
+    manifest |= {**facts, "cost": fsum(costs) if costs else None}
 
 
 # A complete run repeated is neither measured nor drawn again: its manifest has a digest of all that results are made of
@@ -637,9 +641,9 @@ class Spending:
 
     def told(self, settings: AuditSettings) -> str:
         """What earlier runs of the command took of its budget, in a sentence; "" where they took nothing."""
-        told = ""
+        text = ""
         if settings.max_calls is not None and self.calls:
-            told += f" Of the command's {settings.max_calls} calls {self.calls} were used before."
+            text += f" Of the command's {settings.max_calls} calls {self.calls} were used before."
         if settings.max_cost is not None and self.cost:
-            told += f" Of the command's budget of {settings.max_cost:g}, {self.cost:.4g} was spent before."
-        return told
+            text += f" Of the command's budget of {settings.max_cost:g}, {self.cost:.4g} was spent before."
+        return text
