@@ -676,13 +676,14 @@ def pair_changes(
         for run in (base, other)
     ]
     before, after = (_tallies(of_run, measures) for of_run in judged)
+    barred: dict[str, str | None] = {}
+    for stratum, of_it in judged[1].items():
+        counted = joined([tally(pairs, KAPPA) for pairs in of_it], base.setting("weights"))
+        barred[stratum] = None if counted is None else useless(counted)
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
         for key in keys:
-            counted = joined([tally(pairs, KAPPA) for pairs in judged[1][key]], base.setting("weights"))
-            row = structs.replace(
-                row_of(other, key, measure, headlines), useless=None if counted is None else useless(counted)
-            )
+            row = structs.replace(row_of(other, key, measure, headlines), useless=barred[key])
             values = before[measure, key], after[measure, key]
             yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
 
