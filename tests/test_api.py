@@ -172,7 +172,7 @@ def test_every_other_function_finds_what_its_command_prints() -> None:
         (second, ("pairwise", "-m", "fake:biased,pairwise=-1", *PAIRS_FLAGS)),
         (llmfair.compare(first, second.folder), ("compare", first.folder, second.folder)),
         (llmfair.score(first.folder), ("score", first.folder)),
-        (llmfair.plan_listwise(orders=1), ("plan", "listwise", "--orders", "1")),
+        (llmfair.plan_listwise(orders=1, alike=0.0), ("plan", "listwise", "--orders", "1", "--alike", "0")),
         (llmfair.plan_pairwise(pairs=4), ("plan", "pairwise", "--pairs", "4")),
         (
             llmfair.calibrate_listwise(runs=3, orders=1),

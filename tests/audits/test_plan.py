@@ -132,11 +132,12 @@ def test_a_disparity_is_one_among_the_prompts() -> None:
 
 
 def test_the_other_design_is_counted() -> None:
-    rankings, partition = found(44, 20, 20), found(44, 20, 20, **PARTITION)
-    assert rankings["other_design"] == {"design": "partition", "orders": 1, "calls": 44 * 3 * 2}
-    assert partition["other_design"] == {"design": "ranking", "orders": 3, "calls": 44 * 12 * 9}
-    planned = plan_of(LISTWISE, PlanSettings.make(dataset=folder_of(44, 20, 20), **PARTITION))
-    assert (planned["calls"], planned["longest_chain"]) == (44 * 3 * 2, 1)
+    shape, asked = (12, 20, 20), {"alike": 0.0}
+    assert found(*shape, **asked)["other_design"] == {"design": "partition", "orders": 1, "calls": 12 * 3 * 2}
+    planned = plan_of(LISTWISE, PlanSettings.make(dataset=folder_of(*shape), **asked, **PARTITION))
+    other = {"design": "ranking", "orders": 3, "calls": 12 * 12 * 9}
+    assert planned["findable"]["other_design"] == other
+    assert (planned["calls"], planned["longest_chain"]) == (12 * 3 * 2, 1)
 
 
 def test_more_orders_more_queries_and_less_spread_find_more() -> None:

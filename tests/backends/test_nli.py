@@ -173,7 +173,7 @@ def test_outputs_of_a_model_here_are_judged_by_a_classifier_here(classifier: Pat
     other = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
     flags = (
         "rag", "-q", "--no-report", "--no-cache", "--preset", "paper", "-d", str(corpus(tmp_path / "corpus")), "--useful",
-        "qrels", "-m", f"hf:{t5}", *retrievers, "--samples", "4", "-k", "3",
+        "qrels", "-m", f"hf:{t5}", *retrievers, "--samples", "2", "-k", "3",
         "--alpha", "1,8", "--max-tokens", "8", "--max-invalid", "1",
     )  # fmt: skip
     for folder, model, more in (("one", classifier, ()), ("two", other, ("--workers", "1"))):
