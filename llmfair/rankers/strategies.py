@@ -156,6 +156,8 @@ def encounters_of(answers: Iterable[PartialOrder]) -> tuple[Encounter, ...]:
         in_sight: set[str] = set()
         for answer in in_round:
             in_sight.update(answer.shown)
+            if sum(doc_id not in seen for doc_id in answer.shown) < 2:
+                continue
             ranked = tuple(doc_id for doc_id in answer.named if doc_id not in seen)
             behind = tuple(doc_id for doc_id in answer.behind if doc_id not in seen)
             placed = {*seen, *answer.named, *answer.behind}
