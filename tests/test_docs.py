@@ -19,6 +19,7 @@ import pytest
 
 import llmfair as package
 from llmfair import registry
+from llmfair.audits.listwise import plan
 from llmfair.backends.fake import answerers, defaults, models_of
 from llmfair.backends.simulated import BIASED
 from llmfair.cli.app import command
@@ -29,7 +30,7 @@ from tests.datasets.trec_sources import alike
 from tests.folders import balanced, write, write_folder
 from tests.lamp import write_lamp
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("undrawn")]
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = {
@@ -168,8 +169,9 @@ LONG = ("--figures", "llmfair study windows")
         for page, line in SHELL
     ],
 )
-def test_commands(line: str, request: pytest.FixtureRequest) -> None:
+def test_commands(line: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions to models are counted, not asked, unless the model is simulated or in this process."""
+    monkeypatch.setattr(plan, "PLAYED_CALLS", 1)  # as few simulated audits as a plan of strategies takes
     if "ORG/" in line and "openai:" not in line:
         Path("ORG").symlink_to(request.getfixturevalue("checkpoints"))
     lists = balanced(12, 6, 6)
