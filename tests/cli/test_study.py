@@ -23,7 +23,7 @@ def test_it_writes_into_no_run_folder() -> None:
     assert not Path("runs").exists(), "refused before anything was asked"
 
 
-def test_a_report_of_the_study_is_written_wherever_it_ends(undrawn: None) -> None:
+def test_a_report_of_the_study_is_written_wherever_it_ends() -> None:
     for calls, code in (("1", 3), ("8", 3), ("99", 0)):
         shutil.rmtree("st", ignore_errors=True)
         ended = llmfair(*STUDY, "--max-calls", calls, "-o", "st", "--report")
