@@ -216,7 +216,7 @@ def keep_pages(
             sought.fill(sought.folder, documents)
         for _ in documents:  # an index that was whole looks at none
             pass
-    return _told(counts, wanted) | ({} if sought is None else {"indexed": counts["indexed"]})
+    return _page_counts(counts, wanted) | ({} if sought is None else {"indexed": counts["indexed"]})
 
 
 def keep_titles(folder: Path, wanted: Pages, lines: Iterable[bytes], name: str) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def keep_titles(folder: Path, wanted: Pages, lines: Iterable[bytes], name: str) 
     with written(folder / PAGES) as pages:
         for _ in _write_pages(pages, None, PageStore(folder / GROUPS), wanted, keyed(), read, counts):
             pass
-    return _told(counts, wanted)
+    return _page_counts(counts, wanted)
 
 
 def _write_pages(
@@ -307,9 +307,9 @@ def wikitext(textify: Callable[[str], str]) -> TextOf:
     return "text", plain
 
 
-def _told(counts: Counter[str], wanted: Pages) -> dict[str, Any]:
-    of_lines = {name: counts[name] for name in ("lines", "duplicate_lines")}
-    return {**of_lines, "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
+def _page_counts(counts: Counter[str], wanted: Pages) -> dict[str, Any]:
+    lines = {name: counts[name] for name in ("lines", "duplicate_lines")}
+    return {**lines, "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
 
 
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]

@@ -377,7 +377,7 @@ class FairQr:
                 none = most_underrepresented(*shares) is None
                 stop = Stop.NO_UNDERREPRESENTED_GROUP if none else Stop.UNKNOWN_UNDERREPRESENTED
                 break
-            replies = yield from self._asked(topic, best, subgroup)
+            replies = yield from self._ask(topic, best, subgroup)
             read, standing = replies[-1].read, best.added if self.keep == "added" else ()
             tried = Round(len(rounds), (*standing, *read.words), Page(), False, subgroup, read.words, replies)
             if not read.words:
@@ -414,7 +414,7 @@ class FairQr:
             about["hints"] = list(topic.hints(subgroup, standing.added))
         return Chat(self.prompt.render(values, self.form), Text(), about=about)
 
-    def _asked(self, topic: Topic, standing: Round, subgroup: str) -> Steps[tuple[Reply, ...]]:
+    def _ask(self, topic: Topic, standing: Round, subgroup: str) -> Steps[tuple[Reply, ...]]:
         """The replies of a round: one, or one that cannot be read and the one after it."""
         chat, replies = self.chat(topic, standing, subgroup), list[Reply]()
         query = self._known(topic, standing)

@@ -131,7 +131,7 @@ class _Asking:
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[Sequence[Document]]]:
         """The documents of several windows in the model's orders, all asked at once."""
-        answers = yield from self._asked(windows, pass_number)
+        answers = yield from self._ask(windows, pass_number)
         return [
             documents
             if answer.reading.permutation is None
@@ -141,13 +141,13 @@ class _Asking:
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
         of_one = [([item], rank) for rank, item in enumerate(documents)]
-        answers = yield from self._asked([(documents, 0)] if self.question.per_list else of_one)
+        answers = yield from self._ask([(documents, 0)] if self.question.per_list else of_one)
         lost = (None,) * (len(documents) if self.question.per_list else 1)
         return [score for answer in answers for score in answer.reading.scores or lost]
 
-    def _asked(
+    def _ask(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
-    ) -> Steps[Sequence[_Asked]]:
+    ) -> Steps[Sequence[_Result]]:
         """What became of questions that are asked at once."""
         chats = [self._chat(documents, start, pass_number) for documents, start in windows]
         answers = yield chats
@@ -173,13 +173,13 @@ class _Asking:
         self.round += 1
         return results
 
-    def _read(self, chat: Chat, answer: Completion, bad: _Asked | None = None) -> _Asked:
+    def _read(self, chat: Chat, answer: Completion, bad: _Result | None = None) -> _Result:
         """What became of a question, in the place of a bad answer to it."""
         reading = self.question.read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
         formed = is_formed(answer, chat.expects, reading.answer_class is AnswerClass.OK)
         if bad is None:
-            return _Asked(chat, reading, formed)
-        return _Asked(chat, reading, formed and bad.formed, (*bad.replaced, bad.reading.answer_class))
+            return _Result(chat, reading, formed)
+        return _Result(chat, reading, formed and bad.formed, (*bad.replaced, bad.reading.answer_class))
 
     def _chat(self, documents: Sequence[Document], start: int, pass_number: int) -> Chat:
         """The question about some candidates."""
@@ -211,7 +211,7 @@ class _Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Result:
     """The chat whose answer counts, what was read, whether all answers were of the form, and the bad ones replaced."""
 
     chat: Chat
@@ -220,7 +220,7 @@ class _Asked:
     replaced: tuple[AnswerClass, ...] = ()
 
 
-def _window_answer(answer: _Asked, question: Question, number: int) -> WindowAnswer:
+def _window_answer(answer: _Result, question: Question, number: int) -> WindowAnswer:
     """What an answer did; where the window lies in its pass is known at the end."""
     reading, about = answer.reading, answer.chat.about
     doc_ids, permutation = tuple(about["doc_ids"]), reading.permutation

@@ -91,10 +91,10 @@ class Choice(Question):
         order, mass = by_margin(completion, letters(n))
         if mass >= MOSTLY:
             return first_of(order[0], n)
-        choice = self._said(completion, n)
+        choice = self._by_text(completion, n)
         return first_of(order[0], n) if order and choice.permutation is None else choice
 
-    def _said(self, completion: Completion, n: int) -> Reading:
+    def _by_text(self, completion: Completion, n: int) -> Reading:
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])
         choice = read_text(completion.text, "letter", letters(n))

@@ -484,13 +484,13 @@ class RestEngine:
 
     def _hits(self, query: Mapping[str, Any], size: int) -> list[Hit]:
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
-        hits = self._server.ask("POST", self._path, body, partial(self._found, size))
+        hits = self._server.ask("POST", self._path, body, partial(self._complete, size))
         if hits is None:
             raise UsageError(f"the index was removed from {self._server.name}.", "fill it again")
         return [Hit(hit.doc_id, hit.score or 0.0) for hit in hits]
 
-    def _found(self, size: int, answer: Any) -> Sequence[Score]:
-        """Raises Transient for what was found in a part of the index only."""
+    def _complete(self, size: int, answer: Any) -> Sequence[Score]:
+        """The hits of an answer. Raises Transient for those of a part of the index only."""
         answered = read(self._server, answer, SearchReply)
         if answered.timed_out or answered.shards.failed:
             raise Transient(f"{self._server.name} searched a part of the index only")
