@@ -159,7 +159,7 @@ def _login() -> tuple[dict[str, str], list[str]]:
         return {"authorization": f"ApiKey {key}"}, [key]
     if not (user and password):
         if user or password:
-            raise MissingKey(f"of {USER} and {PASSWORD} one alone is set.", "set both, or neither")
+            raise MissingKey(f"{PASSWORD if user else USER} is not set.", "set both, or neither")
         return {}, []
     both = b64encode(f"{user}:{password}".encode()).decode()
     return {"authorization": f"Basic {both}"}, [password, both]
