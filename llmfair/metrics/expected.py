@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -200,6 +200,75 @@ def fair_rag(
     return ExpectedExposure(
         disparity, Bounded(reached, 0.0, highest, 1.0), Bounded(loss, 0.0, highest + k, 0.0)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Browsing:
+    """A reader who goes on to the next item with probability `patience`; gerr: after a relevant one stops with `stop`.
+
+    `complete`: every item is judged; else those of grade 0 were not, and stand for infinitely many.
+    """
+
+    model: Literal["rbp", "gerr"]
+    patience: float
+    stop: float = 0.5
+    complete: bool = True
+
+    @property
+    def stays(self) -> float:
+        """What a relevant item leaves of the reader's attention."""
+        return 1 - self.stop if self.model == "gerr" else 1.0
+
+    def exposure(self, lists: Sequence[Sequence[int]], grades: ArrayLike) -> Floats:
+        """ε: p^i (1 − u)^(relevant items above) at the 0-based rank i, averaged over lists; shape (n,)."""
+        relevant = np.asarray(grades) > 0
+        exposures = np.zeros(len(relevant))
+        for places in lists:
+            order = np.asarray(places, dtype=np.intp)
+            above = relevant[order].cumsum() - relevant[order]
+            exposures[order] += self.patience ** np.arange(len(order)) * self.stays**above
+        return exposures / len(lists)
+
+    def target(self, grades: ArrayLike) -> Floats:
+        """ε*: items of a grade share what lists with every higher grade above them would give; shape (n,)."""
+        graded = np.asarray(grades)
+        targets = np.zeros(len(graded))
+        for grade in np.unique(graded[self._counted(graded)]):
+            of_it, higher = graded == grade, int(np.count_nonzero(graded > grade))
+            count, step = int(np.count_nonzero(of_it)), self.patience * (self.stays if grade > 0 else 1.0)
+            targets[of_it] = (self.stays * self.patience) ** higher * _series(step, count) / count
+        return targets
+
+    def expected(self, exposure: ArrayLike, grades: ArrayLike) -> ExpectedExposure:
+        """The three figures of exposures of shape (n,), normalised by the bounds of expeval."""
+        shares, graded = np.asarray(exposure, dtype=np.float64), np.asarray(grades)
+        aim, counted = self.target(graded), self._counted(graded)
+        steepest = self.patience * (self.stop if self.model == "gerr" else 1.0)
+        worst_first, falling = np.sort(aim[counted]), steepest ** np.arange(np.count_nonzero(counted))
+        squares, product, norm = float(shares @ shares), float(shares @ aim), float(aim @ aim)
+        if self.complete:
+            least, lowest = falling.sum() ** 2 / len(falling), float(falling @ worst_first)
+            highest, farthest = (
+                _series(self.patience**2, len(falling)),
+                float(((falling - worst_first) ** 2).sum()),
+            )
+        else:  # of infinitely many items, those that have no grade could take all
+            least, lowest = 0.0, 0.0
+            highest, farthest = _series(self.patience**2, math.inf), norm + _series(steepest, math.inf)
+        one_grade = len(np.unique(graded[counted])) <= 1
+        return ExpectedExposure(
+            Bounded(squares, least, highest, 0.0),
+            Bounded(product, lowest, lowest if one_grade else norm, 1.0),
+            Bounded(squares - 2 * product + norm, 0.0, farthest, 0.0),
+        )
+
+    def _counted(self, grades: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.full(len(grades), self.complete) | (grades > 0)
+
+
+def _series(ratio: float, terms: float) -> float:
+    """1 + r + r² + … of so many terms, r below 1."""
+    return float((1 - ratio**terms) / (1 - ratio))
 
 
 def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Undefined:

@@ -133,8 +133,12 @@ def test_a_disparity_is_one_among_the_prompts() -> None:
 
 def test_the_other_design_is_counted() -> None:
     shape, asked = (12, 20, 20), {"alike": 0.0}
-    assert found(*shape, **asked)["other_design"] == {"design": "partition", "orders": 1, "calls": 12 * 3 * 2}
-    planned = plan_of(LISTWISE, PlanSettings.make(dataset=folder_of(*shape), **asked, **PARTITION))
+    assert found(*shape, alike=0.0)["other_design"] == {
+        "design": "partition",
+        "orders": 1,
+        "calls": 12 * 3 * 2,
+    }
+    planned = plan_of(LISTWISE, PlanSettings.make(dataset=folder_of(*shape), alike=0.0, **PARTITION))
     other = {"design": "ranking", "orders": 3, "calls": 12 * 12 * 9}
     assert planned["findable"]["other_design"] == other
     assert (planned["calls"], planned["longest_chain"]) == (12 * 3 * 2, 1)
