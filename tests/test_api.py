@@ -319,7 +319,7 @@ def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
         (lambda: llmfair.audit_listwise("smaple"), "no dataset 'smaple'. Did you mean 'sample'?", "folder"),
         (lambda: llmfair.audit_listwise(preset="papr"), "no preset 'papr'. Did you mean 'paper'?", "paper"),
         (lambda: llmfair.audit_listwise(model=["fake:biased", "fake:oracle"]), "one call is one run", "compare"),
-        (lambda: llmfair.audit_listwise(model=42), "an object of class int is no model", "async complete"),
+        (lambda: llmfair.audit_listwise(model=42), "an object of class int is no model", "an object with both"),
         (lambda: llmfair.audit_pairwise(model="fake:baised"), "Did you mean 'biased'?", "fake:biased"),
         (lambda: llmfair.finetune_lora(), "base_model names no model.", "--base-model"),
         (lambda: llmfair.score([]), "no run is named", "llmfair.score("),

@@ -75,7 +75,7 @@ LINES: list[tuple[str, str]] = [
     ("listwise --strategy windows:c=3", "strategy windows has no parameters"),
     ("pairwise --batch", "fake:biased cannot do --batch"),
     ("listwise --sequential", "--sequential stops between random windows"),
-    ("calibrate listwise --design partition --sequential", "but --sequential stops early"),
+    ("calibrate listwise --design partition --sequential", "so it takes no --sequential"),
     ("listwise --design partition --batch --sequential -m openai:any", "--batch asks all at once"),
     ("pairwise --batch -m openai:any --max-cost=1 --price-in=1 --price-out=1", "a batch is paid as a whole"),
 ]  # fmt: skip
