@@ -104,7 +104,8 @@ class Kind:
     @cached_property
     def plan_settings(self) -> type[AuditSettings]:
         """The settings of `llmfair plan NAME`: those of the audit, and what is wanted of it."""
-        return dataclass(frozen=True, kw_only=True)(type("Planned", (self.settings, PlanningSettings), {}))
+        bases = (PlanningSettings,) if self.settings is AuditSettings else (self.settings, PlanningSettings)
+        return dataclass(frozen=True, kw_only=True)(type("Planned", bases, {}))
 
     def rendered(self, settings: Any) -> Iterator[Chat]:
         """The chats that `llmfair prompts render NAME` shows, as far as they are known before any answer."""
