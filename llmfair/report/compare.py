@@ -377,7 +377,9 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
     named = named_conditions(results)
     looks = palette([name for *_, name in named])
-    across, up = utility_of(results.measures, measures) or "", ratio_of(results.measures, measures) or ""
+    concluded = {finding.measure for run in results.runs for finding in run.findings.values()}
+    others = [name for name in results.measures if name not in concluded]
+    across, up = utility_of(others, measures) or "", ratio_of(others, measures) or ""
     points: list[Point] = []
     headlines = []
     for run, condition, name in named:

@@ -344,7 +344,7 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
         assert getattr(row, key) == pytest.approx(own, rel=1e-12)
     assert row.headline and row.change == pytest.approx(row.other / row.base)
     table = compare_table(compared)
-    assert any(note.startswith("preference odds, relevant: ") for note in table.notes)
+    assert any(note.startswith("pooled preference odds, relevant: ") for note in table.notes)
     assert "every pair weighs the same, not every query (--weights pooled)" in table.notes
     macro = made(PAIRWISE, f"{BIASED},pairwise=0,query_sd=1", "c")
     with pytest.raises(UsageError, match=r"weigh pairs differently \(pooled; macro\)"):

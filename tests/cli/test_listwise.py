@@ -185,8 +185,19 @@ def test_titles_may_hold_anything() -> None:
 
 def test_tsv_and_silence() -> None:
     header, *lines = [line.split("\t") for line in llmfair(*SMALL, "--format", "tsv").out.splitlines()]
-    assert header == ["run", "condition", "measure", "group", "value", "low", "high", "n", "reason"]
-    assert all(len(line) == 9 and int(line[7]) <= 3 for line in lines)
+    assert header == [
+        "run",
+        "condition",
+        "stratum",
+        "measure",
+        "group",
+        "value",
+        "low",
+        "high",
+        "n",
+        "reason",
+    ]
+    assert all(len(line) == 10 and int(line[8]) <= 3 for line in lines)
     assert llmfair(*SMALL, "-q").err == ""
 
 

@@ -155,12 +155,12 @@ def test_a_ranker_that_scores_answers_pairs_too() -> None:
         assert all(len(body["documents"]) == 2 for body in server.asked)
         assert llmfair(*asked).code == 0 and len(server.asked) == calls
     assert llmfair("runs", "check", only_run()).code == 0
-    rows = {(row["measure"], row["condition"]): row["value"] for row in found["rows"]}
+    rows = {(row["measure"], row["stratum"]): row["value"] for row in found["rows"]}
     assert rows["FlipRate", "relevant"] == rows["InvalidRate", "relevant"] == 0
     of_function = ran("pairwise", "--pairs", "5", "-m", "python:own:by_length", "--json").json
     assert (
         of_function["rows"]
-        and {(r["measure"], r["condition"]): r["value"] for r in of_function["rows"]} == rows
+        and {(r["measure"], r["stratum"]): r["value"] for r in of_function["rows"]} == rows
     )
 
 

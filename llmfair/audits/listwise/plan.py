@@ -150,7 +150,8 @@ def _reach(
         reach["P@20"] = Reach(high=attainable_precision(judged, rank, 20, draws, rng=rng))
     if both:
         low, high = attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
-        reach[OF_RANKINGS] = Reach(low=low, high=high)
+        if (low, high) != (None, None):
+            reach[OF_RANKINGS] = Reach(low=low, high=high)
     return reach
 
 

@@ -1275,7 +1275,8 @@ def _windows_notes(study: WindowsResults, prompts: Sequence[WindowsRow]) -> Iter
             sum(counts.windows for counts in answers),
             sum(counts.unparseable for counts in answers),
         )
-        unparseable += [f"{setting} {percent(bad, windows)} ({bad:,} of {windows:,})"] * bool(bad)
+        if bad:
+            unparseable.append(f"{setting} {percent(bad, windows)} ({bad:,} of {windows:,})")
     if unparseable:
         yield f"unparseable answers: {', '.join(unparseable)}"
     by_group = [name for name in study.shown if not any(name in row.figures for row in study.rows)]
