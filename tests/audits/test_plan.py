@@ -130,7 +130,8 @@ def test_a_disparity_is_one_among_the_prompts() -> None:
     assert three["disparity"] < one["disparity"] and three["parity"] == one["parity"]
     assert found(12, 10, 10)["prompts"] == 3
 
-    shape = (12, 20, 20)
+
+def test_the_other_design_is_counted() -> None:
     shape = (12, 20, 20)
     assert found(*shape, alike=0.0)["other_design"] == {
         "design": "partition",
