@@ -196,6 +196,18 @@ class Case:
         return "no query" if n is None else count(n, "query", "queries")
 
     @property
+    def unsettled(self) -> bool:
+        """Whether a sequential audit stays open although its interval, which decides nothing there, crosses no edge."""
+        figure, band = self.figure, self.facts.band
+        if self.finding.reason is not None or figure is None:
+            return False
+        return (
+            figure.low is None
+            or figure.high is None
+            or not any(figure.low <= at <= figure.high for at in band)
+        )
+
+    @property
     def settled_by(self) -> int | None:
         """How many queries would settle it, if the estimate stays; None where none would."""
         figure = self.figure
@@ -300,6 +312,8 @@ class VerdictWords:
         why = in_words(case.finding.reason, case.finding.measure)
         if case.finding.reason == OUTSIDE_ALONE:
             return f"{said}{why}"
+        if case.unsettled:
+            return f"{said}not settled by the answers so far (--sequential)"
         if not case.two_sided:
             return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
         if case.inside:
@@ -376,6 +390,8 @@ class VerdictWords:
         """How many queries would settle it, and the command that plans them."""
         needed = case.settled_by
         planned = f"; what a design can find: {case.facts.planned}" if case.facts.planned else ""
+        if case.unsettled:
+            return f"more queries settle it{planned}"
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         low, high = case.facts.band

@@ -391,7 +391,12 @@ def _status(results: FinetuneResults, gravest: Case | None, audit: str) -> tuple
         case Conclusion.WITHIN:
             return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audit
         case Conclusion.INCONCLUSIVE:
-            crosses = f"the interval of {pairs} crosses an edge of {band}"
+            reason = gravest.finding.reason
+            crosses = (
+                f"the odds of {pairs} are {in_words(reason, gravest.finding.measure)}"
+                if reason
+                else f"the interval of {pairs} crosses an edge of {band}"
+            )
             settle = VerdictWords("").settle(gravest)
             adjusted = {of: results.figure(ADAPTER, HEADLINE, of).p_adjusted for of in PAIR_STRATA}
             if away := [of for of, p in adjusted.items() if p is not None and p <= 1 - results.level]:

@@ -319,6 +319,7 @@ def test_rank_agreement_is_held_against_the_floor_and_not_against_nothing() -> N
     rows = told({"neutral": neutral, "female": other, "repeat": other})[1]
     assert of_all(rows, "RBO", "female vs neutral").value == of_all(rows, "RBO", "repeat vs neutral").value
     assert of_all(rows, "RBO", "female vs neutral").p == 1
+    assert of_all(rows, "RBO", "repeat vs neutral").p is None, "the floor is not held against itself"
 
 
 def test_the_test_and_the_run_noise_go_by_what_is_left_of_the_orders() -> None:

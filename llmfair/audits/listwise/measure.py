@@ -410,7 +410,7 @@ def findings_of(
             permutation=shuffled.get(name),
             run_noise=_run_noise(ratios.get(name, []), runs),
             slope=_slope(runs),
-            power=odds_power(odds.pooled.estimate, rule.band),
+            power=odds_power(odds.pooled.estimate, rule.band, rule.level),
         )
     return findings
 

@@ -193,7 +193,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     judgements = replace(judgements, documents={**listed, **judgements.documents})
     attribute = attribute_of(judgements, settings.attribute or audited.name, audited_lists.mixed)
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
-        rankings = sum(len(file.rankings) for file in files[condition].values())
+        rankings = sum(len(file.rankings) for file in files.get(condition, {}).values())
         if rankings < chains.ranked:
             raise UsageError(
                 f"{path / 'rankings'} has {rankings} of the run's {chains.ranked} rankings "

@@ -205,7 +205,7 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
     columns: list[Column[StratumRow]] = [
         ("prompt", lambda row: row[0]),
         ("items", lambda row: row[1]),
-        ("odds of answers [95 %]", figure),
+        (f"odds of answers [{100 * results.level:g} %]", figure),
         ("comparisons", lambda row: row[3].comparisons),
         ("items in several queries", lambda row: row[3].recurring),
         ("effective clusters", lambda row: None if row[3].clusters is None else f"{row[3].clusters:.1f}"),
@@ -879,7 +879,16 @@ def group_tables(group: Group) -> Iterator[Table]:
         return
     first, *others = [run.results.design.conditions for _, run in rows]
     common = next((name for name in first if all(name in conditions for conditions in others)), None)
-    header = ("model", f"{UTILITY} [95 %]", "odds of answers [95 %]", "verdict", "calls", "tokens", "seconds")
+    level = f"[{100 * rows[0][1].results.level:g} %]"
+    header = (
+        "model",
+        f"{UTILITY} {level}",
+        f"odds of answers {level}",
+        "verdict",
+        "calls",
+        "tokens",
+        "seconds",
+    )
     cells = tuple((name, *_row(run, common or run.results.design.conditions[0])) for name, run in rows)
     notes = (
         f"utility and odds under {f'the {common} prompt' if common else 'the first prompt of each run'}",

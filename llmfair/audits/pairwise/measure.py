@@ -146,7 +146,7 @@ def settled(
     """
     unmeasured = fixed.reason in POSITION
     if decision is None:
-        if fixed.conclusion is Conclusion.NOT_ASSESSABLE and (unmeasured or fixed.reason == "chance_answers"):
+        if fixed.conclusion is Conclusion.NOT_ASSESSABLE:
             return fixed
         few = fixed.conclusion is Conclusion.WITHIN and len(np.unique(counted.clusters[0])) < FEWEST_INSIDE
         return PairConclusion(Conclusion.INCONCLUSIVE, FEW_INSIDE if few else None)

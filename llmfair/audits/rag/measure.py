@@ -248,7 +248,8 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
         queries = dict.fromkeys(queries, design.queries if labels is None else results.collection.kept)
     observations: dict[str, list[Retrieved]] = {of.name: [] for of in conditions}
     for query_id, (doc_ids, scored) in scores.items():
-        grades = dict.fromkeys(doc_ids, (0, 0)) if labels is None else labels.get(query_id, {})
+        unlabelled = dict.fromkeys(doc_ids, (0, 0))  # as all are of a query that is not answered yet
+        grades = unlabelled if labels is None else labels.get(query_id, unlabelled)
         if grades.keys() != {*doc_ids}:
             raise UsageError(f"{qrels}: query '{query_id}' has other items than in {SCORES}.", AGAIN)
         useful = frozenset(doc_id for doc_id, (grade, _) in grades.items() if grade >= 1)

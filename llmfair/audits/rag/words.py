@@ -79,7 +79,8 @@ def rag_table(results: RagResults) -> Table:
     """One row a setting, from one list by score to lists by usefulness; one column a measure."""
     table = table_of(results, "outputs")
     conclusions = {**table.said, **{name: conclusion(of) for name, of in results.findings.items()}}
-    rows = tuple((*row[:-1], conclusions[row[0]]) for row in table.rows)
+    # where nothing is concluded the last column is a measure
+    rows = tuple((*row[:-1], conclusions[row[0]] or row[-1]) for row in table.rows)
     return replace(table, rows=rows, said=conclusions, notes=(*notes(results), *table.notes))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,28 @@ def test_lines_that_are_lost_or_contradict_others_are_named(
 ) -> None:
     edited(run / file, change)
     refuses(says, "score", "run")
+
+
+@pytest.mark.parametrize(
+    ("design", "says"),
+    [
+        ({"factors": {}}, "Condition 'bm25-deterministic' is missing in `design.factors`"),
+        ({"factors": {"bm25-1": {"retriever": "bm25", "alpha": "x"}}}, "$.design.factors"),
+        ({"samples": 10**8}, "Expected `int` <= 10000 - at `$.design.samples`"),
+    ],
+)
+def test_what_results_say_of_the_design_is_held_against_its_bounds(
+    run: Path, design: dict[str, Any], says: str
+) -> None:
+    document = json.loads((run / "results.json").read_text())
+    document["design"] |= design
+    (run / "results.json").write_text(json.dumps(document))
+    refuses(says, "score", "run")
+
+
+def test_half_a_run_is_scored() -> None:
+    ran("-n", "4", "--samples", "3", "--max-calls", "70", "--workers", "1", "-q", "-o", "half", code=3)
+    assert llmfair("score", "half", "--no-report").code == 0
 
 
 def test_of_lists_of_one_item_the_label_s_output_may_stand_there_too() -> None:
