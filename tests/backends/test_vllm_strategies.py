@@ -32,6 +32,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield causal(tmp_path_factory.mktemp("models") / "base", "llama", seed=1)
 
 
+@pytest.fixture(autouse=True)
+def _any_mass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of random weights gives labels too little of its probability for an audit to read them."""
+    for module in ("choices", "questions", "strategies"):
+        monkeypatch.setattr(f"llmfair.rankers.{module}.LEAST_MASS", 0.0)
+    monkeypatch.setattr("llmfair.rankers.questions.MOSTLY", 0.0)
+
+
 @pytest.fixture
 def backend(base: Path) -> Iterator[VLLM]:
     found = vllm(str(base), BackendOptions())
