@@ -369,7 +369,8 @@ class VerdictWords:
         if not facts.complete:
             return by_way(facts, UNFINISHED, "unfinished")
         alone = case.finding.reason == OUTSIDE_ALONE
-        if gravest == Conclusion.INCONCLUSIVE and case.two_sided and not (case.inside or alone):
+        crossing = case.two_sided and not (case.inside or alone)
+        if gravest == Conclusion.INCONCLUSIVE and (crossing or case.unsettled):
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.gates import refused, require_met, statuses_of
-from llmfair.audits.kind import kind_of, kinds
+from llmfair.audits.kind import Kind, kind_of, kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Odds, Usefulness
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import ListwiseWords
@@ -25,6 +25,7 @@ from llmfair.report.section import verdict
 from llmfair.report.table import lead_lines
 from llmfair.report.verdict import ADVICE, STATUSES, VerdictWords
 from llmfair.results import UNPARSEABLE, Conclusions, Figure, Requirement, RunVerdict, Words
+from llmfair.settings import AuditSettings, PlanningSettings
 from llmfair.stats.intervals import conclude, queries_to_settle
 
 ODDS = "AdjustedOdds"
@@ -541,3 +542,17 @@ MINE = ("http://127.0.0.1:8000/v1",)
 )
 def test_advice_names_what_whoever_is_asked_has_a_use_for(settings: Any, label: str, taken: set[str]) -> None:
     assert takes_of(settings, label) == taken
+
+
+@pytest.mark.parametrize("interval", [LESS, INSIDE, (0.5, None, 0.6)])
+def test_a_sequential_audit_that_is_open_says_nothing_of_its_interval(interval: Any) -> None:
+    open_finding = ListwiseFinding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason=None)
+    found = SPOKEN["any"].verdict(conclusions({"a": interval}, findings={"a": open_finding}))
+    assert "not settled by the answers so far (--sequential)" in found.sentence
+    assert "None" not in found.sentence and "more queries settle it" in found.next
+
+
+def test_a_kind_without_settings_of_its_own_can_be_planned() -> None:
+    kind = Kind()
+    kind.settings = AuditSettings
+    assert issubclass(kind.plan_settings, PlanningSettings)
