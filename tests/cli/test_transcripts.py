@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.audits.listwise import plan
 from tests import models
 from tests.cli.command import MADE, Snapshot, transcript
 from tests.conftest import SNAPSHOTS
@@ -214,7 +215,10 @@ NO_VERDICT = re.compile("(?<!llm)fair(?!-qr|-star|-prompt| instruction)")
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_plans_and_dry_runs(name: str, snapshot: Snapshot) -> None:
+def test_plans_and_dry_runs(name: str, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a tenth of the audits that a plan simulates: words and columns are the same."""
+    monkeypatch.setattr(plan, "MOST_AUDITS", 8)
+    monkeypatch.setattr(plan, "FEWEST_AUDITS", 8)
     write_folder(Path("paper"), balanced(44, 20, 20))
     write_folder(
         Path("few"), balanced(9, 2, 4) | {f"small{q}": rows for q, rows in balanced(1, 2, 2).items()}

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.utils import formatdate
+from functools import cache
 from typing import Any
 
 from tests.fuzz.server.damages import (
@@ -341,7 +342,12 @@ LOST = "connection to .* lost|lost the connection|no connection|no answer from|n
 ODD = "without a completion|something else|ended without"
 LONG = "more than .* MB"
 PACKED = "cannot be unpacked"
-BOMB = gzip.compress(b"0" * 300_000_000, 6)
+
+
+@cache
+def bomb() -> bytes:
+    """300 MB of zeros, packed."""
+    return gzip.compress(b"0" * 300_000_000, 6)
 
 
 NO_ANSWER = "no answer from .* within 1 s"
@@ -393,7 +399,7 @@ def wires() -> Iterator[Mode]:
         "101": (f"101|{LOST}", raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n")),
         "length too short": (f"{ODD}|{LOST}", cut(1.0, lambda size: size - 10)),
         "length 0": (f"{ODD}|{LOST}", cut(1.0, lambda size: 0)),
-        "gzip bomb": (f"{LONG}|no answer from", replied(lambda reply: Reply(200, BOMB).with_headers(Content_Encoding="gzip"))),
+        "gzip bomb": (f"{LONG}|no answer from", replied(lambda reply: Reply(200, bomb()).with_headers(Content_Encoding="gzip"))),
         "gzip that is none": (PACKED, headed(("Content-Encoding", "gzip"))),
         "deflate, cut": (f"{PACKED}|{ODD}", body(lambda content: gzip.compress(content)[:-20], Content_Encoding="deflate")),
     }  # fmt: skip
