@@ -171,7 +171,10 @@ LONG = ("--figures", "llmfair study windows")
 )
 def test_commands(line: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions to models are counted, not asked, unless the model is simulated or in this process."""
-    for name in ("MOST_AUDITS", "FEWEST_AUDITS"):  # that a plan simulates: one is enough for a plan to be made
+    for name in (
+        "MOST_AUDITS",
+        "FEWEST_AUDITS",
+    ):  # that a plan simulates: one is enough for a plan to be made
         monkeypatch.setattr(plan, name, 1)
     if "ORG/" in line and "openai:" not in line:
         Path("ORG").symlink_to(request.getfixturevalue("checkpoints"))

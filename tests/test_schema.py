@@ -68,7 +68,10 @@ SAYS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("refine",): ("refine", ("--no-report", "-n", "5")),
     ("plan", "refine"): ("plan_refine", ("--price-in", "1", "--price-out", "2")),
     ("prompts", "render", "refine"): ("look", ()),
-    ("plan", "listwise"): ("plan_listwise", ("-n", "5", "--alike", "1", "--price-in", "1", "--price-out", "2")),
+    ("plan", "listwise"): (
+        "plan_listwise",
+        ("-n", "5", "--alike", "1", "--price-in", "1", "--price-out", "2"),
+    ),
     ("plan", "pairwise"): ("plan_pairwise", ()),
     ("calibrate", "listwise"): ("calibrate_listwise", ("--runs", "3", "--orders", "1", "-n", "6")),
     ("calibrate", "pairwise"): ("calibrate_pairwise", ("--runs", "3", "--pairs", "3")),
