@@ -391,12 +391,16 @@ class Figure:
         """One-sided p against the nearer edge of the band, of a bound, too; None where there is neither."""
         from scipy.special import stdtr
 
-        if self.always_ahead is not None:  # each goes that way with this chance at the nearer edge
-            low, high = (math.log(edge) for edge in band)
-            edge = high if self.always_ahead else -low
-            return float((1 / (1 + math.exp(-edge))) ** self.independent)
         t = self._within(band)
-        return None if t is None else float(stdtr(self.freedom, t))
+        return self.bound(band) if t is None else float(stdtr(self.freedom, t))
+
+    def bound(self, band: Band = BAND) -> float | None:
+        """The same p where all comparisons went one way, as each does with one chance at the nearer edge; else None."""
+        if self.always_ahead is None:
+            return None
+        low, high = (math.log(edge) for edge in band)
+        edge = high if self.always_ahead else -low
+        return float((1 / (1 + math.exp(-edge))) ** self.independent)
 
     def inside(self, band: Band = BAND) -> float | None:
         """One-sided p of odds inside the band, the larger of those against its edges; None from too few items."""

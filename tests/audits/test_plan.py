@@ -131,19 +131,6 @@ def test_a_disparity_is_one_among_the_prompts() -> None:
     assert found(12, 10, 10)["prompts"] == 3
 
 
-def test_the_other_design_is_counted() -> None:
-    shape = (12, 20, 20)
-    assert found(*shape, alike=0.0)["other_design"] == {
-        "design": "partition",
-        "orders": 1,
-        "calls": 12 * 3 * 2,
-    }
-    planned = plan_of(LISTWISE, PlanSettings.make(dataset=folder_of(*shape), alike=0.0, **PARTITION))
-    other = {"design": "ranking", "orders": 3, "calls": 12 * 12 * 9}
-    assert planned["findable"]["other_design"] == other
-    assert (planned["calls"], planned["longest_chain"]) == (12 * 3 * 2, 1)
-
-
 def test_more_orders_more_queries_and_less_spread_find_more() -> None:
     asked: dict[str, Any] = {"alike": 0.0, "odds": 0.5}
     designs = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import cycle
 from math import ceil, exp, fsum, inf, log, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta
@@ -39,7 +39,7 @@ from llmfair.audits.listwise.measure import (
     with_disparities,
 )
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding
-from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import (
     Cells,
     Encounters,
@@ -48,7 +48,6 @@ from llmfair.audits.listwise.simulate import (
     Noise,
     PlayedAudits,
     draw,
-    play,
     rank_played,
 )
 from llmfair.errors import UsageError
@@ -70,7 +69,7 @@ from llmfair.nouns import (
 from llmfair.probes import REPEAT, listwise_probes
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.rankers.strategies import Partition, Ranked, Strategy, strategy_of
+from llmfair.rankers.strategies import Ranked, Strategy
 from llmfair.results import Count, JsonObject, Reach, Share
 from llmfair.settings import injected_of
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
@@ -88,7 +87,7 @@ from llmfair.stats.power import (
     rank_injected,
     smallest_ratio,
 )
-from llmfair.stats.strata import Figure, Strata, Stratum, figure, together
+from llmfair.stats.strata import FEWEST_ITEMS, Flags, figure, together
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.design import ListwiseDesign
@@ -156,28 +155,23 @@ def _reach(
 
 
 def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | None:
-    """The exposure ratio of a ranker that orders every window by chance, from the design's own initial orders."""
+    """The exposure ratio of a ranker that orders every window by chance, from the design's own initial orders.
+
+    None where questions hang on answers, or no list has items of both groups.
+    """
     kind_of = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
-    over = under = 0.0
+    sums = np.zeros(2)
     for query in design.queries:
         for shown in design.orders[query.query_id]:
             kinds = np.array([kind_of[design.sides[doc_id]] for doc_id in shown.doc_ids], dtype=np.uint8)
-            if not {0, 1} <= set(kinds.tolist()):
-                continue
-            lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
             windows = design.ranker.one_pass(len(kinds))
-            if windows is None:  # questions hang on answers, each of which is chance
-                assert isinstance(design.ranker, ListwiseRanker)
-                strategy, order = design.ranker.strategy, range(len(kinds))
-                finals = [
-                    play(strategy, order, lambda items, _: rng.random(len(items)).tolist()) for _ in lists
-                ]
-                ranked = np.array([kinds[final] for final, _ in finals])
-            else:
+            if windows is None:
+                return None
+            if {0, 1} <= set(kinds.tolist()):
+                lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
                 ranked = rank_injected(lists, np.zeros(3), windows, design.ranker.passes, rng=rng)
-            sides = kind_exposures(ranked, 2).mean(axis=0)
-            over, under = over + float(sides[0]), under + float(sides[1])
-    return over / under if under else None
+                sums += kind_exposures(ranked, 2).mean(axis=0)
+    return float(sums[0] / sums[1]) if sums[1] else None
 
 
 MOST_RENDERED = 20_000
@@ -206,13 +200,9 @@ def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What each strategy takes, can reach and can find; calls may be at most so many where one's are."""
     rows = []
     for planned in plans:
-        row = {
-            "strategy": "windows",
-            "at_most": False,
-            **planned,
-            "prospects": planned.get("findable", {}).get("prospects", ()),
-        }
-        row["reach"] = planned["reach"].get("ExpRatio", {})
+        row = {"strategy": "windows", "at_most": False, **planned}
+        row |= {"prospects": planned.get("findable", {}).get("prospects", ())}
+        row |= {"reach": planned["reach"].get("ExpRatio", {})}
         rows.append({name: row[name] for name in StrategyPlan.__struct_fields__ if name in row})
     return {"strategies": rows, **({"at_most": True} if any(row["at_most"] for row in rows) else {})}
 
@@ -291,15 +281,6 @@ EXPECTED_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class OtherDesign:
-    """What the other design takes of one model, all prompts together."""
-
-    design: Literal["ranking", "partition"]
-    orders: Count
-    calls: Count
-
-
-@dataclass(frozen=True, slots=True)
 class ExpectedRatio:
     """The ExpRatio to expect of the odds to be found if noise is fresh, of two simulated rankers.
 
@@ -346,7 +327,6 @@ class ListwiseFindable:
     prompts: Count
     reason: str | None = None
     prospects: tuple[Prospect, ...] = ()
-    other_design: OtherDesign | None = None
     expected: ExpectedRatio | None = None
 
 
@@ -376,7 +356,6 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
     return replace(
         findable,
         prospects=tuple(_prospect(design, settings, findable, lists, alike) for alike in shares),
-        other_design=_other_design(design, settings),
         expected=_expected(design, settings.odds) if settings.expected_ratio else None,
     )
 
@@ -388,51 +367,57 @@ def _prospect(
     lists: Sequence[Items],
     alike: float,
 ) -> Prospect:
-    rule, beta = design.rule, log(settings.odds)
+    beta, queries = log(settings.odds), findable.queries
     audits, drawn = _simulated(design, settings, lists, alike)
+    ends = partial(_ends, rule=design.rule, prompts=findable.prompts)
 
-    def outside(strata: Strata) -> bool:
-        p = strata.outside(rule.band)
-        return p is not None and findable.prompts * p <= (1 - rule.level) / 2
+    def disparity(queries: int, odds: float = settings.odds) -> Flags:
+        return ends(_both_ways(audits[beta], queries / drawn, beta, log(odds)))[0]
 
-    def inside(strata: Strata) -> bool:
-        return not outside(strata) and strata.parity(rule.band, rule.guard, rule.level)[0]
+    def parity(queries: int) -> Flags:
+        return ends(_both_ways(audits[0.0], queries / drawn))[1]
 
-    def disparity(queries: int, odds: float = settings.odds) -> list[bool]:
-        audits_of_odds = _both_ways(audits[beta], queries / drawn, beta, log(odds))
-        return [outside(each) for each in audits_of_odds]
+    def enough(flags: Flags) -> bool:
+        return int(flags.sum()) >= settings.power * len(flags)
 
-    def parity(queries: int) -> list[bool]:
-        return [inside(each) for each in _both_ways(audits[0.0], queries / drawn)]
-
-    def enough(ends: Sequence[bool]) -> bool:
-        return sum(ends) >= settings.power * len(ends)
-
-    disparities, parities = share(disparity(findable.queries)), share(parity(findable.queries))
+    disparities, parities = share(disparity(queries).tolist()), share(parity(queries).tolist())
     return Prospect(
         alike=alike,
-        audits=len(audits[0.0]),
+        audits=len(audits[0.0].log_odds),
         disparity=disparities[0] or 0.0,
         disparity_error=disparities[1] or 0.0,
         parity=parities[0] or 0.0,
         parity_error=parities[1] or 0.0,
         queries_for_disparity=fewest_queries(lambda queries: enough(disparity(queries))),
         queries_for_parity=fewest_queries(lambda queries: enough(parity(queries))),
-        smallest=smallest_odds(lambda odds: enough(disparity(findable.queries, odds)), rule.band[0]),
+        smallest=smallest_odds(lambda odds: enough(disparity(queries, odds)), design.rule.band[0]),
     )
+
+
+class Figures(NamedTuple):
+    """Figures of simulated audits: of all items, then of each stratum; shape (audits, figures), NaN where none is.
+
+    `clusters`: infinite where no item recurs. `bound`: p of a bound that it lies outside the band.
+    """
+
+    log_odds: Floats
+    error: Floats
+    freedom: Floats
+    clusters: Floats
+    bound: Floats
 
 
 def _simulated(
     design: ListwiseDesign, settings: PlanSettings, lists: Sequence[Items], alike: float
-) -> tuple[Mapping[float, Sequence[Strata]], int]:
+) -> tuple[Mapping[float, Figures], int]:
     """The figures of simulated audits by injected log odds, those to be found and 0, from the same draws.
 
     And of how many lists they are.
     """
     assert isinstance(design.ranker, ListwiseRanker)
-    strata, noise = design.rule.strata, Noise(alike, settings.slots)
+    strata, noise, band = (None, *design.rule.strata), Noise(alike, settings.slots), design.rule.band
     audits, lists = _bounded(lists, design.ranker.strategy, design.settings.orders)
-    figures: dict[float, list[Strata]] = {log(settings.odds): [], 0.0: []}
+    rows: dict[float, list[list[tuple[float | None, ...]]]] = {log(settings.odds): [], 0.0: []}
     for block, first in enumerate(range(0, audits, BLOCK)):
         drawn = draw(lists, design.ranker, design.settings, noise, block)
         spreads = {
@@ -440,19 +425,23 @@ def _simulated(
             for query_id in drawn
         }
         for run in range(min(BLOCK, audits - first)):
-            for beta, of_it in figures.items():
+            for beta, of_it in rows.items():
                 values = (of_list.value(beta + spreads[q][run], run) for q, of_list in drawn.items())
                 compared = [value for value in values if isinstance(value, QueryComparisons)]
-                of_it.append(_figures(compared, strata))
-    return figures, len(lists)
-
-
-def _figures(compared: Sequence[QueryComparisons], strata: Sequence[Stratum]) -> Strata:
-    """Of one audit."""
-    if not compared:
-        return Strata(Figure(0, 0, "too_few_comparisons"), {}, 0.0)
-    outcomes = together([(value.outcomes, value.doc_ids) for value in compared])
-    return Strata(figure(outcomes), {stratum: figure(outcomes, stratum) for stratum in strata}, 0.0)
+                if not compared:
+                    of_it.append([(None,) * len(Figures._fields)] * len(strata))
+                    continue
+                outcomes = together([(value.outcomes, value.doc_ids) for value in compared])
+                figures = (figure(outcomes, stratum) for stratum in strata)
+                of_it.append(
+                    [
+                        (f.log_odds, f.error, f.freedom, f.clusters if f.recurs else inf, f.bound(band))
+                        for f in figures
+                    ]
+                )
+    return {beta: Figures(*np.array(of_it, float).T.swapaxes(1, 2)) for beta, of_it in rows.items()}, len(
+        lists
+    )
 
 
 def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[int, Sequence[Items]]:
@@ -470,41 +459,48 @@ def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[i
     return audits, lists[:: max(1, min(int(cost * audits / most), len(lists) // FEWEST_LISTS))]
 
 
-def _both_ways(
-    audits: Sequence[Strata], more: float, injected: float = 0.0, log_odds: float = 0.0
-) -> Iterator[Strata]:
+def _both_ways(audits: Figures, more: float, injected: float = 0.0, log_odds: float = 0.0) -> Figures:
     """What audits would have read of `more` times their queries, of odds other than were injected.
 
     Each is read twice, the second time off by as much the other way, which is as likely: so shares are surer.
     """
-
-    def moved(figure: Figure, way: int) -> Figure:
-        if figure.log_odds is None or figure.error is None or figure.freedom is None:
-            return figure
-        return replace(
-            figure,
-            log_odds=log_odds + way * (figure.log_odds - injected) / sqrt(more),
-            error=figure.error / sqrt(more),
-            freedom=max(1.0, (figure.freedom + 1) * more - 1),
-            clusters=None if figure.clusters is None else figure.clusters * more,
-        )
-
-    for strata in audits:
-        for way in (1, -1):
-            figures = {name: moved(of_it, way) for name, of_it in strata.strata.items()}
-            yield Strata(moved(strata.pooled, way), figures, 0.0)
+    off, freedom = (audits.log_odds - injected) / sqrt(more), (audits.freedom + 1) * more - 1
+    return Figures(
+        np.concatenate([log_odds + off, log_odds - off]),
+        *(
+            np.tile(array, (2, 1))
+            for array in (
+                audits.error / sqrt(more),
+                np.maximum(1.0, freedom),
+                audits.clusters * more,
+                audits.bound,
+            )
+        ),
+    )
 
 
-def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:
-    """One partition beside rankings, and rankings from as many orders as by default beside partitions."""
-    prompts = sum(condition.name != REPEAT for condition in design.prompts)
-    strategy: Strategy = Partition(settings.window)
-    name: Literal["ranking", "partition"] = "partition"
-    orders, chains = 1, prompts
-    if design.partition:
-        name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
-        chains = orders * (prompts + ListwiseSettings.repeat)
-    return OtherDesign(name, orders, chains * sum(strategy.plan(items.n).calls for items in design.lists))
+def _ends(audits: Figures, rule: HowRanked, prompts: int) -> tuple[Flags, Flags]:
+    """Which audits end in *disparity*, as one of so many prompts, and which in *parity*; shape (audits,) each."""
+    from scipy.special import stdtr
+
+    def t_within(low: float, high: float) -> Floats:
+        distance = np.minimum(audits.log_odds - log(low), log(high) - audits.log_odds)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return distance / audits.error
+
+    (low, high), tail = rule.band, (1 - rule.level) / 2
+    t = t_within(low, high)
+    p = np.sort(np.where(np.isnan(t), audits.bound, stdtr(audits.freedom, t)), axis=1)  # NaN last
+    tests = (~np.isnan(p)).sum(axis=1, keepdims=True)
+    simes = np.where(np.isnan(p), inf, tests * p / np.arange(1, p.shape[1] + 1)).min(axis=1)
+    disparity = prompts * simes <= tail
+    guarded = t_within(min(rule.guard[0], low), max(rule.guard[1], high))
+    within = stdtr(audits.freedom, -np.column_stack([t[:, :1], guarded[:, 1:]])) < tail
+    odds = np.exp(audits.log_odds[:, 1:])
+    parity = (within & (audits.clusters >= FEWEST_ITEMS)).all(axis=1) & ((low < odds) & (odds < high)).all(
+        axis=1
+    )
+    return disparity, parity & ~disparity
 
 
 def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:

@@ -1100,10 +1100,6 @@ def _findable_lines(planned: Mapping[str, Any], findable: ListwiseFindable) -> I
             f"ExpRatio to expect of odds of {findable.odds:g} if noise is fresh: {expected.agnostic:.3f} of a ranker "
             f"that does not look at relevance, {expected.relevant:.3f} of one that orders by it"
         )
-    if (other := findable.other_design) is not None:
-        waits = "none waits for another" if other.design == "partition" else "which rank the lists, too"
-        orders, calls = count(other.orders, "order"), count(other.calls, "call")
-        yield f"--design {other.design} with {orders}: {calls} a model, {waits}"
 
 
 def _simulated(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
