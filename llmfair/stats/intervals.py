@@ -249,16 +249,6 @@ def run_noise(over: Floats, under: Floats) -> RunNoise | None:
     return RunNoise(float(np.sqrt(within / (runs * queries))), df)
 
 
-def slope_on_initial(final: Floats, initial: Floats) -> float | None:
-    """Least-squares slope of ln(E1/E0) of final on initial lists over all runs; None where no input varies.
-
-    Near 1 the figure mirrors the input, near 0 it has forgotten it. Arrays of shape (runs,).
-    """
-    x = initial - initial.mean()
-    spread = float(x @ x)
-    return float(x @ (final - final.mean())) / spread if spread > 1e-12 else None
-
-
 # What an interval allows to be said about a band around parity: within, outside, or neither. The band is laid on
 # preference odds, never on an exposure ratio, which depends on the lengths of lists and windows.
 

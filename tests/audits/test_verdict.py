@@ -304,23 +304,6 @@ def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> Non
     assert SPOKEN["lists"].verdict(unjudged).next.startswith("give judgements of relevance")
 
 
-def test_windows_that_leave_all_open_are_better_drawn_at_random_than_asked_of_more_queries() -> None:
-    ranked = Usefulness("nDCG@20", 0.0, 0.2, 0.1, 0.3, 6)
-    asked = Usefulness("RelevanceOdds", 1.0, 9.0, 2.0, 40.0, 6, "chance")
-    vague, near = (1.5, 0.05, 42.0), (1.2, 1.1, 1.3)
-    for interval, useful, prompted, at_random in (
-        (vague, ranked, True, True),
-        (vague, asked, True, False),
-        (vague, ranked, False, False),
-        (near, ranked, True, False),
-    ):
-        known = {"a": finding(ACROSS, useful=useful)}
-        of = conclusions({"a": interval}, n=6, findings=known, prompted=prompted)
-        said = SPOKEN["lists"].verdict(of).next
-        assert said.startswith("random windows (--design partition) tell") is at_random
-        assert ("queries would put the whole interval" in said or "too near an edge" in said) is not at_random
-
-
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
 def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) -> None:
     slots = finding(ACROSS, "slots_decide")
@@ -513,10 +496,9 @@ def test_what_bars_a_conclusion_has_the_command_that_mends_it() -> None:
         "llmfair listwise -m openai:x --measures P@20 --initial given --orders 1"
     ), "all queries"
     assert "--initial" not in mended["order_not_random"] and "--measures" not in mended["measured"]
-    assert "--input text" in mended["chance_answers"] and "--design partition" in ways()["slots"]
+    assert "--input text" in mended["chance_answers"]
     assert {"too_few_queries", "order_not_random", "measured"} & ways().keys() == set(), "nothing to change"
     assert not {"chance_answers", "no_better_than_input"} & ways(texts=False).keys()
-    assert "slots" not in ways(design="partition")
     assert ways_of("listwise", ListwiseSettings(), "object:mine", True) == {}, "which no command names"
 
 

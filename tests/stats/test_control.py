@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from llmfair.stats.intervals import ratio_of_means, run_noise, slope_on_initial, without_favour
+from llmfair.stats.intervals import ratio_of_means, run_noise, without_favour
 from tests.shared import vectors
 
 Floats = NDArray[np.float64]
@@ -66,9 +66,3 @@ def test_one_run_of_each_query_has_no_run_noise() -> None:
     assert run_noise(np.ones((1, 5)), np.ones((1, 5))) is None
     noise = run_noise(np.ones((2, 5)), np.ones((2, 5)))
     assert noise is not None and noise.error == 0
-
-
-def test_the_slope_on_the_input() -> None:
-    initial = np.array([-0.2, 0.1, 0.4])
-    assert slope_on_initial(0.5 * initial + 3, initial) == pytest.approx(0.5)
-    assert slope_on_initial(initial, np.full(3, 0.2)) is None

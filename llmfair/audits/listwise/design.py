@@ -115,15 +115,10 @@ class Shuffles:
         return stages
 
     def programs(self, results: Mapping[str, Ranked]) -> Iterator[Program]:
-        """The chains that are left: asked, or without a question where the first lists were ranked alike."""
-        alike = self.alike(results)
-        for probe in self.stages[1]:
-            scores = _scores(results.get(self.one_of_each[_listed(probe)].probe_id)) if alike else {}
-            steps = partial(self._unasked, probe, scores) if scores else partial(self.ranker.steps, probe)
-            yield Program(probe.probe_id, steps)
+        """The chains that are left: asked, or without a question where the first lists were ranked alike.
 
-    def alike(self, results: Mapping[str, Ranked]) -> bool:
-        """Whether every order of each of the first lists was answered, and by one order of documents, ties together."""
+        That is where every order of each of them was answered, and by one order of documents, ties together.
+        """
         orders: dict[Listed, set[tuple[Any, ...]]] = {}
         for probe in self.probes:
             if probe.candidates.query.query_id in self.first:
@@ -131,12 +126,15 @@ class Shuffles:
                 ordered = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
                 order = tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__))
                 orders.setdefault(_listed(probe), set()).add(order)
-        return all(len(of_list) == 1 and () not in of_list for of_list in orders.values())
+        alike = all(len(of_list) == 1 and () not in of_list for of_list in orders.values())
+        for probe in self.stages[1]:
+            scores = _scores(results.get(self.one_of_each[_listed(probe)].probe_id)) if alike else {}
+            steps = partial(self._unasked, probe, scores) if scores else partial(self.ranker.steps, probe)
+            yield Program(probe.probe_id, steps)
 
     def spared(self, results: Mapping[str, Ranked]) -> str:
         """What the run says of chains that were not asked; empty where all were."""
-        chains = [results[probe.probe_id] for probe in self.stages[1] if probe.probe_id in results]
-        spared = sum(not ranked.asked for ranked in chains)
+        spared = sum(p.probe_id in results and not results[p.probe_id].asked for p in self.stages[1])
         text = (
             f"the first {len(self.first)} lists were ranked alike in every order, so that of each other one a single "
             f"order was asked: its scores stand for {spared:,} further requests"
@@ -333,8 +331,10 @@ class ListwiseDesign(Design[Ranked]):
         if self.partition:
             return {"design": "partition", **({"sequential": True} if self.settings.sequential else {})}
         spec = self.settings.ordering
+        if spec == "windows":
+            return {}
         read = {"answers": "margin"} if self.settings.margins else {}
-        return {} if spec == "windows" else {"strategy": spelled_strategy(spec, self.ranker.strategy), **read}
+        return {"strategy": spelled_strategy(spec, self.ranker.strategy), **read}
 
     @property
     def partition(self) -> bool:
@@ -391,10 +391,11 @@ class ListwiseDesign(Design[Ranked]):
         """Titles, texts and queries that a model sees otherwise than the dataset has them."""
         if isinstance(self.ranker, Ranker):
             return set()
+        settings = self.settings
         altered = {query.text for query in self.queries if clean(query.text) != query.text}
         for document in (d for query in self.queries for d in self.dataset.candidates(query).documents):
-            text = f": {document.text}" if document.text and self.settings.input == "text" else ""
-            if passage(document, self.settings.input, self.settings.words) != document.title + text:
+            text = f": {document.text}" if document.text and settings.input == "text" else ""
+            if passage(document, settings.input, settings.words) != document.title + text:
                 altered.add(document.title + text)
         return altered
 
@@ -435,13 +436,13 @@ class ListwiseDesign(Design[Ranked]):
 
     # What it costs and can find, and what the answers come to
 
-    def planned(self) -> dict[str, Any]:
-        return {**super().planned(), "reach": self.reach}
-
     @property
     def reach(self) -> dict[str, Reach]:
         """What rankers could make of these lists at most, whatever the model."""
         return known_reach(self)
+
+    def planned(self) -> dict[str, Any]:
+        return {**super().planned(), "reach": self.reach}
 
     def plan(self, models: int) -> dict[str, Any]:
         return plan_of(self)
@@ -471,11 +472,6 @@ class ListwiseDesign(Design[Ranked]):
 
 
 SHOWN_QUERIES = 5
-SHOWN = "P@20,ExpRatio{control},{odds}"
-"""The columns of a table unless --measures names others."""
-MEASURED = f"{SHOWN},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
-CONCLUDED = "{odds},RelevanceOdds,ExcessRatio{control}"
-"""What conclusions are made of, whatever --measures names."""
 OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
 """What is shown, measured and concluded from where nothing is ranked."""
 
@@ -498,12 +494,24 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         settings = _as_asked(settings, strategy, subject)
     settings, prompt = with_prompt(settings, dataset, strategy.question.prompt)
     queries = selected_queries(dataset, settings)
-    prompts = conditions_of(_conditions(attribute, settings.conditions), settings.repeats, settings.repeat)
+    conditions = [*attribute.variants]
+    if settings.conditions is not None:
+        conditions = [*dict.fromkeys(part for p in settings.conditions.split(",") if (part := p.strip()))]
+        wrong = next((name for name in conditions or [""] if name not in attribute.variants), None)
+        if wrong is not None:
+            raise UsageError(
+                f"{attribute.name} has no prompt '{wrong}'.{did_you_mean(wrong, attribute.variants)}",
+                f"--conditions takes {', '.join(attribute.variants)}",
+            )
+    prompts = conditions_of(conditions, settings.repeats, settings.repeat)
     gates = read_gates(settings.require, [*(condition.name for condition in prompts), INITIAL], Judged)
-    names = [",".join(OF_WINDOWS)] * 3 if partition else [SHOWN, MEASURED, CONCLUDED]
-    controlled = settings.control_variate and settings.initial == "random"
-    headline = {"control": CONTROLLED * controlled, "odds": OF_RANKINGS if ranker else "PreferenceOdds"}
-    shown, measured, concluded = (name.format_map(headline) for name in names)
+    control = CONTROLLED * (settings.control_variate and settings.initial == "random")
+    odds = OF_RANKINGS if ranker else "PreferenceOdds"
+    shown = f"P@20,ExpRatio{control},{odds}"
+    measured = f"{shown},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
+    concluded = f"{odds},RelevanceOdds,ExcessRatio{control}"  # whatever --measures names
+    if partition:
+        shown = measured = concluded = ",".join(OF_WINDOWS)
     if settings.measures is not None:
         shown = measured = settings.measures
     candidates = [dataset.candidates(query) for query in queries]
@@ -514,7 +522,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         for listed in candidates
         for document in listed.documents
     )
-    concluded = ",".join([concluded, *(of_stratum(headline["odds"], stratum) for stratum in strata)])
+    concluded = ",".join([concluded, *(of_stratum(odds, stratum) for stratum in strata)])
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
     design = ListwiseDesign(
         settings=settings,
@@ -592,11 +600,8 @@ def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) 
         what = "log-probabilities" if margins == "none" else "text of answers"
         raise UsageError(f"--strategy {settings.ordering} reads no {what}.", "leave --answers out")
     wanted = margins == "needed" or (margins != "none" and settings.answers == "auto")
-    able = (
-        wanted
-        and bool(subject.spec)
-        and "margins" in subject.backend(replace(settings, answers="text")).capabilities
-    )
+    able = wanted and bool(subject.spec)
+    able = able and "margins" in subject.backend(replace(settings, answers="text")).capabilities
     if margins == "needed":
         if subject.spec and not able:
             raise UsageError(
@@ -677,17 +682,3 @@ def _warnings(
         for remark in remarks(ranker, [ranker.ordered(listed)[0] for listed in lists]):
             yield f"{name}: {remark}"
     yield from ranker.warnings
-
-
-def _conditions(attribute: Attribute, text: str | None) -> list[str]:
-    """The prompts that `--conditions` names, or all. Raises UsageError."""
-    if text is None:
-        return list(attribute.variants)
-    wanted = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    wrong = next((name for name in wanted or [""] if name not in attribute.variants), None)
-    if wrong is not None:
-        raise UsageError(
-            f"{attribute.name} has no prompt '{wrong}'.{did_you_mean(wrong, attribute.variants)}",
-            f"--conditions takes {', '.join(attribute.variants)}",
-        )
-    return wanted

@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations, compress
+from itertools import combinations, compress, product
 from math import log
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,7 +63,6 @@ from llmfair.audits.runs.stopping import Stopping
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
 from llmfair.metrics.base import (
     Column,
-    ControlledExposures,
     Judged,
     Measure,
     QueryComparisons,
@@ -77,10 +76,10 @@ from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import strata_of
 from llmfair.metrics.utility import TREC_EVAL
-from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Query, Ranking, Side
+from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
-from llmfair.rankers.strategies import Ranked, are_places
+from llmfair.rankers.strategies import Ranked
 from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
@@ -91,7 +90,6 @@ from llmfair.stats.intervals import (
     mean,
     of_changes,
     run_noise,
-    slope_on_initial,
     without_favour,
 )
 from llmfair.stats.power import FEWEST_TESTED
@@ -158,26 +156,25 @@ def paired(
     """One measure of two conditions, over the queries alike where both have a value."""
     condition = f"{later.condition}{SEPARATOR}{earlier.condition}"
     queries = sorted(later.values.keys() & earlier.values.keys() & alike)
-    if (
-        measure.aggregate == OF_ODDS
-    ):  # all queries together have odds; each one's part of the change is tested
-        first, second = ({q: column.values[q] for q in queries} for column in (later, earlier))
-        change = preference_change(first, second, inference.level)
-        if change is None:
-            reason = "no_finite_odds" if queries else "no_common_query"
-            yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
-        else:
-            estimate, parts, p = change
-            row = row_of(str(measure), condition, estimate)
-            yield _tested(row, parts, inference) if p is None else replace(row, p=p)
+    if measure.aggregate != OF_ODDS:
+        changes, quotients = dict[str, float](), measure.definition.scale == "log"
+        for query_id in queries:
+            a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
+            if a is not None and b is not None:
+                changes[query_id] = a / b if quotients else a - b
+        within = replace(inference, bounds=of_changes(measure.bounds))
+        yield from _rows(measure, condition, changes, changes, within, quotients)
         return
-    changes, quotients = dict[str, float](), measure.definition.scale == "log"
-    for query_id in queries:
-        a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
-        if a is not None and b is not None:
-            changes[query_id] = a / b if quotients else a - b
-    within = replace(inference, bounds=of_changes(measure.bounds))
-    yield from _rows(measure, condition, changes, changes, within, quotients)
+    # all queries together have odds; each one's part of the change is tested
+    first, second = ({q: column.values[q] for q in queries} for column in (later, earlier))
+    change = preference_change(first, second, inference.level)
+    if change is None:
+        reason = "no_finite_odds" if queries else "no_common_query"
+        yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
+    else:
+        estimate, parts, p = change
+        row = row_of(str(measure), condition, estimate)
+        yield _tested(row, parts, inference) if p is None else replace(row, p=p)
 
 
 def _agreement(
@@ -219,12 +216,8 @@ def _rows(
     if not values:
         yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
-    numbers = [*values.values()]
-    estimate = (
-        geometric_mean(numbers, inference.level)
-        if quotients
-        else mean(numbers, inference.level, inference.bounds)
-    )
+    numbers, level = [*values.values()], inference.level
+    estimate = geometric_mean(numbers, level) if quotients else mean(numbers, level, inference.bounds)
     changes = np.array([tested[query_id] for query_id in sorted(tested)])
     row = row_of(str(measure), condition, estimate)
     yield _tested(row, np.log(changes) if quotients else changes, inference)
@@ -264,21 +257,12 @@ def answer_counts(
 
 def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: bool) -> WindowAnswers:
     windows = [window for result in lists for window in result.windows]
-    places: dict[str, list[str]] = {}
-    for window in windows:
-        places.setdefault(window.place, []).append(str(window.answer_class))
 
     def protected(doc_ids: Iterable[str]) -> int:
         return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
 
     lacking = [window for window in windows if window.omitted]
     expected = (len(w.omitted) * protected(w.shown) / len(w.shown) for w in lacking)
-    omitted = OmittedItems(
-        items=sum(len(window.omitted) for window in lacking),
-        of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
-        protected=sum(protected(window.omitted) for window in lacking),
-        protected_expected=round(sum(expected, 0.0), 6),
-    )
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
     orders: dict[int, Counter[tuple[int, ...]]] = {}  # of places; windows of other lengths for themselves
@@ -292,39 +276,21 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
     equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
     return WindowAnswers(
         windows=len(windows),
-        classes=_sorted(str(window.answer_class) for window in windows),
+        classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
         repaired=sum(window.repaired for window in windows),
         unparseable=sum(window.unparseable for window in windows),
         identity=sum(window.identity for window in windows),
         first_pass=FirstPass(len(first), sum(window.identity for window in first), same),
-        asked_again=_sorted(str(bad) for window in windows for bad in window.replaced),
-        readers_differ=sum(window.readers_differ for window in windows),
-        places={place: _sorted(classes) for place, classes in sorted(places.items())},
-        omitted=omitted,
+        asked_again=dict(sorted(Counter(str(bad) for window in windows for bad in window.replaced).items())),
+        omitted=OmittedItems(
+            items=sum(len(window.omitted) for window in lacking),
+            of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
+            protected=sum(protected(window.omitted) for window in lacking),
+            protected_expected=round(sum(expected, 0.0), 6),
+        ),
         equal_scores=EqualScores(sum(equal), len(equal)) if any(equal) else None,
         unformed=(constrained and sum(not window.formed for window in windows)) or None,
     )
-
-
-def _sorted(names: Iterable[str]) -> dict[str, int]:
-    """How often there is each name, by name."""
-    return dict(sorted(Counter(names).items()))
-
-
-def unassessed(counts: WindowAnswers) -> str | None:
-    """Why a condition's answers say nothing of the sides, however near parity the lists are; None where they may.
-
-    A model that always gives the same order of places, the window's own or another, reads nothing: its lists are the
-    random ones it was shown, which are at parity.
-    """
-    if 0 < counts.windows == counts.unparseable:
-        return "no_readable_answer"
-    if counts.equal_scores and counts.equal_scores.lists == counts.equal_scores.of:
-        return EQUAL_SCORES
-    first = counts.first_pass
-    if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
-        return "position_driven"
-    return None
 
 
 HEADLINE = "PreferenceOdds"
@@ -392,7 +358,6 @@ def findings_of(
         )
         if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
             reason = OF_SOME.get(str(undefined), reason)
-        runs = _runs(judged.get(name, ()))
         excess = aggregate("ratio-of-means", ratios.get(name, []), inference)
         findings[name] = ListwiseFinding(
             measure=str(headline),
@@ -408,8 +373,7 @@ def findings_of(
             if excess is None or excess.value is None
             else Excess(excess.value, excess.low, excess.high, excess.n),
             permutation=shuffled.get(name),
-            run_noise=_run_noise(ratios.get(name, []), runs),
-            slope=_slope(runs),
+            run_noise=_run_noise(ratios.get(name, []), judged.get(name, ())),
             power=odds_power(odds.pooled.estimate, rule.band, rule.level),
         )
     return findings
@@ -484,8 +448,9 @@ def explained(
             changed[name] = finding = structs.replace(finding, odds_of_label_error=with_errors)
         odds = {"all": finding.odds, **finding.strata}[finding.decisive]
         if odds is not None and finding.conclusion is Conclusion.OUTSIDE:
-            limits = (limit for limit in (odds.low, odds.high) if limit)
-            nearer = min(limits, key=lambda limit: abs(log(limit)))
+            nearer = min(
+                (limit for limit in (odds.low, odds.high) if limit), key=lambda limit: abs(log(limit))
+            )
             explaining = label_error(rule.judged, better_ahead, finding.decisive, nearer)
             changed[name] = structs.replace(finding, label_error=explaining)
     return changed
@@ -515,9 +480,7 @@ def list_odds(
     if pooled is None:
         return None
     odds = {stratum: preference(of_it, level) for stratum, of_it in strata.items()}
-    return ListOdds(
-        pooled, {stratum: of_it for stratum, of_it in odds.items() if of_it is not None}, left_out
-    )
+    return ListOdds(pooled, {stratum: each for stratum, each in odds.items() if each is not None}, left_out)
 
 
 def _odds(odds: Preference, rule: HowRanked) -> Odds:
@@ -529,13 +492,21 @@ def _odds(odds: Preference, rule: HowRanked) -> Odds:
 
 
 def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
-    """The finding as far as the answers bear it: of answers that follow the position, only that it is outside.
+    """The finding as far as the answers bear it, with the share of windows that they left as they were.
 
-    With the share of windows that they left as they were.
+    Of answers that follow the position it is said only that the odds are outside. A model that always gives the same
+    order of places, the window's own or another, reads nothing: its lists are the random ones it was shown, which are
+    at parity.
     """
-    reason, first = unassessed(answers), answers.first_pass
+    first, equal, reason = answers.first_pass, answers.equal_scores, None
     if first.windows:
         finding = structs.replace(finding, left_as_shown=first.identity / first.windows)
+    if 0 < answers.windows == answers.unparseable:
+        reason = "no_readable_answer"
+    elif equal and equal.lists == equal.of:
+        reason = EQUAL_SCORES
+    elif first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
+        reason = "position_driven"
     if reason is None or finding.conclusion is Conclusion.OUTSIDE:
         return finding
     return unassessable(finding.measure, reason)
@@ -544,16 +515,13 @@ def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFindin
 def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFinding:
     """The finding of a sequential audit: nothing that was not settled, and no p, which speaks of fixed samples."""
     settles = {Conclusion.WITHIN: [Decision.INSIDE], Conclusion.OUTSIDE: [Decision.ABOVE, Decision.BELOW]}
-    conclusion, reason = finding.conclusion, finding.reason
-    few = finding.odds is not None and finding.odds.n < FEWEST_INSIDE
-    if decision not in settles.get(conclusion, [decision]):
-        reason = FEW_INSIDE if few and conclusion is Conclusion.WITHIN else None
-        conclusion = Conclusion.INCONCLUSIVE
+    if decision not in settles.get(finding.conclusion, [decision]):
+        few = finding.odds is not None and finding.odds.n < FEWEST_INSIDE
+        reason = FEW_INSIDE if few and finding.conclusion is Conclusion.WITHIN else None
+        finding = structs.replace(finding, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
     odds = None if finding.odds is None else structs.replace(finding.odds, p=None)
     strata = {name: structs.replace(of_it, p=None) for name, of_it in finding.strata.items()}
-    return structs.replace(
-        finding, conclusion=conclusion, reason=reason, odds=odds, strata=strata, power=None
-    )
+    return structs.replace(finding, odds=odds, strata=strata, power=None)
 
 
 def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
@@ -571,8 +539,7 @@ def concluded(
     between equally relevant items, no preference for a group shows: the interval of the odds without them is judged
     as any other.
     """
-    pooled = odds.pooled
-    estimate = pooled.estimate
+    pooled, estimate = odds.pooled, odds.pooled.estimate
     if rule.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
     if (estimate.low is None) != (estimate.high is None):
@@ -609,13 +576,21 @@ def no_preference(odds: Preference, rule: HowRanked) -> float | None:
 def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[str, PermutationResult]:
     """The stratified test of no effect in any query, by condition.
 
-    Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides.
+    Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides, and lists
+    that have items of both.
     """
     if rule.initial != "random":
         return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
     alike: dict[tuple[tuple[Hashable, ...], ...], dict[str, list[LabelledItems]]] = {}
     for condition, queries in judged.items():
-        labelled = {query.query_id: items for query in queries if (items := _labelled(query)) is not None}
+        labelled = dict[str, LabelledItems]()
+        for query in queries:
+            protected = query.on_side(Side.PROTECTED)
+            sided = protected | query.on_side(Side.UNPROTECTED)
+            if query.rankings and protected.any() and not protected[sided].all():
+                doc_ids = tuple(compress(query.doc_ids, sided))
+                items = exposures(query)[sided], protected[sided], query.grades[sided]
+                labelled[query.query_id] = LabelledItems(*items, doc_ids)
         lists = tuple((query_id, *items.labels()) for query_id, items in labelled.items())
         alike.setdefault(lists, {})[condition] = [*labelled.values()]
     shuffled: dict[str, PermutationResult] = {}
@@ -631,25 +606,11 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[s
     return shuffled
 
 
-def _labelled(query: Judged) -> LabelledItems | None:
-    """The items of either group with their exposures; None where one group has none, or nothing is ranked."""
-    protected = query.on_side(Side.PROTECTED)
-    sided = protected | query.on_side(Side.UNPROTECTED)
-    if not query.rankings or not protected.any() or protected[sided].all():
-        return None
-    doc_ids = tuple(compress(query.doc_ids, sided))
-    return LabelledItems(exposures(query)[sided], protected[sided], query.grades[sided], doc_ids)
-
-
-def _runs(judged: Sequence[Judged]) -> list[tuple[ControlledExposures, ...]]:
-    """Both sides' exposures from every initial order, by query; none where orders are not known."""
+def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> OrderNoise | None:
+    """How far other initial orders would move ln R on these very queries; None from a single order."""
     measure = parse_measure("ExpRatio(control=order)")
     ratios = [value for query in judged for value in measure.values(query).values()]
-    return [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
-
-
-def _run_noise(values: Sequence[Value], runs: Sequence[tuple[ControlledExposures, ...]]) -> OrderNoise | None:
-    """How far other initial orders would move ln R on these very queries; None from a single order."""
+    runs = [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
     if len({len(orders) for orders in runs}) != 1:
         return None
     sides = []
@@ -660,17 +621,6 @@ def _run_noise(values: Sequence[Value], runs: Sequence[tuple[ControlledExposures
         sides.append(np.array(without_favour(final, favour) if with_control else final).T)
     noise = run_noise(*sides)
     return None if noise is None else OrderNoise(noise.error, noise.df)
-
-
-def _slope(runs: Sequence[tuple[ControlledExposures, ...]]) -> float | None:
-    """Slope of ln(E1/E0) of the rankings on that of their initial orders: 1 mirrors the input, 0 forgets it."""
-    if not any(runs):
-        return None
-    logs = [
-        [log(run.final[0] / run.final[1]), log(run.initial[0] / run.initial[1])] for of in runs for run in of
-    ]
-    final, initial = np.array(logs).T
-    return slope_on_initial(final, initial)
 
 
 # Whether a ranker does its job at all: without that, being near parity says nothing, since noise is near it too.
@@ -708,11 +658,9 @@ def gain_on_chance(judged: Judged) -> float | None:
 def of_answers(values: Iterable[Value]) -> Usefulness | None:
     """From answers alone, where nothing is ranked: RelevanceOdds; None without items of different grades."""
     relevance = preference(values, SURE)
-    if relevance is None:
+    if relevance is None or (relevance.estimate.value is None and relevance.estimate.low is None):
         return None
     estimate = relevance.estimate
-    if estimate.value is None and estimate.low is None:
-        return None
     odds = estimate.value if estimate.value is not None else float(estimate.low or 0.0)
     return Usefulness("RelevanceOdds", 1.0, odds, estimate.low, estimate.high, estimate.n, "chance")
 
@@ -758,15 +706,10 @@ def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decis
     odds = list_odds(values, strata_of(values, rule.strata), level=rule.level)
     if odds is None:
         return None
-
-    def p_outside(figure: Preference) -> float:
-        p = figure.figure.outside(rule.band)
-        return 1.0 if p is None else p
-
+    p_of = {each.figure.outside(rule.band): each for each in (*reversed(odds.strata.values()), odds.pooled)}
     p = odds.figures.outside(rule.band)
     if p is not None and p <= (1 - rule.level) / 2:
-        decisive = min((odds.pooled, *odds.strata.values()), key=p_outside)
-        low = decisive.estimate.low
+        low = p_of[min(p for p in p_of if p is not None)].estimate.low
         return Decision.BELOW if low is None or low < rule.band[0] else Decision.ABOVE
     conclusion, _ = concluded(odds, True, rule)
     enough = odds.pooled.estimate.n >= FEWEST_INSIDE
@@ -850,25 +793,37 @@ def outcome_of(
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
-        warnings=[*_warnings(chains)] if design.subject.scores_lists else [],
     )
     where = windows_of(results.design)
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
 
 
 def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
-    """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own."""
+    """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own.
+
+    With the orders that rankings began with, and what the answers compared; a ranker forgets the order it is given.
+    """
     by_query: dict[tuple[str, str], list[tuple[Probe, Ranked]]] = {}
     for probe, ranked in chains:
         by_query.setdefault((probe.condition, probe.candidates.query.query_id), []).append((probe, ranked))
-    judged = {
-        condition.name: [
-            _judged_query(design, query, by_query[condition.name, query.query_id])
-            for query in design.queries
-            if (condition.name, query.query_id) in by_query
-        ]
-        for condition in design.prompts
-    }
+    judged: dict[str, list[Judged]] = {condition.name: [] for condition in design.prompts}
+    alone = isinstance(design.ranker, Ranker)
+    for condition, query in product(judged, design.queries):
+        of_query = by_query.get((condition, query.query_id), ())
+        rankings = [(probe, ranked.ranking) for probe, ranked in of_query if ranked.ranking is not None]
+        begun = (Ranking(query.query_id, probe.candidates.doc_ids) for probe, _ in rankings)
+        if of_query:
+            plain = design.judged(design.dataset.candidates(query), [ranking for _, ranking in rankings])
+            judged[condition].append(
+                replace(
+                    plain,
+                    beside=() if alone else tuple(begun),
+                    runs=tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in of_query)),
+                    encounters=None
+                    if alone
+                    else tuple(e for _, ranked in of_query for e in ranked.encounters),
+                )
+            )
     # Of an incomplete run the input speaks of the same queries as the conditions beside it.
     reached = {query_id for _, query_id in by_query}
     judged[INITIAL] = [
@@ -882,19 +837,6 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     return judged
 
 
-def _judged_query(design: ListwiseDesign, query: Query, chains: Chains) -> Judged:
-    """A query as the chains of one condition ranked it, with their initial orders and what their answers compared."""
-    alone = isinstance(design.ranker, Ranker)  # which forgets the order it is given, and compares nothing
-    rankings = [(probe, ranked.ranking) for probe, ranked in chains if ranked.ranking is not None]
-    begun = (Ranking(query.query_id, probe.candidates.doc_ids) for probe, _ in rankings)
-    return replace(
-        design.judged(design.dataset.candidates(query), [ranking for _, ranking in rankings]),
-        beside=() if alone else tuple(begun),
-        runs=tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in chains)),
-        encounters=None if alone else tuple(e for _, ranked in chains for e in ranked.encounters),
-    )
-
-
 def _usefulness(
     condition: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column]
 ) -> Usefulness | None:
@@ -905,16 +847,6 @@ def _usefulness(
         if column.condition == condition and column.measure.name == "RelevanceOdds":
             return of_answers(column.values.values())
     return None
-
-
-def _warnings(chains: Chains) -> Iterator[str]:
-    """What may be wrong with how answers were read."""
-    scores = [window.scores for _, ranked in chains for window in ranked.windows if window.scores is not None]
-    if scores and all(map(are_places, scores)):
-        yield (
-            "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives "
-            "them, return the documents themselves in that order"
-        )
 
 
 def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:

@@ -291,7 +291,7 @@ class ExpectedRatio:
     relevant: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prospect:
     """How simulated audits end under one prompt, with Monte Carlo errors: in *disparity* at the odds to be found, in
     *parity* at 1 (of a ranker that does its job).

@@ -111,8 +111,6 @@ class WindowAnswers(AnswerCounts, omit_defaults=False, frozen=True, kw_only=True
     identity: Count = 0
     first_pass: FirstPass = FirstPass()
     asked_again: Counts
-    readers_differ: Count = 0
-    places: Mapping[str, Counts] = {}
     omitted: OmittedItems = OmittedItems()
     equal_scores: EqualScores | None = None
 
@@ -214,7 +212,9 @@ class Usefulness(JsonObject, frozen=True):
 
 
 def of_stratum(measure: str, stratum: str) -> str:
-    """The name of preference odds over the items of one stratum."""
+    """The name of preference odds over the items of one stratum; of "all" their own."""
+    if stratum == "all":
+        return measure
     return f"{measure[:-1]},stratum={stratum})" if measure.endswith(")") else f"{measure}(stratum={stratum})"
 
 
@@ -240,7 +240,6 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     excess: Excess | None = None
     permutation: PermutationResult | None = None
     run_noise: OrderNoise | None = None
-    slope: float | None = None
     power: OddsPower | None = None
 
     @property
@@ -254,7 +253,7 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     @property
     def spoken_of(self) -> str:
         """The measure of that stratum."""
-        return self.measure if self.decisive == "all" else of_stratum(self.measure, self.decisive)
+        return of_stratum(self.measure, self.decisive)
 
     @property
     def decisive_figure(self) -> Figure | None:

@@ -443,31 +443,22 @@ class CandidatesLine:
 
 
 @dataclass(frozen=True)
-class RankedList:
-    """What one chain ranked, best first, from which initial order, and in which repeat, from 0."""
-
-    doc_ids: tuple[str, ...]
-    order: int = 0
-    repeat: int = 0
-
-
-@dataclass(frozen=True)
 class RankedLists:
     """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[condition][query_id]`.
 
-    Of several orders and repeats, every one is there, the first first.
+    By initial order and repeat, from 0, the documents best first.
     """
 
     sides: Mapping[str, Mapping[str, Side | None]]
     relevance: Mapping[str, Mapping[str, int]]
-    ranked: Mapping[str, Mapping[str, Sequence[RankedList]]]
+    ranked: Mapping[str, Mapping[str, Mapping[tuple[int, ...], tuple[str, ...]]]]
 
     def ranks(self, condition: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ranks, from 1, of all items of either side over all queries and runs; shape (items,) each."""
         ranks: dict[Side | None, list[int]] = {side: [] for side in (*Side, None)}
         for query_id, lists in self.ranked[condition].items():
-            for ranked in lists:
-                for rank, doc_id in enumerate(ranked.doc_ids, start=1):
+            for doc_ids in lists.values():
+                for rank, doc_id in enumerate(doc_ids, start=1):
                     ranks[self.sides[query_id].get(doc_id)].append(rank)
         return np.array(ranks[Side.PROTECTED], np.int64), np.array(ranks[Side.UNPROTECTED], np.int64)
 
@@ -477,11 +468,9 @@ class RankedLists:
         As far as the shortest list reaches; rank 1 alone where an item without side comes first counts for none.
         """
         counts = [
-            np.cumsum(
-                [[self.sides[query_id].get(d) is side for side in Side] for d in ranked.doc_ids], axis=0
-            )
+            np.cumsum([[self.sides[query_id].get(d) is side for side in Side] for d in doc_ids], axis=0)
             for query_id, lists in self.ranked[condition].items()
-            for ranked in lists
+            for doc_ids in lists.values()
         ]
         if not counts:
             return np.array([])
@@ -511,7 +500,7 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
             raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
         sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
         relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
-    ranked: dict[str, dict[str, list[RankedList]]] = {condition: {} for condition in conditions}
+    ranked: dict[str, dict[str, dict[tuple[int, ...], tuple[str, ...]]]] = {name: {} for name in conditions}
     for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
         condition, *numbers = ONE_OF_SEVERAL.split(file.stem)
         if condition not in ranked:
@@ -519,8 +508,8 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
         for query_id, ranking in read_run(file, hint=HINT).rankings.items():
             if query_id not in sides:
                 raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
-            chain = RankedList(ranking.doc_ids, *map(int, numbers[:2]))
-            ranked[condition].setdefault(query_id, []).append(chain)
+            chain = tuple(map(int, numbers[:2])) or (0, 0)
+            ranked[condition].setdefault(query_id, {})[chain] = ranking.doc_ids
     in_order = {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()}
     return RankedLists(sides, relevance, in_order)
 

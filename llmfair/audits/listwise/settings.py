@@ -191,8 +191,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         return [*super().asked_with(), *["window"] * (self.design == "partition" or window is not None)]
 
     def ways(self) -> Mapping[str, Mapping[str, Any]]:
-        partition = {"slots": {"design": "partition"}} if self.strategy == ("windows",) else {}
-        return {"order_not_random": {"initial": "random"}, **partition}
+        return {"order_not_random": {"initial": "random"}}
 
     def check(self) -> None:
         from llmfair.rankers.strategies import strategy_of

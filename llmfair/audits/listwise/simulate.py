@@ -49,6 +49,11 @@ class Items:
         return len(self.groups)
 
     @property
+    def names(self) -> Sequence[str]:
+        """The items' ids; without any, items come in no other list."""
+        return self.doc_ids or tuple(f"{self.query_id} {place}" for place in range(self.n))
+
+    @property
     def sizes(self) -> tuple[int, int, int]:
         """How many items there are, and how many of them are protected and unprotected."""
         return self.n, int((self.groups == 1).sum()), int((self.groups == -1).sum())
@@ -111,12 +116,7 @@ class Encounters:
         relevant, ahead = self.items.grades[first] > 0, (margins > -log_odds).astype(float)
         query, shown = np.zeros(len(first), np.intp), pairs_shown(relevant)
         outcomes = Comparisons(query, relevant, shown, self.window, first, second, ahead, self.slots[audit])
-        return QueryComparisons(outcomes, self.items.doc_ids or _names(self.items))
-
-
-def _names(items: Items) -> tuple[str, ...]:
-    """Of items that come in no other list."""
-    return tuple(f"{items.query_id} {place}" for place in range(items.n))
+        return QueryComparisons(outcomes, self.items.names)
 
 
 def items_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Items:
@@ -146,7 +146,13 @@ def simulate_encounters(
 
     `qualities`: the items' own, in every audit, shape (audits, n); drawn, unless given.
     """
-    first, second, slot_of, window_of = _places(windows, items.n)
+    pairs: list[tuple[int, int]] = []  # of ranks that meet first in one window
+    slot_of, window_of = np.zeros(items.n), np.zeros(items.n, np.intp)
+    for number, ((start, end), ranks) in enumerate(zip(windows, first_shown(windows), strict=True)):
+        pairs += combinations(ranks, 2)
+        slot_of[ranks] = 2 * (np.array(ranks) - start) / (end - start - 1) - 1
+        window_of[ranks] = number
+    first, second = np.array(pairs, np.intp).reshape(-1, 2).T
     shown = rng.permuted(np.tile(np.arange(items.n), (audits, orders, 1)), axis=-1)
     shown = shown.repeat(repeats, axis=1)
     audit = np.arange(audits)[:, None, None]
@@ -157,35 +163,19 @@ def simulate_encounters(
     groups, grades = items.groups[shown], items.grades[shown]
     met = (groups[..., first] * groups[..., second] == -1) & (grades[..., first] == grades[..., second])
     run, chain, pair = np.nonzero(met)
-    first_rank, second_rank = first[pair], second[pair]
-    leads = groups[run, chain, first_rank] == 1
-    protected, unprotected = (
-        np.where(leads, first_rank, second_rank),
-        np.where(leads, second_rank, first_rank),
-    )
-    margins = scores[run, chain, protected] - scores[run, chain, unprotected]
-    slots = np.stack([slot_of[protected], slot_of[unprotected]], axis=1)
-    places = np.stack([shown[run, chain, protected], shown[run, chain, unprotected]], axis=1)
+    leads = groups[run, chain, first[pair]] == 1
+    ranks = np.where(
+        leads, [first[pair], second[pair]], [second[pair], first[pair]]
+    ).T  # the protected item's first
+    of_ranks = scores[run[:, None], chain[:, None], ranks]
     ends = np.cumsum(np.bincount(run, minlength=audits))[:-1]
     return Encounters(
         items,
-        np.split(margins, ends),
-        np.split(slots, ends),
-        np.split(places, ends),
+        np.split(of_ranks[:, 0] - of_ranks[:, 1], ends),
+        np.split(slot_of[ranks], ends),
+        np.split(shown[run[:, None], chain[:, None], ranks], ends),
         max((end - start for start, end in windows), default=1),
     )
-
-
-def _places(windows: Windows, n: int) -> tuple[Places, Places, Floats, Places]:
-    """Of a pass: both ranks of every two items that meet first, and of every rank its slot z and its window."""
-    pairs: list[tuple[int, int]] = []
-    slot_of, window_of = np.zeros(n), np.zeros(n, np.intp)
-    for number, ((start, end), ranks) in enumerate(zip(windows, first_shown(windows), strict=True)):
-        pairs += combinations(ranks, 2)
-        slot_of[ranks] = 2 * (np.array(ranks) - start) / (end - start - 1) - 1
-        window_of[ranks] = number
-    first, second = np.array(pairs, np.intp).reshape(-1, 2).T
-    return first, second, slot_of, window_of
 
 
 # A strategy's own program, answered by an injected ranker: whatever it asks, without a chat. Where questions hang on
@@ -273,13 +263,12 @@ def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8
     """The final lists of a noiseless ranker that puts low tastes first; `tastes` by rank, shape (draws, n)."""
     ranked = np.empty_like(tastes)
     for row, ranks in enumerate(tastes):
-        final, _ = play(strategy, range(len(ranks)), _by((-ranks).tolist()))
+        weights = (-ranks).tolist()
+        final, _ = play(
+            strategy, range(len(ranks)), lambda items, _, of=weights: [of[item] for item in items]
+        )
         ranked[row] = ranks[final]
     return ranked
-
-
-def _by(weights: Sequence[float]) -> Weigh:
-    return lambda items, alone: [weights[item] for item in items]
 
 
 @dataclass(frozen=True)
@@ -302,12 +291,8 @@ class PlayedAudits:
 
     def value(self, log_odds: float, audit: int) -> Value:
         """One audit of a ranker with this preference, as the measure PreferenceOdds has it."""
-        rng = np.random.default_rng([*self.seed, audit])
+        rng, noise, n = np.random.default_rng([*self.seed, audit]), self.noise, self.items.n
         weights = log_odds * (self.items.groups == 1) + self.relevance * self.items.grades
-        return odds_of(self.items, self._encounters(weights, audit, rng))
-
-    def _encounters(self, weights: Floats, audit: int, rng: np.random.Generator) -> list[Encounter]:
-        noise, encounters, n = self.noise, list[Encounter](), self.items.n
         drawn = rng.logistic if self.spoken else rng.gumbel
         fixed, always, alone_always = (draw.tolist() for draw in (weights, rng.gumbel(size=n), drawn(size=n)))
         if self.qualities is not None:
@@ -328,11 +313,12 @@ class PlayedAudits:
                 weighed = [weight + noise.slots / 2 - step * slot for slot, weight in enumerate(weighed)]
             return weighed
 
+        encounters = list[Encounter]()
         for _ in range(self.orders):
-            order = rng.permutation(self.items.n).tolist()
+            order = rng.permutation(n).tolist()
             for _ in range(self.repeats):
                 encounters += play(self.strategy, order, weigh)[1].encounters
-        return encounters
+        return odds_of(self.items, encounters)
 
 
 def _stream(draw: Callable[..., Floats]) -> Iterator[float]:
@@ -343,18 +329,11 @@ def _stream(draw: Callable[..., Floats]) -> Iterator[float]:
 
 def odds_of(items: Items, encounters: Sequence[Encounter]) -> Value:
     """The measure PreferenceOdds of a list of which these encounters are known."""
-    documents = _documents(items.n)
     relevance = {str(item): grade for item, grade in enumerate(items.grades.tolist())}
-    judged = Judged(
-        Candidates(Query(items.query_id, ""), documents, relevance),
-        (),
-        {str(item): SIDES[group] for item, group in enumerate(items.groups.tolist())},
-        encounters=tuple(encounters),
-    )
-    (value,) = HEADLINE.values(judged).values()
-    if isinstance(value, QueryComparisons):
-        return replace(value, doc_ids=items.doc_ids or _names(items))
-    return value
+    sides = {str(item): SIDES[group] for item, group in enumerate(items.groups.tolist())}
+    candidates = Candidates(Query(items.query_id, ""), _documents(items.n), relevance)
+    (value,) = HEADLINE.values(Judged(candidates, (), sides, encounters=tuple(encounters))).values()
+    return replace(value, doc_ids=items.names) if isinstance(value, QueryComparisons) else value
 
 
 # Blocks of audits of all lists together, as `calibrate` and `plan` draw them: the same seeds, so the same audits.

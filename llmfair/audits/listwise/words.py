@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import fsum, log
 from pathlib import Path
@@ -32,7 +30,7 @@ from llmfair.audits.listwise.results import (
     WindowsRow,
     of_stratum,
 )
-from llmfair.audits.listwise.score import RankedList, RankedLists, read_lists
+from llmfair.audits.listwise.score import RankedLists, read_lists
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
@@ -46,7 +44,6 @@ from llmfair.rankers.strategies import strategy_of
 from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.groups import (
     DRAWN,
-    AuditedRun,
     Furthest,
     FurthestQuery,
     Group,
@@ -61,7 +58,6 @@ from llmfair.report.groups import (
 from llmfair.report.phrases import (
     audited_note,
     calls_of,
-    cell,
     conclusion_text,
     differs_text,
     drawn_note,
@@ -105,22 +101,19 @@ from llmfair.report.plots.ratios import (
 )
 from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, verdict
 from llmfair.report.table import Column, Table, figure_columns, headings
-from llmfair.report.verdict import ADVICE, Case, VerdictWords, by_way
+from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
 from llmfair.results import (
     OUTSIDE_ALONE,
     Band,
-    Conclusions,
     Declared,
     Exhibits,
     Figure,
     ProbeCounts,
     Reach,
     Row,
-    RunVerdict,
     Words,
 )
-from llmfair.rundir import RunDir
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.strata import Stratum
 
@@ -196,16 +189,13 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
         if condition != REPEAT and finding.strata and finding.odds is not None
         for name, odds in {"all": finding.odds, **finding.strata}.items()
     ]
-
-    def figure(row: StratumRow) -> Figure | None:
-        condition, name, finding, _ = row
-        measure = finding.measure if name == "all" else of_stratum(finding.measure, name)
-        return figures.get((measure, condition))
-
     columns: list[Column[StratumRow]] = [
         ("prompt", lambda row: row[0]),
         ("items", lambda row: row[1]),
-        (f"odds of answers [{100 * results.level:g} %]", figure),
+        (
+            f"odds of answers [{100 * results.level:g} %]",
+            lambda row: figures.get((of_stratum(row[2].measure, row[1]), row[0])),
+        ),
         ("comparisons", lambda row: row[3].comparisons),
         ("items in several queries", lambda row: row[3].recurring),
         ("effective clusters", lambda row: None if row[3].clusters is None else f"{row[3].clusters:.1f}"),
@@ -319,15 +309,32 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         yield held_note("the labels" if design.strategy else "well-formed orders", answers)
     rows = {name: cells.get(("RelevanceRatio", name)) for name in design.conditions}
     yield from relevance_note({name: row.value for name, row in rows.items() if row})
-    yield from _answer_notes(answers)
+    unparseable, repaired = sum(each.unparseable for each in answers), sum(each.repaired for each in answers)
+    if unparseable or repaired:
+        classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
+        kinds = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()) if name != "ok")
+        answered = sum(each.windows for each in answers)
+        yield (
+            f"unparseable answers: {percent(unparseable, answered)} ({unparseable:,} of {answered:,}); "
+            f"repaired: {percent(repaired, answered)} · {kinds}"
+        )
     yield from results.warnings
     yield from few_queries(design.queries)
-    yield from _list_notes(design)
-    yield from _reach_notes(results, cells)
-    yield from _gap_note(results, cells)
-    yield from (f"{measure}: {note}" for measure, note in _precision_notes(results))
-    yield from _ratio_note(results)
-    yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
+    if design.left_out:
+        why, first = (
+            f"{len(design.left_out) - SHOWN_LEFT_OUT} more",
+            [*design.left_out.values()][:SHOWN_LEFT_OUT],
+        )
+        reasons_shown = "; and ".join(["; ".join(first), *[why] * (len(design.left_out) > SHOWN_LEFT_OUT)])
+        yield (
+            f"{design.queries} of {design.queries + len(design.left_out)} queries kept; without a list: {reasons_shown}"
+        )
+    if design.shrunk:
+        yield (
+            f"{count(len(design.shrunk), 'list')} with fewer relevant documents than asked, or fewer documents in all "
+            "(named in results.json)"
+        )
+    yield from _figure_notes(results, cells)
     for stratum in Stratum:
         odds_of = {
             name: of_stratum(each.measure, stratum)
@@ -340,7 +347,6 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from same_values(results)
     yield from _test_notes(results, findings, cells)
-    yield from _noise_notes(results, cells)
     yield from window_notes(design.never_ranked, design.window, design.step)
     omitted = [counts.omitted for counts in answers]
     if items := sum(each.items for each in omitted):
@@ -378,76 +384,50 @@ def scored_notes(rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
     return [*[RANKINGS_NOTE] * rankings, *relevance_note(relevance)]
 
 
-def _answer_notes(answers: Collection[WindowAnswers]) -> Iterator[str]:
-    """Lists whose scores are all equal; the share of answers that cannot be parsed, or are repaired, by kind."""
-    equal = [counts.equal_scores for counts in answers if counts.equal_scores]
-    if equal:
-        lists, of = sum(scores.lists for scores in equal), sum(scores.of for scores in equal)
-        yield f"all scores are equal in {lists:,} of {count(of, 'list')}: they stay as they were shown"
-    answered, unparseable = sum(each.windows for each in answers), sum(each.unparseable for each in answers)
-    repaired = sum(each.repaired for each in answers)
-    if unparseable or repaired:
-        classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
-        kinds = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()) if name != "ok")
-        yield (
-            f"unparseable answers: {percent(unparseable, answered)} ({unparseable:,} of {answered:,}); "
-            f"repaired: {percent(repaired, answered)} · {kinds}"
-        )
-
-
-def _list_notes(design: ListwiseFacts) -> Iterator[str]:
-    """Queries without a list, and lists that could not be filled."""
-    if design.left_out:
-        why = list(design.left_out.values())
-        more = f"; and {len(why) - SHOWN_LEFT_OUT} more" if len(why) > SHOWN_LEFT_OUT else ""
-        yield (
-            f"{design.queries} of {design.queries + len(why)} queries kept; without a list: "
-            f"{'; '.join(why[:SHOWN_LEFT_OUT])}{more}"
-        )
-    if design.shrunk:
-        yield (
-            f"{count(len(design.shrunk), 'list')} with fewer relevant documents than asked, or fewer documents in all "
-            "(named in results.json)"
-        )
-
-
-def _reach_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
-    """Of an order that is not random what it hands on to any ranker; else the ratios between rankers of one group."""
+def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+    """What figures can be in this design, the largest gap between two prompts, and how the exposure ratio is made."""
     design, initial = results.design, cells.get((RATIO, INITIAL))
     reach = results.reach.get(RATIO, Reach())
+    ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
     if design.initial != "random" and initial and initial.value is not None:
         text = f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
         if reach.indifferent is not None:
             text += f"; of a ranker without any preference it would be {reach.indifferent:.3f}"
         yield text
-    if reach.low is not None and any(measure.startswith(RATIO) for measure in results.shown):
+    if reach.low is not None and ratio:
         yield f"attainable range of ExpRatio on these lists: {_range(reach, 3)}"
-
-
-def _gap_note(results: ListwiseResults, cells: Cells) -> Iterator[str]:
-    """The largest difference between two prompts, paired by query, the greater over the smaller."""
-    measure = results.family.contrasted
-    pairs = [
-        (abs(log(row.value)), condition, row)
+    gaps = {
+        condition: row
         for (name, condition), row in cells.items()
-        if name == measure
+        if name == results.family.contrasted
         and SEPARATOR in condition
         and REPEAT not in condition.split(SEPARATOR)
         and row.value
         and abs(row.value - 1) >= TELLING
-    ]
-    if not pairs:
-        return
-    _, condition, row = max(pairs, key=lambda pair: pair[:2])
-    (value, low, high), names = (row.value, row.low, row.high), condition.split(SEPARATOR)
-    if value and value < 1:
-        (value, low, high), names = (end and 1 / end for end in (value, high, low)), names[::-1]
-    text = f"largest gap: {' against '.join(names)}, × {value:.3f} in {results.labels.get(measure or '', measure)}"
-    text += "" if row.low is None else f" [{low:.3f}, {high:.3f}]"
-    if row.p_adjusted is not None:
-        queries = count(row.n or 0, "query", "queries")
-        text += f", p {p_text(row.p_adjusted)} ({queries}, Holm over {results.family.size})"
-    yield text
+    }
+    if gaps:
+        condition, row = max(gaps.items(), key=lambda gap: (abs(log(gap[1].value or 1)), gap[0]))
+        ends, names = [row.value, row.low, row.high], condition.split(SEPARATOR)
+        if (row.value or 1) < 1:  # the greater over the smaller
+            ends, names = [end and 1 / end for end in (row.value, row.high, row.low)], names[::-1]
+        measure = results.family.contrasted or ""
+        text = f"largest gap: {' against '.join(names)}, × {ends[0]:.3f} in {results.labels.get(measure, measure)}"
+        text += "" if row.low is None else f" [{ends[1]:.3f}, {ends[2]:.3f}]"
+        if row.p_adjusted is not None:
+            queries = count(row.n or 0, "query", "queries")
+            text += f", p {p_text(row.p_adjusted)} ({queries}, Holm over {results.family.size})"
+        yield text
+    yield from (f"{measure}: {note}" for measure, note in _precision_notes(results))
+    if ratio is not None:
+        how = ["ratio of means"] * ("agg=" not in ratio)
+        if ratio in results.intervals:
+            how.append(INTERVALS[results.intervals[ratio]].format(design.seed))
+        setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
+        parts = [", ".join(how), "whole lists" if design.prompt_sha256 is None else setting]
+        if CONTROLLED in ratio and not results.controlled:
+            parts.append("too few runs to take out what the initial orders explain: the plain ratio")
+        yield f"{ratio}: {'; '.join(filter(None, parts))}"
+    yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
 
 
 def _precision_notes(results: ListwiseResults) -> Iterator[tuple[str, str]]:
@@ -464,25 +444,10 @@ def _precision_notes(results: ListwiseResults) -> Iterator[tuple[str, str]]:
 INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t interval (seed {})"}
 
 
-def _ratio_note(results: ListwiseResults) -> Iterator[str]:
-    """How the exposure ratio is aggregated and its interval made."""
-    ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
-    if ratio is None:
-        return
-    design, how = results.design, ["ratio of means"] * ("agg=" not in ratio)
-    if ratio in results.intervals:
-        how.append(INTERVALS[results.intervals[ratio]].format(design.seed))
-    setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
-    parts = [", ".join(how), "whole lists" if design.prompt_sha256 is None else setting]
-    if CONTROLLED in ratio and not results.controlled:
-        parts.append("too few runs to take out what the initial orders explain: the plain ratio")
-    yield f"{ratio}: {'; '.join(filter(None, parts))}"
-
-
 def _test_notes(
     results: ListwiseResults, findings: Mapping[str, ListwiseFinding], cells: Cells
 ) -> Iterator[str]:
-    """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
+    """Both nulls of every prompt; then how far one moves by itself, over other orders, and asked once more."""
     flips, shuffles, how = list[str](), list[str](), ""
     for condition, finding in findings.items():
         row, shuffled = cells.get((finding.measure, condition)), finding.permutation
@@ -499,14 +464,10 @@ def _test_notes(
         yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(flips)}"
     if shuffles:
         yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
-
-
-def _noise_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
-    """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
-    noises = {name: finding.run_noise for name, finding in results.findings.items() if finding.run_noise}
-    if noises:
-        (condition, noise), orders = next(iter(noises.items())), count(results.design.orders, "random order")
-        yield f"Monte Carlo error of ExpRatio from {orders}: ± {100 * 1.96 * noise.error:.1f} % ({condition})"
+    for condition, finding in [*results.findings.items()][:1]:
+        if (noise := finding.run_noise) is not None:
+            orders, error = count(results.design.orders, "random order"), 100 * 1.96 * noise.error
+            yield f"Monte Carlo error of ExpRatio from {orders}: ± {error:.1f} % ({condition})"
     for measure in (name for name in results.measures if name.startswith("RBO")):
         agreed = {
             name: row
@@ -565,16 +526,6 @@ def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
 
 LEFT_AS_SHOWN = 0.5
 """From this share on a verdict says how many windows the answers left as they were."""
-FAR_MORE = 10
-"""So many times the queries of a run are no next step."""
-RANDOM_WINDOWS = (
-    "random windows (--design partition) tell a preference from the slots by fewer calls, where these windows would "
-    "take far more queries"
-)
-
-
-def listwise_verdict(conclusions: Conclusions) -> RunVerdict:
-    return ListwiseWords("prompt", TITLES).verdict(conclusions)
 
 
 class ListwiseWords(VerdictWords):
@@ -608,22 +559,17 @@ class ListwiseWords(VerdictWords):
         return cautions + super().caution(case)
 
     def settle(self, case: Case) -> str:
-        """What parity lacks where the estimate lies in the band without it; else what would settle it.
-
-        That is more queries, or windows that tell more where queries could not make up for what these leave open.
-        """
+        """What parity lacks where the estimate lies in the band without it; else what would settle it."""
         useful, value = _finding(case).useful, None if case.figure is None else case.figure.value
         low, high = case.facts.band
-        if value is not None and low <= value <= high:
-            if useful is None:
-                return ADVICE["not_judged"]
-            if not useful.shown:
-                evidence = f" ({_useful(case)})" if _useful(case) else ""
-                return (
-                    "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
-                    f"{useful.against}, which is not shown{evidence}"
-                )
-        return by_way(case.facts, RANDOM_WINDOWS, "slots") if _is_vague(case) else super().settle(case)
+        if value is None or not low <= value <= high or (useful is not None and useful.shown):
+            return super().settle(case)
+        if useful is None:
+            return ADVICE["not_judged"]
+        return (
+            "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
+            f"{useful.against}, which is not shown" + f" ({_useful(case)})" * bool(_useful(case))
+        )
 
     def look(self, case: Case) -> str:
         measures = case.facts.measures
@@ -635,17 +581,6 @@ class ListwiseWords(VerdictWords):
 
 def _finding(case: Case) -> ListwiseFinding:
     return cast(ListwiseFinding, case.finding)
-
-
-def _is_vague(case: Case) -> bool:
-    """Whether slots or few comparisons leave the odds of a model's rankings open, so that no more queries would do."""
-    figure, useful = case.figure, _finding(case).useful
-    if figure is None or not figure.low or not figure.high or not figure.n:
-        return False
-    low, high = case.facts.band
-    partition = useful is not None and useful.chance  # which has no better windows
-    many = case.settled_by is None or case.settled_by > FAR_MORE * figure.n
-    return many and figure.high / figure.low > high / low and case.facts.prompted and not partition
 
 
 def _exposure(case: Case) -> str | None:
@@ -782,22 +717,21 @@ def _utilities(group: Group, declared: Declared, name: str) -> Iterator[Plot]:
     marks = {column: MARKS[place % len(MARKS)] for place, column in enumerate(group.columns)}
     points, joined = list[Point](), list[list[int]]()
     for model, runs in group.drawn.items():
-        places: list[int] = []
+        first = len(points)
         for attribute, audited in runs.items():
-            figures = audited.results.by_key().items()
+            results = audited.results
             cells = {
                 (plain_name(measure), condition): row
-                for (measure, condition), row in figures
-                if measure in audited.results.shown
+                for (measure, condition), row in results.by_key().items()
+                if measure in results.shown
             }
-            for condition in audited.results.design.conditions:
+            for condition in results.design.conditions:
                 point = _point(cells, condition, across, up)
                 if point and (attribute, condition) in marks:
                     look = Look(looks[model].color, marks[attribute, condition], "-")
-                    label = None if places else model
-                    places.append(len(points))
+                    label = model if len(points) == first else None
                     points.append((f"{model} {condition}", *point, look, label))
-        joined.append(places)
+        joined.append([*range(first, len(points))])
     if points:
         signs = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼", "P": "✚", "X": "✖", "*": "★"}
         legend = ", ".join(f"{signs[mark]} {' '.join(column)}" for column, mark in marks.items())
@@ -819,42 +753,41 @@ def furthest_lists(
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
     design, titles, queries = results.design, exhibits.titles, exhibits.queries
     conditions = [condition for condition in design.conditions if condition != REPEAT]
-
-    def begun(chain: RankedList) -> str:
-        """From which of a query's initial orders a list is, and of which repeat; nothing where none was given."""
-        if design.prompt_sha256 is None:
-            return ""
-        text = f", {design.initial} initial order" + f" {chain.order + 1} of {design.orders}" * (
-            design.orders > 1
-        )
-        return text + f", repeat {chain.repeat + 1} of {design.repeats}" * (design.repeats > 1)
+    begun = ""  # from which order, and in which repeat; nothing where none was given
+    if design.prompt_sha256 is not None:
+        begun = f", {design.initial} initial order" + f" 1 of {design.orders}" * (design.orders > 1)
+        begun += f", repeat 1 of {design.repeats}" * (design.repeats > 1)
 
     def show(query_id: str, values: Values) -> FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
-        ranked = {name: lists.ranked[name][query_id][0] for name in values if query_id in lists.ranked[name]}
-        values = {name: values[name] for name in conditions if name in ranked}
+        ranked = {name: lists.ranked[name].get(query_id, {}).get((0, 0)) for name in values}
+        values = {name: values[name] for name in conditions if ranked.get(name)}
         if not values:
             return None
         far = max(values, key=lambda condition: distance([values[condition]]))
         others = [condition for condition in values if condition != far]
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]
-        rankings = []
-        for condition in (name for name in values if name in (far, beside)):
-            before = _initial_ranks(lists, query_id, design, ranked[condition].order)
-            items = [
-                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d))
-                for d in ranked[condition].doc_ids
-            ]
-            rankings.append((f"{condition} prompt{begun(ranked[condition])}", items))
+        before = _initial_ranks(lists, query_id, design)
+        rankings = [
+            (
+                f"{condition} prompt{begun}",
+                [
+                    Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d))
+                    for d in doc_ids
+                ],
+            )
+            for condition, doc_ids in ranked.items()
+            if doc_ids and condition in (far, beside)
+        ]
         text = figures_text(values, named(by, results), TITLES)
         return FurthestQuery(queries.get(query_id, query_id), text, rankings)
 
     return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
 
 
-def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
-    """The rank, from 1, that each item had in this initial order; none of a ranker that is given no order, nor where
+def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts) -> dict[str, int]:
+    """The rank, from 1, of each item in the first initial order; none of a ranker that is given no order, nor where
     another ranker made it."""
     if design.prompt_sha256 is None or design.initial not in DRAWN_AGAIN:
         return {}
@@ -862,65 +795,8 @@ def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, ord
     documents = tuple(Document(d, "", groups={"side": (side,) if side else ()}) for d, side in sides.items())
     candidates = Candidates(Query(query_id, ""), documents, lists.relevance[query_id])
     kind: Any = design.initial
-    orders = initial_orders(candidates, SIDES_ALONE, kind, order + 1, design.seed)
-    return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
-
-
-# Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
-
-
-UTILITY, ODDS = "nDCG@20", "PreferenceOdds"
-
-
-def group_tables(group: Group) -> Iterator[Table]:
-    """A row a run, where models were asked by several strategies; nothing where all were asked by one."""
-    rows = [(name, run) for name, runs in group.rows.items() for run in runs.values()]
-    if len({run.settings.get("strategy", "windows") for _, run in rows}) < 2:
-        return
-    first, *others = [run.results.design.conditions for _, run in rows]
-    common = next((name for name in first if all(name in conditions for conditions in others)), None)
-    level = f"[{100 * rows[0][1].results.level:g} %]"
-    header = (
-        "model",
-        f"{UTILITY} {level}",
-        f"odds of answers {level}",
-        "verdict",
-        "calls",
-        "tokens",
-        "seconds",
-    )
-    cells = tuple((name, *_row(run, common or run.results.design.conditions[0])) for name, run in rows)
-    notes = (
-        f"utility and odds under {f'the {common} prompt' if common else 'the first prompt of each run'}",
-        "calls and tokens are those of all answers on disk (a question that comes again is asked once), tokens as the "
-        "server counts them (a simulated model counts none: llmfair plan listwise estimates "
-        "them); seconds are those of all commands",
-    )
-    yield Table(f"Ways of asking · {group.dataset}", header, cells, notes)
-
-
-def _row(run: AuditedRun, condition: str) -> tuple[str, ...]:
-    """A run under this prompt; a verdict that speaks of another one names it."""
-    results, folder = run.results, RunDir(run.folder)
-    manifest, of_run = folder.read_manifest(), results.verdict
-    figures = {row.measure: row for row in results.of_all() if row.condition == condition}
-    tokens = manifest.prompt_tokens + manifest.completion_tokens
-    status = ""
-    if of_run is not None:
-        status = of_run.status + f" ({of_run.condition})" * (of_run.condition not in (None, condition))
-    commands = [
-        (datetime.fromisoformat(command.ended) - datetime.fromisoformat(command.started)).total_seconds()
-        for command in manifest.invocations
-        if command.ended is not None
-    ]
-    return (
-        cell(figures.get(UTILITY)),
-        cell(figures.get(ODDS), results.band),
-        status,
-        f"{folder.answers():,}",
-        f"{tokens:,}" if tokens else "",
-        f"{sum(commands):,.0f}",
-    )
+    orders = initial_orders(candidates, SIDES_ALONE, kind, design.orders, design.seed)
+    return {doc_id: rank for rank, doc_id in enumerate(orders[0].doc_ids, start=1)}
 
 
 # What the page of a listwise audit has of its own.
@@ -979,7 +855,7 @@ def plan_text(planned: Mapping[str, Any]) -> str:
             f"tokens in, {plan.completion_tokens:,} out, {count(plan.longest_chain, 'round')}"
             for plan in convert(planned["strategies"], list[StrategyPlan])
         ]
-        return told(_asked(planned), [*strategies, *_together(planned)])
+        return told(_asked(planned), [*strategies, f"together: {calls_line(planned)}", *planned["unready"]])
     if planned["prompt_sha256"] is None:
         first = f"{_lists(planned)} × {count(planned['orders'], 'order')} · no model is asked"
         return "\n".join([first, *queries_lines(planned), "Nothing was ranked.", ""])
@@ -990,67 +866,56 @@ def plan_text(planned: Mapping[str, Any]) -> str:
 
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
-    """How audits of the design end, with everything else below it; None where that is not known."""
+    """How audits of the design end, with everything else below it; None where that is not known.
+
+    Of several strategies what each takes, can reach and can find.
+    """
     findable = convert(planned["findable"], ListwiseFindable)
-    if "strategies" in planned:
-        return _side_by_side(planned, findable)
-    if not findable.prospects:
-        return None
-    columns = [("answers", _answers), *_ends(findable.odds)]
-    lines = _lines(planned, _findable_lines(planned, findable))
-    return Table.of(_design(planned), columns, findable.prospects, (*lines, "Nothing was asked."))
-
-
-def _answers(prospect: Prospect) -> str:
-    share = f"{100 * prospect.alike:g} % of windows alike every time"
-    return f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
-
-
-def _ends(odds: float) -> list[Column[Prospect]]:
-    """How audits end, of these odds and of none."""
-    return [
-        (f"disparity at {odds:g}", lambda each: share_with_error(dataclasses.asdict(each), "disparity")),
+    ends: list[Column[Prospect]] = [
+        (f"disparity at {findable.odds:g}", lambda each: share_with_error(vars(each), "disparity")),
         ("queries for disparity", lambda each: _queries(each.queries_for_disparity)),
-        ("parity at 1", lambda each: share_with_error(dataclasses.asdict(each), "parity")),
+        ("parity at 1", lambda each: share_with_error(vars(each), "parity")),
         ("queries for parity", lambda each: _queries(each.queries_for_parity)),
         ("smallest odds found", lambda each: "none" if each.smallest is None else f"{each.smallest:.2f}"),
     ]
+    if "strategies" in planned:
+        columns: list[Column[StrategyPlan]] = [
+            ("strategy", _named),
+            ("calls", lambda plan: "at most " * plan.at_most + f"{plan.calls:,}"),
+            ("tokens in", lambda plan: plan.prompt_tokens),
+            ("out", lambda plan: plan.completion_tokens),
+            ("rounds", lambda plan: plan.longest_chain),
+            ("attainable ExpRatio", lambda plan: _range(plan.reach)),
+            *((heading, lambda plan, end=end: spread(map(end, plan.prospects))) for heading, end in ends),
+        ]
+        notes = (
+            "tokens are characters / 4; rounds: calls of the longest chain that wait for each other",
+            *_findable_lines(planned, findable),
+            f"together: {calls_line(planned)}",
+            *planned["unready"],
+            "Nothing was asked.",
+        )
+        return Table.of(_asked(planned), columns, convert(planned["strategies"], list[StrategyPlan]), notes)
+    if not findable.prospects:
+        return None
+
+    def answers(prospect: Prospect) -> str:
+        share = f"{100 * prospect.alike:g} % of windows alike every time"
+        return f"{ANSWERS.get(prospect.alike, share)} (--alike {prospect.alike:g})"
+
+    lines = _lines(planned, _findable_lines(planned, findable))
+    return Table.of(
+        _design(planned), [("answers", answers), *ends], findable.prospects, (*lines, "Nothing was asked.")
+    )
 
 
 def _queries(number: int | None) -> str:
     return "none" if number is None else f"about {number:,}"
 
 
-def _side_by_side(planned: Mapping[str, Any], findable: ListwiseFindable) -> Table:
-    """What every strategy takes, can reach and can find."""
-    columns: list[Column[StrategyPlan]] = [
-        ("strategy", _named),
-        ("calls", lambda plan: "at most " * plan.at_most + f"{plan.calls:,}"),
-        ("tokens in", lambda plan: plan.prompt_tokens),
-        ("out", lambda plan: plan.completion_tokens),
-        ("rounds", lambda plan: plan.longest_chain),
-        ("attainable ExpRatio", lambda plan: _range(plan.reach)),
-        *(
-            (heading, lambda plan, end=end: spread(map(end, plan.prospects)))
-            for heading, end in _ends(findable.odds)
-        ),
-    ]
-    notes = (
-        "tokens are characters / 4; rounds: calls of the longest chain that wait for each other",
-        *_simulated(planned, findable),
-        *_together(planned),
-        "Nothing was asked.",
-    )
-    return Table.of(_asked(planned), columns, convert(planned["strategies"], list[StrategyPlan]), notes)
-
-
 def _named(plan: StrategyPlan) -> str:
     """A strategy with its windows, where it has any."""
     return plan.strategy + ("" if plan.window is None else f" {plan.window}/{plan.step}x{plan.passes}")
-
-
-def _together(planned: Mapping[str, Any]) -> list[str]:
-    return [f"together: {calls_line(planned)}", *planned["unready"]]
 
 
 def _design(planned: Mapping[str, Any]) -> str:
@@ -1068,56 +933,50 @@ def _lists(planned: Mapping[str, Any]) -> str:
 
 
 def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
-    first = f"first prompt: llmfair prompts render listwise {planned['render']}"
-    return [*plan_lines(planned, [*_reach_lines(planned), *finds]), first]
-
-
-def _reach_lines(planned: Mapping[str, Any]) -> Iterator[str]:
-    reach = convert(planned["reach"], dict[str, Reach])
+    """What asking takes, what can be reached, what is found, and the command that shows the first prompt."""
+    reach, simulated = convert(planned["reach"], dict[str, Reach]), f"simulated, seed {planned['seed']}"
     ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
-    simulated = f"simulated, seed {planned['seed']}"
+    lines = list[str]()
     if ratio.low is not None:
-        protected = f"{span(*planned['protected'])} of {span(*planned['candidates'])} protected"
-        yield (
-            f"{window_text(planned)}, random orders: attainable range of ExpRatio on these lists "
-            f"{_range(ratio)} ({protected}; {simulated})"
+        lines.append(
+            f"{window_text(planned)}, random orders: attainable range of ExpRatio on these lists {_range(ratio)} "
+            f"({span(*planned['protected'])} of {span(*planned['candidates'])} protected; {simulated})"
         )
     if ratio.indifferent is not None:
-        yield (
+        lines.append(
             f"from {planned['initial']} orders ExpRatio of a ranker without any preference is "
             f"{ratio.indifferent:.2f} ({simulated}); {NOTHING_CONCLUDED}"
         )
     if precision.high is not None:
-        yield f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})"
-    yield from window_notes(planned["never_ranked"], planned["window"], planned["step"])
+        lines.append(f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})")
+    lines += window_notes(planned["never_ranked"], planned["window"], planned["step"])
+    return [
+        *plan_lines(planned, [*lines, *finds]),
+        f"first prompt: llmfair prompts render listwise {planned['render']}",
+    ]
 
 
 def _findable_lines(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
-    """How the table's figures are to be read, and what the other design takes."""
-    yield from _simulated(planned, findable)
+    """What was simulated, and what its shares and numbers of queries are of."""
+    if findable.prospects:
+        audits = min(each.audits for each in findable.prospects)
+        yield (
+            f"chances of a verdict under one of {count(findable.prompts, 'prompt')} in {audits} simulated audits of "
+            f"these lists (seed {planned['seed']}; ± Monte Carlo error); log odds of the first slot against the last "
+            f"{findable.slots:+g} (--slots), standard deviation {findable.tau:g} over queries (--tau)"
+        )
+        yield (
+            f"queries for: a chance of {100 * findable.target:g} %, of queries like these; smallest odds found: with "
+            "that chance in disparity; odds above 1: their inverse; none: there are none, or a list compares too "
+            "little to know"
+        )
+        if findable.prompts > 1:
+            yield "a run ends in disparity where one prompt does, in parity where every one does"
     if (expected := findable.expected) is not None:
         yield (
             f"ExpRatio to expect of odds of {findable.odds:g} if noise is fresh: {expected.agnostic:.3f} of a ranker "
             f"that does not look at relevance, {expected.relevant:.3f} of one that orders by it"
         )
-
-
-def _simulated(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
-    """What was simulated, and what its shares and numbers of queries are of."""
-    if not findable.prospects:
-        return
-    audits = min(each.audits for each in findable.prospects)
-    yield (
-        f"chances of a verdict under one of {count(findable.prompts, 'prompt')} in {audits} simulated audits of these "
-        f"lists (seed {planned['seed']}; ± Monte Carlo error); log odds of the first slot against the last "
-        f"{findable.slots:+g} (--slots), standard deviation {findable.tau:g} over queries (--tau)"
-    )
-    yield (
-        f"queries for: a chance of {100 * findable.target:g} %, of queries like these; smallest odds found: with that "
-        "chance in disparity; odds above 1: their inverse; none: there are none, or a list compares too little to know"
-    )
-    if findable.prompts > 1:
-        yield "a run ends in disparity where one prompt does, in parity where every one does"
 
 
 def _range(reach: Reach, decimals: int = 2) -> str:
@@ -1188,11 +1047,10 @@ WORDS = Wording(
     plan_table=plan_table,
     plan_text=plan_text,
     calibration_table=calibrate_table,
-    verdict=listwise_verdict,
+    verdict=ListwiseWords("prompt", TITLES).verdict,
     table=listwise_table,
     section=listwise_section,
     group_plots=group_plots,
-    group_tables=group_tables,
     differences=differences,
     how_ended=how_ended,
     what_was_shown=ranks_of,
@@ -1213,9 +1071,22 @@ def windows_table(study: WindowsResults) -> Table:
         return Table("Windows", ("setting",), (), ("no setting has results yet",))
     prompts = [row for row in study.rows if row.condition != INITIAL]
     shown = [measure for measure in study.shown if any(measure in row.figures for row in study.rows)]
-    rows = [*prompts, *_initial(study, shown)]
+    initial = [row for row in study.rows if row.condition == INITIAL][:1]
+    # of the input there is nothing to control for; odds would be read off a curve that no window shaped
+    odds = {row.finding.measure for row in study.rows if row.finding}
+    for place, row in enumerate(initial):
+        plain = {name: figure for name, figure in row.figures.items() if name not in odds}
+        figures_of = {name: plain.get(name) or plain.get(plain_name(name)) for name in shown}
+        figures_shown = {name: figure for name, figure in figures_of.items() if figure}
+        initial[place] = structs.replace(row, setting=TITLES[INITIAL], figures=figures_shown)
+    rows = [*prompts, *initial]
     figures = [((name, ""), _place(row), figure) for row in rows for name, figure in row.figures.items()]
     several = len(study.conditions) > 1
+
+    def conclusion_of(row: WindowsRow) -> str:
+        figure = row.figures.get(row.finding.measure) if row.finding else None
+        return row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
+
     columns: list[Column[WindowsRow]] = [
         ("setting", lambda row: row.setting),
         ("prompt", lambda row: row.condition if several and row.condition != INITIAL else ""),
@@ -1223,7 +1094,7 @@ def windows_table(study: WindowsResults) -> Table:
         *figure_columns(study, shown, figures, key=_place),
         (ATTAINABLE, lambda row: reached(row.reach)[ATTAINABLE]),
         (PERFECT, lambda row: reached(row.reach)[PERFECT]),
-        ("conclusion", lambda row: _windows_words(study, row)),
+        ("conclusion", conclusion_of),
     ]
     title = [
         "Windows",
@@ -1237,23 +1108,6 @@ def windows_table(study: WindowsResults) -> Table:
 
 def _place(row: WindowsRow) -> tuple[str, str]:
     return row.setting, row.condition
-
-
-def _windows_words(study: WindowsResults, row: WindowsRow) -> str:
-    figure = row.figures.get(row.finding.measure) if row.finding else None
-    return row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
-
-
-def _initial(study: WindowsResults, shown: Sequence[str]) -> Iterator[WindowsRow]:
-    """The initial ranking, which all settings read alike."""
-    for row in [row for row in study.rows if row.condition == INITIAL][:1]:
-        # of the input there is nothing to control for; odds would be read off a curve that no window shaped
-        odds = {row.finding.measure for row in study.rows if row.finding}
-        plain = {name: figure for name, figure in row.figures.items() if name not in odds}
-        figures = {
-            name: figure for name in shown if (figure := plain.get(name) or plain.get(plain_name(name)))
-        }
-        yield structs.replace(row, setting=TITLES[INITIAL], figures=figures)
 
 
 def _window_calls(rows: Sequence[WindowsRow]) -> str:
@@ -1276,17 +1130,11 @@ def _windows_notes(study: WindowsResults, prompts: Sequence[WindowsRow]) -> Iter
     unparseable = list[str]()
     for setting in dict.fromkeys(row.setting for row in prompts):
         answers = [row.answers for row in prompts if row.setting == setting]
-        windows, bad = (
-            sum(counts.windows for counts in answers),
-            sum(counts.unparseable for counts in answers),
-        )
+        windows, bad = sum(each.windows for each in answers), sum(each.unparseable for each in answers)
         if bad:
             unparseable.append(f"{setting} {percent(bad, windows)} ({bad:,} of {windows:,})")
     if unparseable:
         yield f"unparseable answers: {', '.join(unparseable)}"
-    by_group = [name for name in study.shown if not any(name in row.figures for row in study.rows)]
-    if by_group:
-        yield f"{', '.join(by_group)}: a figure for each group, which each setting's run has (llmfair runs show RUN)"
     ratios = [measure for measure in study.shown if measure.startswith(RATIO)]
     if ratios:
         control = ", what initial orders explain taken out" * any(CONTROLLED in name for name in study.shown)
