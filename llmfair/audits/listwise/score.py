@@ -177,12 +177,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         name = file.stem if file.stem != condition else f"{condition}.o0.r0"
         files.setdefault(condition, {})[name] = scored(read_file(file, announce), scores)
     if not any(files.values()):
-        raise UsageError(
-            f"{path} has no rankings.",
-            "the command that began the run continues it (llmfair runs show)"
-            if results.status != "complete"
-            else "score measures the rankings of a listwise audit",
-        )
+        raise UsageError(f"{path} has no rankings.", "score measures the rankings of a listwise audit")
     attributes, audited = declared(settings), audited_lists.attribute
     alike = attributes.get(audited.name)
     if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
@@ -274,9 +269,8 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     measured = {
         name: _measured_condition(measures, name, files, target) for name, files in target.conditions.items()
     }
-    rows, limits = list[Measurement](), dict[str, str]()
-    findings, of_lists = dict[str, ListwiseFinding](), dict[str, HowRanked]()
-    relevance = dict[str, float | None]()
+    rows, limits, relevance = list[Measurement](), dict[str, str](), dict[str, float | None]()
+    findings = dict[str, ListwiseFinding]()
     for name, condition in measured.items():
         limits |= {str(m): note for m, of_it in condition.limits.items() if (note := limit_note(m, of_it))}
         documents = median([n for n in condition.lengths if n] or [0])
@@ -285,14 +279,12 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         if ONE_OF_SEVERAL.search(name) or name == REPEAT:  # they repeat what others claim
             continue
         items, answers = condition.items, answered.get(name)
-        counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
-        of_lists[name] = replace(rule, strata=shared_strata(items), judged=counts)
         findings |= findings_of(
             [*condition.columns, condition.exposures],
             {},
             {name: mean_gain(condition.gains, "a random order")},
             inference,
-            of_lists[name],
+            replace(rule, strata=shared_strata(items)),
             {} if answers is None else {name: answers.omitted.share},
         )
         by = [value.by for value in condition.exposures.values.values() if isinstance(value, Quotient)]
@@ -304,7 +296,9 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     else:
         findings = with_disparities(findings, settings.level)
         for name in [*findings]:
-            findings |= explained({name: findings[name]}, (), of_lists[name])
+            items = measured[name].items
+            counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
+            findings |= explained({name: findings[name]}, (), replace(rule, judged=counts))
             if name in answered:
                 findings[name] = assessed(findings[name], answered[name])
         if audit is not None:
