@@ -67,7 +67,9 @@ def mean(values: ArrayLike, level: float = 0.95, bounds: Bounds = UNBOUNDED) -> 
     """
     array = _finite(values)
     plain = _of_mean(array, level, exponential=False)
-    if len(array) < FEWEST_QUERIES or not all(map(isfinite, bounds)) or not _nearly_all_same(array):
+    others = len(array) - int(np.unique(np.round(array / SAME), return_counts=True)[1].max())
+    nearly_all_same = others <= len(array) / 4 and others < FEWEST_UNLIKE
+    if len(array) < FEWEST_QUERIES or not all(map(isfinite, bounds)) or not nearly_all_same:
         return plain
     least, most = bounds
     inside, alpha = np.clip(array, least, most), (1 - level) / 2
@@ -80,12 +82,6 @@ def of_changes(bounds: Bounds) -> Bounds:
     """The bounds of differences of two values that have these."""
     least, most = bounds
     return least - most, most - least
-
-
-def _nearly_all_same(values: Floats) -> bool:
-    """Whether at least three quarters of the values are one and the same, and fewer than `FEWEST_UNLIKE` are others."""
-    others = len(values) - int(np.unique(np.round(values / SAME), return_counts=True)[1].max())
-    return others <= len(values) / 4 and others < FEWEST_UNLIKE
 
 
 def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 0.95) -> Estimate:

@@ -8,6 +8,7 @@ those judged irrelevant the share πx/(1 − o).
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import mul
 from typing import NamedTuple
 
 TOLERANCE = 1e-9
@@ -47,32 +48,16 @@ def odds_of_a_fair_ranker(
     """
     if not 0 <= wrong < largest_wrong(protected, other):
         raise ValueError("more judgements are wrong than are relevant")
-    of_protected, of_other = _truly_relevant(protected.share, wrong), _truly_relevant(other.share, wrong)
-    counts = protected.relevant + other.relevant, protected.items + other.items
-    relevant = _mean(of_protected.relevant, protected.relevant, of_other.relevant, other.relevant)
-    irrelevant = _mean(
-        of_protected.irrelevant,
-        protected.items - protected.relevant,
-        of_other.irrelevant,
-        other.items - other.relevant,
-    )
-    assert 0 < counts[0] < counts[1]
-    pull = 0.5 if better_ahead is None else (better_ahead - 0.5) / (relevant - irrelevant)
+    groups = (protected, other)
+    true = [(group.share - wrong) / (1 - 2 * wrong) for group in groups]  # what is relevant
+    relevant = [share * (1 - wrong) / group.share for share, group in zip(true, groups, strict=True)]
+    irrelevant = [share * wrong / (1 - group.share) for share, group in zip(true, groups, strict=True)]
+    judged, others = [g.relevant for g in groups], [g.items - g.relevant for g in groups]
+    mean = sum(map(mul, relevant, judged)) / sum(judged) - sum(map(mul, irrelevant, others)) / sum(others)
+    pull = 0.5 if better_ahead is None else (better_ahead - 0.5) / mean
     pull = max(-0.5, min(pull, 0.5))  # nobody is right more often than always
-    chances = (
-        0.5 + (of_protected[stratum] - of_other[stratum]) * pull for stratum in range(len(of_protected))
-    )
+    chances = (0.5 + (of_protected - of_other) * pull for of_protected, of_other in (relevant, irrelevant))
     return Strata(*(chance / (1 - chance) for chance in chances))
-
-
-def _truly_relevant(share: float, wrong: float) -> Strata:
-    """Of the items judged relevant, and of those judged irrelevant, which share is relevant."""
-    true = (share - wrong) / (1 - 2 * wrong)
-    return Strata(true * (1 - wrong) / share, true * wrong / (1 - share))
-
-
-def _mean(first: float, weight: float, second: float, other: float) -> float:
-    return (first * weight + second * other) / (weight + other)
 
 
 def explaining_share(odds: Callable[[float], float], limit: float, most: float) -> float | None:

@@ -82,7 +82,11 @@ def plan_pairs(
     if queries < FEWEST_QUERIES:
         raise ValueError("too few queries")
     gamma = math.log(first_slot / (1 - first_slot))  # of ½[σ(γ) + 1 − σ(−γ)]
-    agreement = _agreement(gamma, consistent, icc)
+    agreement = icc / (2 - icc)
+    if consistent is not None:
+        first, second = _chance(gamma), _chance(-gamma)
+        spread = math.sqrt(first * (1 - first) * second * (1 - second))
+        agreement = max(-1.0, min(1.0, ((consistent + first + second - 1) / 2 - first * second) / spread))
     effect, between = math.log(odds), icc * _variance(0.0, gamma, agreement)
     error = math.sqrt((between + (_variance(effect, gamma, agreement) - between) / pairs) / queries)
     freedom, (low, high) = queries - 1, map(math.log, rule.band)
@@ -117,15 +121,6 @@ def smallest_odds(enough: Callable[[float], bool], edge: float) -> float | None:
         middle = (low + high) / 2
         low, high = (middle, high) if enough(math.exp(middle)) else (low, middle)
     return math.exp(low)
-
-
-def _agreement(gamma: float, consistent: float | None, icc: float) -> float:
-    """The correlation of both answers to a pair, whose chances differ by the slot."""
-    if consistent is None:
-        return icc / (2 - icc)
-    first, second = _chance(gamma), _chance(-gamma)
-    spread = math.sqrt(first * (1 - first) * second * (1 - second))
-    return max(-1.0, min(1.0, ((consistent + first + second - 1) / 2 - first * second) / spread))
 
 
 def _variance(effect: float, gamma: float, agreement: float) -> float:

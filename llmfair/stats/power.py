@@ -16,13 +16,14 @@ from math import ceil, exp, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+LEVEL = 0.95
 FEWEST_TESTED = 6
 """Below this many queries no test is made: with 5 the smallest exact p of a sign flip is .0625."""
 MOST_QUERIES = 1_000_000
 """More queries than this are as good as never."""
 
 
-def power(effect: float, error: float, queries: float, level: float = 0.95) -> float:
+def power(effect: float, error: float, queries: float, level: float = LEVEL) -> float:
     """Power of the two-sided t test of `effect`, whose estimate has the standard error `error`.
 
     1 − F(t) + F(−t), F the noncentral t with queries − 1 degrees of freedom and δ = |effect|/error. `queries`, more
@@ -37,12 +38,12 @@ def power(effect: float, error: float, queries: float, level: float = 0.95) -> f
     return float(1 - missed + wrong_side)
 
 
-def queries_needed(ratio: float, sd: float, target: float = 0.8, level: float = 0.95) -> int | None:
+def queries_needed(ratio: float, sd: float, target: float = 0.8, level: float = LEVEL) -> int | None:
     """The fewest queries with which a ratio is told from 1 with power `target`; None beyond `MOST_QUERIES`.
 
-    `sd`: standard deviation of what one query adds to ln R.
+    `sd`: standard deviation of what one query adds to ln R. Raises ValueError for a power that parity has already.
     """
-    effect = _log(ratio)
+    effect = log(ratio)
     _check_target(target, level)
     counts = range(FEWEST_TESTED, MOST_QUERIES + 1)
     place = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries, level))
@@ -54,27 +55,16 @@ def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
 
     Raises ValueError where no test is made: for fewer than `FEWEST_TESTED` queries.
     """
-    return exp(-_delta_needed(queries, target) * sd / sqrt(queries))
-
-
-def _delta_needed(queries: int, target: float, level: float = 0.95) -> float:
-    """δ at which the t test of this many queries has the power `target`."""
     from scipy.optimize import brentq
     from scipy.special import stdtrit
 
     if queries < FEWEST_TESTED:
         raise ValueError(f"no test is made of {queries} queries")
-    _check_target(target, level)
-    most = float(stdtrit(queries - 1, (1 + level) / 2))
-    while power(most, 1, queries, level) < target:
+    _check_target(target, LEVEL)
+    most = float(stdtrit(queries - 1, (1 + LEVEL) / 2))
+    while power(most, 1, queries) < target:
         most *= 2
-    return float(brentq(lambda delta: power(delta, 1, queries, level) - target, 0, most))
-
-
-def _log(ratio: float) -> float:
-    if not 0 < ratio < float("inf"):
-        raise ValueError(f"a ratio of {ratio}")
-    return log(ratio)
+    return exp(-float(brentq(lambda delta: power(delta, 1, queries) - target, 0, most)) * sd / sqrt(queries))
 
 
 def _check_target(target: float, level: float) -> None:
@@ -137,7 +127,12 @@ def rank_injected(
 
     Source: Plackett-Luce as a race whose arrival times are Exp(1)/weight, the same order as the Gumbel form.
     """
-    delays = _delays(np.asarray(log_weights, np.float64))
+    weights = np.asarray(log_weights, np.float64)
+    top, bottom = weights.max(axis=-1, keepdims=True), weights.min(axis=-1, keepdims=True)
+    if not (top - bottom <= WIDEST).all():
+        raise ValueError(f"log-weights of one list more than {WIDEST:g} apart, or not numbers")
+    # about the middle of each list's range, so that neither end over- nor underflows
+    delays: NDArray[np.float32] = np.exp((top + bottom) / 2 - weights).astype(np.float32)
     count = delays.shape[-1]
     rows = count * np.arange(delays.size // count).reshape(*delays.shape[:-1], 1)
     lists = kinds.copy()
@@ -177,15 +172,6 @@ def random_lists(counts: Sequence[int], draws: int, *, rng: np.random.Generator)
     """Independent uniform orders of a list with `counts` documents of kinds 0, 1, …; shape (draws, n)."""
     kinds = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
     return rng.permuted(np.tile(kinds, (draws, 1)), axis=1)
-
-
-def _delays(log_weights: Floats) -> NDArray[np.float32]:
-    """e^−log-weight, of each list about the middle of its range, so that neither end over- nor underflows."""
-    top, bottom = log_weights.max(axis=-1, keepdims=True), log_weights.min(axis=-1, keepdims=True)
-    if not (top - bottom <= WIDEST).all():
-        raise ValueError(f"log-weights of one list more than {WIDEST:g} apart, or not numbers")
-    delays: NDArray[np.float32] = np.exp((top + bottom) / 2 - log_weights).astype(np.float32)
-    return delays
 
 
 def rank_exposures(n: int) -> Floats:

@@ -17,7 +17,7 @@ sequential methods in the design and analysis of clinical trials.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import log
@@ -110,8 +110,27 @@ class EProcess:
         if self.decision is not None or not len(batch):
             return self
         counts = np.cumsum(np.vstack([self.counts, on_grid(batch)]), axis=0)[1:]
-        crossings = self._crossings(counts)
-        decision, stop = self._decide(counts, crossings, look)
+        units_asked: Counts = np.rint(counts.sum(axis=1))
+        low, high = map(_mean, self.band)
+        crossings = dict.fromkeys(self.crossed, -1)  # where in the batch each e-value first reaches 2/α
+        for way, value in (
+            (Decision.ABOVE, log_e(counts, high, +1)),
+            (Decision.BELOW, log_e(counts, low, -1)),
+        ):
+            places = np.flatnonzero((value >= self._two_sided) & (units_asked >= FEWEST_UNITS)).tolist()
+            if places and way not in crossings:
+                crossings[way] = places[0]
+        preset = np.isin(units_asked, (*LOOKS, self.cap))
+        decision, stop = None, len(counts)
+        for place in sorted({*np.flatnonzero(preset).tolist(), *(p for p in crossings.values() if p >= 0)}):
+            units = int(units_asked[place])
+            seen = look(units)
+            if seen is None:
+                continue
+            settled = preset[place] if seen is Decision.INSIDE else crossings.get(seen, place + 1) <= place
+            if settled or units == self.cap:
+                decision, stop = seen, place + 1
+                break
         counts = counts[:stop]
 
         def excluded(mean: float, direction: Direction) -> bool:
@@ -133,32 +152,6 @@ class EProcess:
         """ln(2/α)."""
         return log(2) - log(1 - self.level)
 
-    def _crossings(self, counts: Counts) -> dict[Decision, int]:
-        """Where in the batch each e-value first reaches 2/α, −1 for before it; only those that do."""
-        low, high = map(_mean, self.band)
-        enough = _units(counts) >= FEWEST_UNITS
-        values = {Decision.ABOVE: log_e(counts, high, +1), Decision.BELOW: log_e(counts, low, -1)}
-        reached = {way: np.flatnonzero((value >= self._two_sided) & enough) for way, value in values.items()}
-        new = {way: int(places[0]) for way, places in reached.items() if len(places)}
-        return new | dict.fromkeys(self.crossed, -1)
-
-    def _decide(
-        self, counts: Counts, crossings: Mapping[Decision, int], look: Look
-    ) -> tuple[Decision | None, int]:
-        """The batch's first decision, and how many of its units are used."""
-        units_asked = _units(counts)
-        preset = np.isin(units_asked, (*LOOKS, self.cap))
-        new = [place for place in crossings.values() if place >= 0]
-        for place in sorted({*np.flatnonzero(preset).tolist(), *new}):
-            units = int(units_asked[place])
-            seen = look(units)
-            if seen is None:
-                continue
-            settled = preset[place] if seen is Decision.INSIDE else crossings.get(seen, place + 1) <= place
-            if settled or units == self.cap:
-                return seen, place + 1
-        return None, len(units_asked)
-
 
 def look_level(level: float) -> float:
     """The two-sided level of the interval at one look, so that all looks together err by 1 − `level` at either end."""
@@ -170,11 +163,6 @@ def on_grid(values: Floats) -> Counts:
     steps = values * (len(GRID) - 1)
     counts: Counts = np.maximum(0, 1 - np.abs(steps[:, None] - np.arange(len(GRID))))
     return counts
-
-
-def _units(counts: Counts) -> Counts:
-    units: Counts = np.rint(counts.sum(axis=1))
-    return units
 
 
 def log_e(counts: ArrayLike, mean: float, direction: Direction) -> Floats:

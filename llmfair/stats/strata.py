@@ -84,6 +84,10 @@ class Outcomes:
         """How many outcomes there are."""
         return len(self.query)
 
+    def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
+        """What is known of outcomes, of each row of the design."""
+        return of_outcomes
+
     def weights(self, stratum: Stratum | None) -> Floats:
         """1 / the pairs shown in the query: of the stratum, or of both."""
         strata = [*Stratum] if stratum is None else [stratum]
@@ -113,10 +117,6 @@ class Comparisons(Outcomes):
     def ways(self) -> tuple[Integers, ...]:
         """What outcomes may share their luck by: query, and either item."""
         return self.query, self.first, self.second
-
-    def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
-        """What is known of outcomes, of each row of the design."""
-        return of_outcomes
 
     def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
         """Columns of β, one for each of `intercepts`, of so many powers of z, and of its sign."""
@@ -175,9 +175,6 @@ class PairCounts(Outcomes):
     def some(self, rows: Flags) -> PairCounts:
         columns = ("query", "relevant", "count", "ahead")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
-
-    def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
-        return of_outcomes
 
     def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
         return np.stack(intercepts, axis=1).astype(float)
@@ -546,7 +543,12 @@ def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) 
         if (maximum := _maximum(outcomes, design, weights)) is not None:
             coefficients, slopes = maximum
             if (changes := _jackknife(outcomes.ways[0], slopes)) is not None:
-                rows = _rows(outcomes, weights, stratum, coefficients, slopes)
+                rows: Iterable[Rows]
+                if isinstance(outcomes, PairCounts):
+                    rows = _RowsOfPairs(outcomes, weights / outcomes.count, stratum, coefficients)
+                else:
+                    own = outcomes.of_rows(outcomes.of(stratum))
+                    rows = (Rows(slopes.scores, slopes.information, outcomes.ways, own),)
                 queries = np.unique(outcomes.query)
                 return Fit(coefficients, rows, slopes.hessian, queries, changes, powers, sign)
     return None
@@ -555,16 +557,6 @@ def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) 
 def _intercepts(outcomes: Compared, stratum: Stratum | None) -> list[Flags]:
     own = outcomes.of(stratum)
     return [own] if stratum is None else [own, ~own]
-
-
-def _rows(
-    outcomes: Compared, weights: Floats, stratum: Stratum | None, coefficients: Floats, slopes: _Slopes
-) -> Iterable[Rows]:
-    """Of outcomes that are counted, made anew; else those at the maximum."""
-    if isinstance(outcomes, PairCounts):
-        return _RowsOfPairs(outcomes, weights / outcomes.count, stratum, coefficients)
-    own = outcomes.of_rows(outcomes.of(stratum))
-    return (Rows(slopes.scores, slopes.information, outcomes.ways, own),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -682,17 +674,27 @@ def spread(changes: Floats, parts: Callable[[], Iterable[Rows]]) -> Spread:
         information = np.where(rows.own, rows.information, 0.0)
         queries, total = queries + _count(query[rows.own]), total + float(rows.information[rows.own].sum())
         recurs |= any(_recurs(way[rows.own], query[rows.own]) for way in items)
-        clusters.append([_clusters_of(way, rows.own, information) for way in items])
+        numbers = [np.flatnonzero(np.bincount(way)) for way in items]
+        clusters.append(
+            [
+                _Clusters(n, *(np.bincount(way, each)[n].astype(float) for each in (rows.own, information)))
+                for n, way in zip(numbers, items, strict=True)
+            ]
+        )
     by_way = [
         _Clusters(*map(np.concatenate, zip(*of_way, strict=True))) for of_way in zip(*clusters, strict=True)
     ]
     if not recurs and not any(_several(of_way.number[of_way.own > 0]).any() for of_way in by_way):
         return Spread(math.sqrt(jackknife), float(queries), False)
     variances = _variances(parts(), [_several(of_way.number) for of_way in by_way])
-    counts = [queries, *(_count(of_way.number[of_way.own > 0]) for of_way in by_way)]
+    counts, fewest = [queries], float(queries)
+    for number, own, of_cluster in by_way:
+        mine = own > 0
+        counts.append(_count(number[mine]))
+        squares = (_sums(number[mine], of_cluster[mine]) / total) ** 2
+        fewest = min(fewest, float(squares.sum() ** 2 / (squares**2).sum()))  # effective clusters
     single, crossed = variances[: len(counts)], variances[len(counts) :]
     each = [variance * count / (count - 1) for variance, count in zip(single, counts, strict=True)]
-    fewest = min(float(queries), *(_effective(of_way, total) for of_way in by_way))
     return Spread(math.sqrt(max(sum(each) + sum(crossed), *each, jackknife)), fewest, True)
 
 
@@ -704,12 +706,6 @@ class _Clusters(NamedTuple):
     number: Integers
     own: Floats
     information: Floats
-
-
-def _clusters_of(way: Integers, own: Flags, information: Floats) -> _Clusters:
-    number = np.flatnonzero(np.bincount(way))
-    sums = (np.bincount(way, each)[number].astype(float) for each in (own, information))
-    return _Clusters(number, *sums)
 
 
 def _several(number: Integers) -> Flags:
@@ -794,13 +790,6 @@ def _by_cluster(clusters: Integers, values: Floats) -> tuple[Integers, Floats]:
     columns = [np.bincount(place, column)[present] for column in np.atleast_2d(values.T)]
     sums: Floats = np.stack(columns, axis=1).astype(float)
     return number, sums if values.ndim > 1 else sums[:, 0]
-
-
-def _effective(clusters: _Clusters, total: float) -> float:
-    """(Σ a²)²/Σ a⁴ of the clusters' shares a of the information."""
-    own = clusters.own > 0
-    squares = (_sums(clusters.number[own], clusters.information[own]) / total) ** 2
-    return float(squares.sum() ** 2 / (squares**2).sum())
 
 
 class Strata(NamedTuple):

@@ -88,7 +88,8 @@ def anchors(
     """Means of the observations nearest to 0, 0.2 … 1, halfway ones upwards; anchors without any are absent."""
     x, y = _paired(disparity, quality)
     nearest = np.floor(np.round(x, DECIMALS) * 5 + 0.5).astype(int).clip(0, 5)
-    codes = _codes(queries)
+    numbers = {query: number for number, query in enumerate(dict.fromkeys(queries))}
+    codes = np.array([numbers[query] for query in queries], dtype=np.intp)
     return [
         Anchor(ANCHORS[place], clustered_mean(y[here], codes[here], level), int(here.sum()))
         for place in range(len(ANCHORS))
@@ -180,7 +181,7 @@ def adjusted(tables: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
 
 def student_p(first: ArrayLike, other: ArrayLike) -> float | None:
     """Student's two-sided p of equal means, variances taken as equal; None for fewer than two values on a side."""
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    a, b = _paired(first, other)
     if min(len(a), len(b)) < 2:
         return None
     degrees = len(a) + len(b) - 2
@@ -190,7 +191,7 @@ def student_p(first: ArrayLike, other: ArrayLike) -> float | None:
 
 def welch_p(first: ArrayLike, other: ArrayLike) -> float | None:
     """Welch's two-sided p of equal means, each side with its own variance; None for fewer than two values on a side."""
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    a, b = _paired(first, other)
     if min(len(a), len(b)) < 2:
         return None
     of_means = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
@@ -246,46 +247,34 @@ def losses(changes: Sequence[ArrayLike], utility: Utility, level: float = 0.95) 
     Kept are those up to the first whose limit by betting is below −margin, so that with a chance of at most 1 − level
     any is called so that is not. Lost: the same limit from above is below −margin.
     """
-    results, adjusted = list[Loss](), 0.0
+    results, largest, alpha, margin = list[Loss](), 0.0, 1 - level, utility.margin
     for values in changes:
-        loss = _loss(np.asarray(values, dtype=np.float64), utility, level, adjusted)
-        adjusted = 1.0 if loss.p_adjusted is None else loss.p_adjusted
-        results.append(loss)
+        array = np.asarray(values, dtype=np.float64)
+        change = mean(array, level) if len(array) else None
+        reason = "no_useful_items" if change is None else change.reason if change.low is None else None
+        if change is not None and reason is None and array.min() < -utility.worst_loss - TOLERANCE:
+            reason = "beyond_worst_loss"
+        if change is None or change.low is None or reason is not None:
+            results.append(Loss(None, reason))
+            largest = 1.0
+            continue
+        p = p_value(array, utility.worst_loss, -margin)
+        largest = max(largest, p)
+        conclusion: Kept = "kept" if largest <= alpha else "inconclusive"
+        if conclusion != "kept" and p_value(-array, utility.best_gain, margin) <= alpha:
+            conclusion = "lost"
+        elif conclusion != "kept":
+            reason = "larger_alpha" if p <= alpha else "rare_losses" if change.low >= -margin else None
+        losers = int((array < -margin - TOLERANCE).sum())
+        lower = lower_limit(array, utility.worst_loss, alpha)
+        results.append(Loss(conclusion, reason, lower, p, largest, losers))
     return results
-
-
-def _loss(changes: Floats, utility: Utility, level: float, before: float) -> Loss:
-    if not len(changes):
-        return Loss(None, "no_useful_items")
-    change = mean(changes, level)
-    if change.low is None:
-        return Loss(None, change.reason)
-    if changes.min() < -utility.worst_loss - TOLERANCE:
-        return Loss(None, "beyond_worst_loss")
-    alpha, margin = 1 - level, utility.margin
-    p = p_value(changes, utility.worst_loss, -margin)
-    adjusted, reason = max(before, p), None
-    conclusion: Kept = "kept" if adjusted <= alpha else "inconclusive"
-    if conclusion != "kept" and p_value(-changes, utility.best_gain, margin) <= alpha:
-        conclusion = "lost"
-    elif conclusion != "kept":
-        reason = "larger_alpha" if p <= alpha else "rare_losses" if change.low >= -margin else None
-    lower, losers = (
-        lower_limit(changes, utility.worst_loss, alpha),
-        int((changes < -margin - TOLERANCE).sum()),
-    )
-    return Loss(conclusion, reason, lower, p, adjusted, losers)
 
 
 def _two_sided(difference: float, variance: float, degrees: float) -> float:
     if variance <= 0:
         return 1.0 if difference == 0 else 0.0
     return two_sided(difference / math.sqrt(variance), degrees)
-
-
-def _codes(queries: Sequence[Hashable]) -> NDArray[np.intp]:
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(query, len(numbers)) for query in queries], dtype=np.intp)
 
 
 def _paired(first: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:

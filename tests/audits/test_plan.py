@@ -118,30 +118,20 @@ def test_a_plan_says_how_calibrated_audits_end() -> None:
         assert planned[name] == pytest.approx(row[end], abs=0.05 + 2 * error)
 
 
-def test_so_many_queries_end_as_planned() -> None:
-    whole = prospect(24, 6, 6, odds=0.5, alike=0.0)
-    needed = whole["queries_for_disparity"]
-    assert whole["disparity"] > 0.9 and needed < 20
-    assert prospect(needed, 6, 6, odds=0.5, alike=0.0)["disparity"] == pytest.approx(0.8, abs=0.12)
-
-
 def test_a_disparity_is_one_among_the_prompts() -> None:
-    one, three = (prospect(12, 10, 10, conditions=names) for names in ("neutral", None))
+    one, three = (prospect(12, 6, 6, conditions=names, odds=0.4) for names in ("neutral", None))
     assert three["disparity"] < one["disparity"] and three["parity"] == one["parity"]
-    assert found(12, 10, 10)["prompts"] == 3
 
 
 def test_more_orders_more_queries_and_less_spread_find_more() -> None:
     asked: dict[str, Any] = {"alike": 0.0, "odds": 0.5}
     designs = [
         prospect(12, 6, 6, orders=1, tau=0.5, **asked), prospect(12, 6, 6, orders=1, **asked),
-        prospect(12, 6, 6, orders=4, **asked), prospect(24, 6, 6, orders=4, **asked),
+        prospect(12, 6, 6, orders=3, **asked), prospect(20, 6, 6, orders=3, **asked),
     ]  # fmt: skip
     for worse, better in pairwise(designs):
         assert worse["disparity"] <= better["disparity"] and worse["smallest"] < better["smallest"]
         assert worse["queries_for_parity"] > better["queries_for_parity"] - 3
-    fresh, alike = found(12, 6, 6, orders=4, odds=0.5)["prospects"]
-    assert fresh["smallest"] > alike["smallest"] and (fresh["alike"], alike["alike"]) == (0, 1)
 
 
 def test_long_lists_are_simulated_less_often_and_then_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,21 +190,11 @@ def test_what_cannot_be_found() -> None:
     assert (apart["reason"], apart["queries"]) == ("no_common_grade", 0)
 
 
-def test_lists_that_lack_a_side_count_for_nothing() -> None:
-    lists = balanced(8, 10, 10) | {"lone": [("m", "male", 1), ("n", "male", 0)]}
-    dataset = str(write_folder(Path("lopsided"), lists))
-    plan = plan_of(LISTWISE, PlanSettings.make(dataset=dataset))
-    assert (plan["queries"], plan["findable"]["queries"]) == (9, 8)
-
-
 def test_exposure_ratios_are_expected_on_request() -> None:
     """Of whole lists without relevance: a ranker that prefers nobody reads 1, exposure compresses the others."""
-    whole: dict[str, Any] = {"window": 20, "step": 10, "passes": 1}
-    assert found(12, 10, 10, **whole)["expected"] is None
-    assert found(12, 10, 10, expected_ratio=True, **PARTITION)["expected"] is None
-    expected = found(12, 10, 10, odds=0.5, expected_ratio=True, **whole)["expected"]
+    whole: dict[str, Any] = {"window": 10, "step": 5, "passes": 1, "orders": 1, "alike": 1.0}
+    expected = found(6, 5, 5, odds=0.5, expected_ratio=True, **whole)["expected"]
     assert 0.5 < expected["agnostic"] < expected["relevant"] < 1
-    assert found(12, 10, 10, odds=2, expected_ratio=True, **whole)["expected"]["agnostic"] > 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -188,18 +187,6 @@ def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
     }
     assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
     assert "undefined: no protected (6 queries); no unprotected (1 query)" in llmfair(*asked, "-v").out
-
-
-@pytest.mark.whole
-def test_people_without_a_continent_keep_their_rank_and_are_in_neither_mean() -> None:
-    write_joined(Path("joined"))
-    assert llmfair("datasets", "show", "joined", "--json").json["attributes"]["location"]["unknown"] == 28
-    ran("listwise", "-d", "joined", "-a", "location", *ONE_ARM, "--passes", "1", "-q")
-    rows = [json.loads(line) for line in (only_run() / "candidates.jsonl").read_text().splitlines()]
-    without = sum(side is None for row in rows for side in row["side"])
-    assert without > 0
-    ranked = (only_run() / "rankings" / "neutral.run").read_text().splitlines()
-    assert len(ranked) == sum(len(row["doc_ids"]) for row in rows)
 
 
 @pytest.mark.whole

@@ -1,4 +1,4 @@
-"""Aggregates over queries and their intervals."""
+"""Aggregates over queries and their intervals; what initial orders explain, and what noise they leave."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from llmfair.stats.intervals import (
     Estimate,
@@ -17,6 +18,8 @@ from llmfair.stats.intervals import (
     mean,
     ratio_of_means,
     ratio_scores,
+    run_noise,
+    without_favour,
 )
 from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip, stratum_means
 from tests.fresh import loaded_by
@@ -114,13 +117,6 @@ def test_impossible_ratios_are_refused() -> None:
         geometric_mean([1, 0])
 
 
-def test_a_query_with_one_zero_side_counts() -> None:
-    found = ratio_of_means([1, 0, 1, 1, 1], [1, 1, 0, 1, 1])
-    assert (found.value, found.n) == (1, 5)
-    assert found.low is not None
-    assert found.low < 1
-
-
 @given(st.lists(st.floats(0.1, 10), min_size=5, max_size=30), st.data())
 def test_swapping_sides_inverts_the_ratio_of_means(numerators: list[float], data: st.DataObject) -> None:
     size = len(numerators)
@@ -130,15 +126,6 @@ def test_swapping_sides_inverts_the_ratio_of_means(numerators: list[float], data
     ends = np.array([found.value, found.low, found.high], float)
     assert ends * np.array([opposite.value, opposite.high, opposite.low], float) == pytest.approx(1)
     assert ratio_scores(numerators, denominators).sum() == pytest.approx(0, abs=1e-12)
-
-
-@given(st.lists(st.floats(0.1, 10), min_size=5, max_size=30))
-def test_a_higher_level_gives_a_wider_interval(values: list[float]) -> None:
-    for aggregate in AGGREGATES:
-        narrow, wide = aggregate(values, level=0.8), aggregate(values, level=0.99)
-        assert None not in (narrow.low, narrow.high, wide.low, wide.high)
-        assert wide.low <= narrow.low <= narrow.value * (1 + 1e-9)  # type: ignore[operator]
-        assert narrow.value * (1 - 1e-9) <= narrow.high <= wide.high  # type: ignore[operator]
 
 
 def test_intervals_cover_the_truth() -> None:
@@ -305,3 +292,55 @@ def test_stratified_permutation() -> None:
     (found,) = permutations([[query]], [np.random.default_rng(3)])
     assert found.p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / found.draws) ** 0.5)
     assert found.z == pytest.approx((observed[0] - observed[1] - 0.0420127867) / golden["perm_sd_diff"])
+
+
+Floats = NDArray[np.float64]
+
+
+def golden_repeats() -> tuple[dict[str, Any], dict[str, Floats]]:
+    case = vectors("injected_bias")["golden_repeats"]
+    names = ("initial_E1", "initial_E0", "final_E1", "final_E0")
+    return case, {name: np.array(case[name]) for name in names}
+
+
+def check_repeats(expected: dict[str, float], over: Floats, under: Floats) -> None:
+    """Arrays of shape (repeats, queries) against the reference."""
+    found, noise = ratio_of_means(over.mean(axis=0), under.mean(axis=0)), run_noise(over, under)
+    assert found.value is not None and noise is not None
+    assert np.log(found.value) == pytest.approx(expected["log_ratio"], abs=1e-12)
+    assert found.error == pytest.approx(expected["se_query"], rel=1e-12)
+    assert noise.error == pytest.approx(expected["se_run_benchmark_conditional"], rel=1e-12)
+    assert noise.df == 4 * 2
+
+
+def test_the_reference_of_repeats() -> None:
+    case, exposures = golden_repeats()
+    check_repeats(case["plain"], exposures["final_E1"], exposures["final_E0"])
+
+
+def test_the_reference_of_the_control_variate() -> None:
+    case, exposures = golden_repeats()
+    over, under = (
+        np.array(
+            without_favour(
+                list(exposures[f"final_E{side}"].T), list(exposures[f"initial_E{side}"].T - case["mean_v"])
+            )
+        ).T
+        for side in (1, 0)
+    )
+    check_repeats(case["control_variate"], over, under)
+
+
+def test_the_slope_by_hand_over_queries_of_unlike_numbers_of_runs() -> None:
+    # x = -1, 1, 2 and E = 1, 2, 6, mean 3: λ = (2 − 1 + 6)/6
+    first, second = without_favour(
+        [np.array([1.0, 2.0]), np.array([6.0])], [np.array([-1.0, 1.0]), np.array([2.0])]
+    )
+    assert first.tolist() == pytest.approx([1 + 7 / 6, 2 - 7 / 6])
+    assert second.tolist() == pytest.approx([6 - 14 / 6])
+
+
+def test_one_run_of_each_query_has_no_run_noise() -> None:
+    assert run_noise(np.ones((1, 5)), np.ones((1, 5))) is None
+    noise = run_noise(np.ones((2, 5)), np.ones((2, 5)))
+    assert noise is not None and noise.error == 0

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from llmfair.metrics.base import Formula
 from llmfair.metrics.pairs import ADJUSTED_ODDS, BALANCED_RATIO, KAPPA, POSITION_ODDS, WIN_RATIO
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
@@ -112,15 +111,6 @@ def test_scores_sum_to_nothing_and_variances_are_never_below_a_single_way(
         variance = pairs.variance(formula)
         assert variance.used >= max(variance.components[0,], variance.components[1,], variance.components[2,])
     assert pairs.shares.sum() == pytest.approx(1)
-
-
-@given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=5, max_size=9))
-@settings(deadline=None)
-def test_equal_numbers_of_pairs_make_macro_pooled(rows: list[list[int]]) -> None:
-    cells, queries = np.concatenate([[PP, UU, FF, SS, PP, UU], *rows]), np.arange(6 * len(rows) + 6) // 6
-    for formula in FORMULAS.values():
-        macro, pooled = (estimate(formula, counted(cells, queries, weights=w)) for w in ("macro", "pooled"))
-        assert [macro.value, macro.low, macro.high] == pytest.approx([pooled.value, pooled.low, pooled.high])
 
 
 @given(pairs_of_queries, st.randoms(use_true_random=False))
@@ -237,24 +227,6 @@ def test_injected_rankers_come_out() -> None:
 
 
 # Intervals and tests
-
-
-def test_items_of_one_query_only_are_as_good_as_clusters_by_query() -> None:
-    rng = np.random.default_rng(3)
-    queries = np.repeat(np.arange(30), 100)
-    leaning = rng.normal(0, 0.4, 30)[queries]
-    protected, unprotected = (20 * queries + rng.integers(0, 20, 3000) for _ in range(2))
-    chance = np.array([0.35, 0.3, 0.25, 0.1]) * np.exp(np.outer(leaning, [1, -1, 0, 0]))
-    cells = (rng.random(3000)[:, None] > np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)).sum(
-        axis=1
-    )
-    pairs = counted(cells, queries, protected, unprotected)
-    assert not pairs.items_recur
-    for name, formula in FORMULAS.items():
-        three, one = pairs.variance(formula), by_query(pairs).variance(formula)
-        assert three.raw == pytest.approx(one.used, rel=0.02)
-        if name != "gamma_marginal":  # no query leans to a position here, so the floor may be another way's
-            assert np.sqrt(three.used) == pytest.approx(np.sqrt(one.used), rel=0.02)
 
 
 def test_a_variance_by_hand() -> None:
@@ -379,51 +351,3 @@ def test_a_pair_asked_again_is_no_further_pair() -> None:
 )
 def test_intraclass_without_a_value(cells: list[int], queries: list[int]) -> None:
     assert intraclass(counted(cells, queries)) is None
-
-
-# Coverage
-
-
-def drawn(beta: float, effects: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cells of pairs whose two answers are independent given the pair's leaning; position .5."""
-    first, second = (rng.random(len(effects)) < 1 / (1 + np.exp(-beta - effects - s)) for s in (0.5, -0.5))
-    return np.where(first, np.where(second, PP, FF), np.where(second, SS, UU))
-
-
-def covered(formula: Formula, pairs: PairContributions, truth: float) -> bool:
-    found = estimate(formula, pairs)
-    assert found.low is not None and found.high is not None
-    return found.low <= truth <= found.high
-
-
-def truth_of(spread: float) -> float:
-    """The win ratio of a population with this spread of leanings, β = .2, over many pairs."""
-    rng = np.random.default_rng(7)
-    pp, uu, *_ = np.bincount(drawn(0.2, rng.normal(0, spread, 8_000_000), rng))
-    return float(pp / uu)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("recur", "pairs", "seed", "most"), [(True, 100, 8, 0.98), (False, 50, 9, 0.97)], ids=["recur", "do not"]
-)
-def test_coverage_whether_items_recur_or_not(recur: bool, pairs: int, seed: int, most: float) -> None:
-    """44 queries, 25 items a side each, from a pool of 100 or of their own; sd .4 of queries, .5 of items."""
-    rng, truth = np.random.default_rng(seed), truth_of(np.sqrt(0.4**2 + 2 * 0.5**2))
-    queries = np.repeat(np.arange(44), pairs)
-
-    def items() -> np.ndarray:
-        if not recur:
-            return 25 * queries + rng.integers(0, 25, len(queries))
-        return np.concatenate([rng.permutation(100)[:25][rng.integers(0, 25, pairs)] for _ in range(44)])
-
-    hits = []
-    for _ in range(1000):
-        sides = [items(), items()]
-        effects = rng.normal(0, 0.4, 44)[queries]
-        for side in sides:
-            effects = effects + rng.normal(0, 0.5, 100 if recur else 25 * 44)[side]
-        cells = drawn(0.2, effects, rng)
-        asked = counted(cells, queries, *sides) if recur else by_query(counted(cells, queries))
-        hits.append(covered(WIN_RATIO, asked, truth))
-    assert 0.93 <= np.mean(hits) <= most

@@ -308,9 +308,7 @@ def counted(comparisons: Comparisons) -> tuple[PairCounts, Comparisons]:
 
 
 @pytest.mark.parametrize("stratum", NAMES.values())
-@pytest.mark.parametrize(
-    ("pool", "items", "relevant"), [(0, 40, 12), (60, 40, 12), (400, 40, 12), (60, 12, 4)]
-)
+@pytest.mark.parametrize(("pool", "items", "relevant"), [(0, 20, 6), (60, 20, 6), (400, 20, 6), (60, 12, 4)])
 def test_counted_pairs_have_the_figures_of_all_comparisons(
     stratum: Stratum | None, pool: int, items: int, relevant: int
 ) -> None:

@@ -61,7 +61,6 @@ from llmfair.nouns import (
     Labels,
     Permutation,
     Scores,
-    Side,
     Steps,
     Unanswered,
     drive,
@@ -99,21 +98,14 @@ REACH_DRAWS = 3000
 REACH_CALLS, FEWEST_DRAWS, MOST_DRAWS = 60_000, 30, 1000
 """Where a program is played so many questions are answered in all, from so many initial orders at least and at most:
 the more questions, the less is left to the order."""
-INDIFFERENT_DRAWS = 100
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
 def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
-    """ExpRatio and odds of rankings of rankers that always put one side first, P@20 of a perfect one: of random orders.
-
-    Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
-    """
+    """ExpRatio and odds of rankings of rankers that always put one side first, P@20 of a perfect one, by measure."""
     settings, ranker = design.settings, design.ranker
-    if design.partition:
+    if design.partition or settings.initial not in ("random", "mirrored"):
         return {}
-    if settings.initial not in ("random", "mirrored"):
-        indifferent = _indifferent(design, np.random.default_rng(settings.seed))
-        return {} if indifferent is None else {"ExpRatio": Reach(indifferent=indifferent)}
     both = tuple(items.sizes for items in design.lists if items.both_sides)
     judged = tuple((items.n, items.relevant) for items in design.lists if items.judged)
     sizes = sorted({items.n for items in design.lists})
@@ -152,26 +144,6 @@ def _reach(
         if (low, high) != (None, None):
             reach[OF_RANKINGS] = Reach(low=low, high=high)
     return reach
-
-
-def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | None:
-    """The exposure ratio of a ranker that orders every window by chance, from the design's own initial orders.
-
-    None where questions hang on answers, or no list has items of both groups.
-    """
-    kind_of = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
-    sums = np.zeros(2)
-    for query in design.queries:
-        for shown in design.orders[query.query_id]:
-            kinds = np.array([kind_of[design.sides[doc_id]] for doc_id in shown.doc_ids], dtype=np.uint8)
-            windows = design.ranker.one_pass(len(kinds))
-            if windows is None:
-                return None
-            if {0, 1} <= set(kinds.tolist()):
-                lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
-                ranked = rank_injected(lists, np.zeros(3), windows, design.ranker.passes, rng=rng)
-                sums += kind_exposures(ranked, 2).mean(axis=0)
-    return float(sums[0] / sums[1]) if sums[1] else None
 
 
 MOST_RENDERED = 20_000

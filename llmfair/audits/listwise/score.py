@@ -456,31 +456,6 @@ class RankedLists:
                     ranks[self.sides[query_id].get(doc_id)].append(rank)
         return np.array(ranks[Side.PROTECTED], np.int64), np.array(ranks[Side.UNPROTECTED], np.int64)
 
-    def protected_share(self, condition: str) -> NDArray[np.float64]:
-        """Share of protected among the first r items that have a side, mean over queries and runs; shape (r,).
-
-        As far as the shortest list reaches; rank 1 alone where an item without side comes first counts for none.
-        """
-        counts = [
-            np.cumsum([[self.sides[query_id].get(d) is side for side in Side] for d in doc_ids], axis=0)
-            for query_id, lists in self.ranked[condition].items()
-            for doc_ids in lists.values()
-        ]
-        if not counts:
-            return np.array([])
-        shortest = min(map(len, counts))
-        stacked = np.array([of_it[:shortest] for of_it in counts])
-        sided = stacked.sum(axis=2)
-        shares = (stacked[..., 0] / np.maximum(sided, 1)).sum(axis=0)
-        mean: NDArray[np.float64] = shares / np.maximum((sided > 0).sum(axis=0), 1)
-        return mean
-
-    def pool_share(self) -> float | None:
-        """Share of protected among all candidates that have a side, mean over queries."""
-        pools = [[side for side in sides.values() if side] for sides in self.sides.values()]
-        shares = [pool.count(Side.PROTECTED) / len(pool) for pool in pools if pool]
-        return sum(shares) / len(shares) if shares else None
-
 
 def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
     """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""

@@ -92,10 +92,7 @@ from llmfair.report.plan import (
 from llmfair.report.plots.base import MARKS, Look, Plot, palette
 from llmfair.report.plots.ratios import (
     Point,
-    Reached,
     Value,
-    beside_reach,
-    exposure_curve,
     rank_boxes,
     utility_and_ratio,
 )
@@ -390,10 +387,7 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     reach = results.reach.get(RATIO, Reach())
     ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
     if design.initial != "random" and initial and initial.value is not None:
-        text = f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
-        if reach.indifferent is not None:
-            text += f"; of a ranker without any preference it would be {reach.indifferent:.3f}"
-        yield text
+        yield f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
     if reach.low is not None and ratio:
         yield f"attainable range of ExpRatio on these lists: {_range(reach, 3)}"
     gaps = {
@@ -498,16 +492,10 @@ def _undefined_notes(results: ListwiseResults) -> Iterator[str]:
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
-    """Said before the first question: how many there will be, and what the answers can show at all."""
-    design, indifferent = planned["design"], planned["reach"].get(RATIO, Reach()).indifferent
+    """Said before the first question: how many there will be, and how lists are gone through."""
+    design = planned["design"]
     most = "at most " if design.sequential or design.at_most else ""
-    text = f"{most}{count(planned['calls'], 'call')}; {window_text(design)}"
-    if indifferent is not None:
-        text += (
-            f"; ExpRatio of a ranker without any preference on these lists, from initial order {design.initial}: "
-            f"{indifferent:.2f}; {NOTHING_CONCLUDED}"
-        )
-    return text + on_disk(planned)
+    return f"{most}{count(planned['calls'], 'call')}; {window_text(design)}{on_disk(planned)}"
 
 
 def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
@@ -657,8 +645,8 @@ def _question(spec: str, *options: Any) -> Question:
 
 
 def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared: Declared) -> Iterator[Plot]:
-    """Utility and exposure, or preference where nothing is ranked; the headline and its band, ranks, exposure curve."""
-    cells, words = results.by_key(), asdict(results.words)
+    """Utility and exposure, or preference where nothing is ranked; the headline and its band, and ranks."""
+    cells = results.by_key()
     conditions = [name for name in results.design.conditions if results.chains[name].ranked]
     names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
     looks = palette([*names.values()])
@@ -675,9 +663,7 @@ def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared
     if lists is not None:
         boxes = {condition: lists.ranks(condition) for condition in conditions if lists.ranked[condition]}
         if any(len(ranks) for both in boxes.values() for ranks in both):
-            yield rank_boxes(boxes, words)
-            curves = {condition: lists.protected_share(condition) for condition in boxes}
-            yield exposure_curve(curves, lists.pool_share(), looks, words)
+            yield rank_boxes(boxes, asdict(results.words))
 
 
 def _point(
@@ -942,11 +928,8 @@ def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
             f"{window_text(planned)}, random orders: attainable range of ExpRatio on these lists {_range(ratio)} "
             f"({span(*planned['protected'])} of {span(*planned['candidates'])} protected; {simulated})"
         )
-    if ratio.indifferent is not None:
-        lines.append(
-            f"from {planned['initial']} orders ExpRatio of a ranker without any preference is "
-            f"{ratio.indifferent:.2f} ({simulated}); {NOTHING_CONCLUDED}"
-        )
+    if planned["initial"] not in ("random", "mirrored"):
+        lines.append(NOTHING_CONCLUDED)
     if precision.high is not None:
         lines.append(f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})")
     lines += window_notes(planned["never_ranked"], planned["window"], planned["step"])
@@ -1118,11 +1101,11 @@ def _window_calls(rows: Sequence[WindowsRow]) -> str:
 
 def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
     """By column, what a ranker that always puts one side first reads, either way, and a perfect one."""
-    ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
-    attainable = _range(ratio, 3)
-    if ratio.indifferent is not None:
-        attainable = f"{ratio.indifferent:.3f} without preference"
-    return {ATTAINABLE: attainable, PERFECT: "" if precision.high is None else f"{precision.high:.2f}"}
+    perfect = reach.get(PRECISION, Reach()).high
+    return {
+        ATTAINABLE: _range(reach.get(RATIO, Reach()), 3),
+        PERFECT: "" if perfect is None else f"{perfect:.2f}",
+    }
 
 
 def _windows_notes(study: WindowsResults, prompts: Sequence[WindowsRow]) -> Iterator[str]:
@@ -1152,38 +1135,14 @@ def _windows_notes(study: WindowsResults, prompts: Sequence[WindowsRow]) -> Iter
     yield from drawn_note(study.drawn)
 
 
-def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
-    """Utility and ratio by window and step, each beside what it could have been."""
-    across, up = utility_of(study.shown, declared), ratio_of(study.shown, declared)
-    if not across or not up:
-        return
-    several = len(study.conditions) > 1
-    utilities, ratios = list[Reached](), list[Reached]()
-    for row in study.rows:
-        if row.condition == INITIAL:
-            continue
-        name = row.setting + (f" {TITLES.get(row.condition, row.condition)}" if several else "")
-        perfect = row.reach.get(plain_name(across), Reach()).high
-        bar = None if perfect is None else (0.0, perfect)
-        utilities.append((name, value_of(row.figures.get(across)), bar))
-        ratios.append((name, on_log(value_of(row.figures.get(up))), reach_of(row.reach, up)))
-    if ratios:
-        read = "rankers that always put one group first read; dashed: parity"
-        yield beside_reach(
-            "windows-utility", plain_name(across), "a perfect ranker would read", utilities, False
-        )
-        yield beside_reach("windows-ratio", plain_name(up), read, ratios, True)
-
-
 WINDOWS = StudyWording(
     method=(
         "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
-        "What a ratio can be at all depends on the windows: the grey bars show the attainable range, between "
-        "rankers that always put one group first. A ratio near 1 in a setting with a narrow range says little.",
+        "What a ratio can be at all depends on the windows: its attainable range lies between rankers that always put "
+        "one group first. A ratio near 1 in a setting with a narrow range says little.",
     ),
     plan_table=lambda planned: study_plan_table(
         planned, lambda setting: reached(convert(setting["reach"], dict[str, Reach]))
     ),
     table=windows_table,
-    plots=windows_plots,
 )

@@ -1,9 +1,13 @@
-"""What is said of a run: both nulls, the family, conclusions, and what may not be concluded."""
+"""What is concluded of lists: both nulls, the family, rankers of known preference, and what may not be concluded."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +36,28 @@ from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.io.files import plain
 from llmfair.metrics.base import Judged, measure_all
-from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
+from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.nouns import (
+    Candidates,
+    Conclusion,
+    Document,
+    Encounter,
+    Measurement,
+    Permutation,
+    Query,
+    Ranking,
+    Request,
+    Side,
+)
+from llmfair.rankers.strategies import PartialOrder, encounters_of
 from llmfair.results import OUTSIDE_ALONE, LabelError
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.strata import Figure
-from tests.cli.command import Snapshot, kept, llmfair, transcript
+from llmfair.stats.strata import Figure, Stratum
+from tests.cli.command import kept, llmfair
 from tests.finished import audit
 from tests.folders import balanced, unequally_relevant, write_folder
 from tests.metrics import judged
+from tests.shared import vectors
 
 pytestmark = pytest.mark.whole
 
@@ -228,30 +245,13 @@ def test_adding_a_query_moves_no_other_query_s_rows() -> None:
     assert {key: whole[key] for key in part} == part
 
 
-def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapshot: Snapshot) -> None:
+def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s() -> None:
     """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
-    data = write_folder(Path("lists"), balanced(2, 100, 100))
+    data = write_folder(Path("lists"), balanced(2, 40, 40))
     model = "fake:biased,listwise=0,prompt=0,malformed=0"
-    asked = f"listwise -d {data} --preset paper --initial deltr -m {model} -v -o run"
-    snapshot("listwise-deltr", transcript(asked))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("injected", [-0.5, 0.3])
-def test_the_injected_odds_lie_in_the_interval_of_nine_audits_in_ten(injected: float) -> None:
-    """100 audits of the sample by a simulated model, at the default settings: statistics.md, to be shown 5."""
-    held = 0
-    for seed in range(100):
-        settings = ListwiseSettings.make(
-            conditions="neutral", repeat=False, seed=seed, runs_dir=Path("runs"), permutations=0, max_invalid=1.0,
-        )  # fmt: skip
-        rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={injected}"))).results.rows
-        (row,) = [r for r in rows if r.measure == "PreferenceOdds" and r.query_id == "all"]
-        low = row.low if row.low is not None else 0.0
-        high = row.high if row.high is not None else np.inf
-        held += low <= np.exp(injected) <= high
-    assert held >= 90
+    said = llmfair("listwise", "-d", data, "--preset", "paper", "--initial", "deltr", "-m", model, "-v")
+    assert "ExpRatio of the initial ranking (deltr) is 0.7" in said.out
+    assert said.out.startswith("VERDICT  not assessable")
 
 
 def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
@@ -331,7 +331,7 @@ def test_the_test_and_the_run_noise_go_by_what_is_left_of_the_orders() -> None:
     assert with_control["run_noise"]["error"] != plain["run_noise"]["error"]
 
 
-@pytest.mark.parametrize("said", ["{order}", "[1] > [2]", "[2] > [1]"])
+@pytest.mark.parametrize("said", ["{order}", "[2] > [1]"])
 def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
     """Its lists are the random ones it was shown: at parity, with a narrow interval, and nothing was read."""
 
@@ -352,19 +352,6 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
     assert set(found.values()) == {("not_assessable", "position_driven")}
     scored = llmfair("score", "run", "--require", "ExpRatio=0.8..1.25")
     assert scored.code == 4 and "cannot be assessed: the answers follow the position" in scored.err
-
-
-def test_a_window_of_two_is_often_in_order() -> None:
-    """Half of such answers leave the window as it is, of a model that does read."""
-    model = "fake:biased,malformed=0"
-    pairs = ("--window", "2", "--step", "1", "--passes", "1", "-n", "5", "--orders", "1")
-    found = llmfair("listwise", "-m", model, *pairs, "--json").json
-    shares = [
-        condition["first_pass"]["same"] / condition["first_pass"]["windows"]
-        for condition in found["answers"].values()
-    ]
-    assert all(0.4 < share < 0.8 for share in shares)
-    assert all(f["reason"] != "position_driven" for f in found["findings"].values())
 
 
 def test_parity_is_not_said_where_answers_leave_items_out() -> None:
@@ -493,11 +480,227 @@ def test_swapping_the_sides_inverts_and_keeps_p() -> None:
     assert one["neutral"]["permutation"]["z"] == pytest.approx(-other["neutral"]["permutation"]["z"])
 
 
-def test_names_of_documents_and_the_order_of_queries_mean_nothing() -> None:
-    plain = told({"neutral": [query(name, 0.8) for name in NAMES]})
-    renamed = told({"neutral": [query(name, 0.8, name_of="x") for name in reversed(NAMES)]})
-    assert plain[0]["neutral"]["permutation"]["p"] == renamed[0]["neutral"]["permutation"]["p"]
-    assert plain[0]["neutral"]["excess"] == pytest.approx(renamed[0]["neutral"]["excess"])
-    for row, other in zip(plain[1], renamed[1], strict=True):
-        assert (row.query_id, row.measure) == (other.query_id, other.measure)
-        assert row.value == pytest.approx(other.value)
+WINDOW, STEP = 20, 10
+
+
+@dataclass(frozen=True)
+class Item:
+    doc_id: str
+    female: bool
+    relevant: bool
+    quality: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """Prefers relevant items, an item's quality, and female ones by odds that differ by stratum.
+
+    `drops`: the chance that a female item of an answer's lower half is left out. `leaves`: of windows, as they are.
+    """
+
+    relevant: float = 1.0
+    irrelevant: float = 1.0
+    drops: float = 0.0
+    leaves: float = 0.0
+
+    def answer(self, shown: Sequence[Item], rng: np.random.Generator) -> list[Item]:
+        if rng.random() < self.leaves:
+            return [*shown]
+        scores = {
+            item: 1.5 * item.relevant
+            + item.quality
+            + log(self.relevant if item.relevant else self.irrelevant) * item.female
+            + rng.gumbel()
+            for item in shown
+        }
+        order = sorted(shown, key=scores.__getitem__, reverse=True)
+        upper, lower = order[: len(order) // 2], order[len(order) // 2 :]
+        return upper + [item for item in lower if not item.female or rng.random() >= self.drops]
+
+
+def lists_apart(queries: int, items: int, relevant: int) -> list[list[Item]]:
+    """No item is in two of them; half of the relevant and of the others are female."""
+    return [
+        [Item(f"{query}.{place}", place % 2 == 0, place < relevant) for place in range(items)]
+        for query in range(queries)
+    ]
+
+
+def lists_from(pool: int, queries: int, items: int, rng: np.random.Generator) -> list[list[Item]]:
+    """All drawn from one pool, whose items have qualities of a heavy-tailed law that group has no part in."""
+    female, quality = rng.permutation(pool) % 2 == 0, rng.standard_t(2, pool)
+    every = [Item(f"{i}", bool(female[i]), i % 10 < 3, float(quality[i])) for i in range(pool)]
+    return [[every[i] for i in rng.choice(pool, items, replace=False)] for _ in range(queries)]
+
+
+def judged_query(query_id: str, items: Sequence[Item], asked: Sequence[PartialOrder]) -> Judged:
+    documents = tuple(Document(item.doc_id, "") for item in items)
+    grades = {item.doc_id: int(item.relevant) for item in items}
+    sides = {item.doc_id: Side.PROTECTED if item.female else Side.UNPROTECTED for item in items}
+    candidates = Candidates(Query(query_id, ""), documents, grades)
+    return Judged(candidates, (), sides, encounters=encounters_of(asked))
+
+
+def concluded_of(
+    ranker: Ranker, lists: Sequence[Sequence[Item]], rng: np.random.Generator
+) -> ListwiseFinding:
+    """What an audit in sliding windows concludes, one random order a list."""
+    queries, left_out, shown_items = [], 0, 0
+    for number, items in enumerate(lists):
+        order, asked = [items[place] for place in rng.permutation(len(items))], []
+        for start in range(len(items) - WINDOW, -1, -STEP):
+            shown = order[start : start + WINDOW]
+            named = ranker.answer(shown, rng)
+            asked.append(
+                PartialOrder(
+                    start, tuple(each.doc_id for each in shown), tuple(each.doc_id for each in named)
+                )
+            )
+            order[start : start + WINDOW] = named + [item for item in shown if item not in named]
+            left_out, shown_items = left_out + len(shown) - len(named), shown_items + len(shown)
+        queries.append(judged_query(f"q{number}", items, asked))
+    findings = findings_of(
+        measure_all([parse_measure("PreferenceOdds")], {"neutral": queries}),
+        {"neutral": queries},
+        {"neutral": USEFUL},
+        Inference(),
+        HowRanked(strata=[*Stratum]),
+        {"neutral": left_out / shown_items},
+    )
+    return with_disparities(findings)["neutral"]
+
+
+def test_a_preference_among_relevant_items_alone_is_a_disparity_of_them() -> None:
+    rng = np.random.default_rng(1)
+    finding = concluded_of(Ranker(relevant=0.1), lists_apart(44, 60, 6), rng)
+    assert finding.odds and finding.odds.low and finding.odds.low > 0.8, "all items together are in the band"
+    assert (finding.conclusion, finding.decisive) == (Conclusion.OUTSIDE, "relevant")
+    assert (finding.strata["relevant"].value or 1) < 0.3 < (finding.strata["irrelevant"].low or 0)
+
+
+def test_a_ranker_that_drops_those_whom_it_puts_behind_prefers_the_others() -> None:
+    rng = np.random.default_rng(2)
+    finding = concluded_of(Ranker(0.77, 0.77, drops=0.8), lists_apart(44, 60, 20), rng)
+    assert finding.left_out > 0.05 and finding.odds and (finding.odds.high or 9) < 1
+    assert finding.conclusion is not Conclusion.WITHIN
+
+
+@pytest.mark.parametrize("pool", [40, 60])
+def test_a_fair_ranker_of_items_that_recur_is_at_no_disparity(pool: int) -> None:
+    rng = np.random.default_rng(3)
+    finding = concluded_of(Ranker(), lists_from(pool, 44, 40, rng), rng)
+    assert finding.odds and finding.odds.recurring == pool and (finding.odds.p or 0) > 0.05
+    assert finding.conclusion is not Conclusion.OUTSIDE
+
+
+def test_a_ranker_that_leaves_most_windows_as_they_are_is_not_at_parity() -> None:
+    rng = np.random.default_rng(4)
+    finding = concluded_of(Ranker(0.7, 0.7, leaves=0.85), lists_apart(44, 40, 12), rng)
+    assert finding.conclusion is not Conclusion.WITHIN
+
+
+def test_a_fair_ranker_is_at_parity() -> None:
+    rng = np.random.default_rng(5)
+    fair = concluded_of(Ranker(), lists_apart(44, 60, 20), rng)
+    assert (fair.conclusion, fair.reason) == (Conclusion.WITHIN, None)
+    forgetful = lists_apart(44, 60, 20)
+    assert concluded_of(Ranker(drops=0.3), forgetful, rng).conclusion is not Conclusion.WITHIN
+
+
+QUERIES = {20: 30, 50: 15, 200: 5}
+"""Of a list's length. The tolerance is four standard errors of so many, whatever they are."""
+
+
+def folder_of(row: dict[str, Any], queries: int) -> Path:
+    """Lists of the row's shape: protected and unprotected items, relevant first within each side."""
+
+    def side(
+        query: int, letter: str, group: str, size: int, relevant: int
+    ) -> list[tuple[str, str | None, int]]:
+        return [(f"q{query}{letter}{i}", group, int(i < relevant)) for i in range(size)]
+
+    n, protected = row["N"], row["n_protected"]
+    lists = {
+        f"q{q}": side(q, "f", "female", protected, row["experts_protected"])
+        + side(q, "m", "male", n - protected, row["experts_unprotected"])
+        for q in range(queries)
+    }
+    name = "-".join(str(row[key]) for key in ("N", "n_protected", "experts_protected", "experts_unprotected"))
+    path = Path(f"{name}-{queries}")
+    return path if path.is_dir() else write_folder(path, lists)
+
+
+def measured(row: dict[str, Any], queries: int, **design: Any) -> dict[tuple[str, str], float]:
+    settings = ListwiseSettings.make(
+        dataset=str(folder_of(row, queries)), conditions="neutral", repeat=False, orders=1, repeats=1,
+        measures="ExpRatio,P@20", seed=row.get("seed", 3), max_invalid=1.0, **design,
+    )  # fmt: skip
+    model = f"fake:biased,relevance={row['alpha']},listwise={row['beta']},noise=1,malformed=0"
+    rows = audit(LISTWISE.design(settings, Subject(model))).results.rows
+    return {(r.condition, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
+
+
+def rows_of(kind: str, **wanted: Any) -> list[dict[str, Any]]:
+    """The reference's rows with these values."""
+    rows = vectors("injected_bias.json")[kind]
+    found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    assert found
+    return found
+
+
+def is_plackett_luce(row: dict[str, Any], queries: int) -> None:
+    n = row["N"]
+    found = measured(row, queries, window=n, step=n, passes=1)["neutral", "ExpRatio"]
+    tolerance = 4 * row["sd_influence_per_query"] / math.sqrt(queries)
+    assert abs(math.log(found / row["exact_ratio"])) <= tolerance, row
+
+
+def is_as_simulated(row: dict[str, Any], queries: int) -> None:
+    plan = "rankgpt" if row["last_partial_window"] == "dropped" else "covering"
+    found = measured(
+        row, queries, window=row["window"], step=row["step"], passes=row["passes"], windows=plan
+    )["neutral", "ExpRatio"]
+    error = (row["sd_influence_per_query"] ** 2 / queries + (row["ratio_mc_se"] / row["ratio"]) ** 2) ** 0.5
+    assert abs(math.log(found / row["ratio"])) <= 4 * error, row
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+def test_one_window_over_the_whole_list_is_plackett_luce(n: int) -> None:
+    """Of every shape of list the last row: the strongest preference."""
+    shapes: dict[tuple[int, ...], list[dict[str, Any]]] = {}
+    for row in rows_of("listwise_full_pl", N=n):
+        shape = (row["n_protected"], row["experts_protected"], row["experts_unprotected"])
+        shapes.setdefault(shape, []).append(row)
+    for rows in shapes.values():
+        is_plackett_luce(rows[-1], QUERIES[n])
+
+
+RANDOM_ORDERS = {"initial_order": "random", "malformed": 0}
+
+
+@pytest.mark.parametrize("n", [50, 200])
+def test_windows_from_random_orders(n: int) -> None:
+    """The strongest preference of every plan of windows."""
+    plans: dict[tuple[int, ...], dict[str, Any]] = {}
+    for row in rows_of("listwise_sliding_window_mc", N=n, **RANDOM_ORDERS):
+        plan = (row["window"], row["step"], row["passes"])
+        plans[plan] = max(plans.get(plan, row), row, key=lambda one: abs(one["beta"]))
+    for row in plans.values():
+        is_as_simulated(row, 12 if n == 50 else 3)
+
+
+def test_the_sensitive_prompt_s_injected_preference_has_its_sign() -> None:
+    row = {"N": 20, "n_protected": 10, "experts_protected": 5, "experts_unprotected": 5}
+    settings = ListwiseSettings.make(
+        dataset=str(folder_of(row, 40)), repeat=False, orders=1, passes=1, measures="PreferenceOdds"
+    )
+    audit(LISTWISE.design(settings, Subject("fake:biased,listwise=0,prompt=1,malformed=0")))
+    (folder,) = Path("runs").iterdir()
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    value = {
+        r["condition"]: (r["low"], r["value"], r["high"]) for r in rows if r["measure"] == "PreferenceOdds"
+    }
+    assert value["neutral"][0] < 1 < value["neutral"][2]
+    assert value["female"][0] > 1.1 and value["male"][2] < 0.9
+    # Both prompts plant the same preference, for opposite sides.
+    assert value["female"][0] < 1 / value["male"][1] < value["female"][2]
