@@ -24,13 +24,7 @@ from llmfair.nouns import Chat, Encounter, Scores
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategies import PartialOrder, Windows, covering, encounters_of, read_scores
 from llmfair.stats.power import Windows as Plan
-from llmfair.stats.power import (
-    attainable_precision,
-    attainable_ratio,
-    by_windows,
-    comparisons,
-    first_shown,
-)
+from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows, comparisons, first_shown
 from llmfair.stats.strata import Comparisons
 
 

@@ -30,8 +30,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize(
-    "status",
-    [pytest.param(name, marks=pytest.mark.whole if name != "disparity" else ()) for name in MODELS],
+    "status", [pytest.param(name, marks=pytest.mark.whole if name != "disparity" else ()) for name in MODELS]
 )
 def test_the_exit_code_is_the_verdict(status: str) -> None:
     asked = (*PAIRS, *MODELS[status], "-o", "run")

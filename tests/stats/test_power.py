@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.preference import (
-    Row,
-    found_in,
-)
+from benchmarks.preference import Row, found_in
 from benchmarks.strategies import row
 from llmfair.audits.listwise.simulate import Noise
 from llmfair.metrics.base import Ratio

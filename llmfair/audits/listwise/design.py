@@ -21,14 +21,7 @@ from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
 from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import NOT_JUDGED, bucket, drawn_of, load_lists, selected_queries, with_prompt
-from llmfair.audits.listwise.measure import (
-    ODDS,
-    HowRanked,
-    WindowShare,
-    look,
-    outcome_of,
-    share,
-)
+from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, look, outcome_of, share
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
 from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings

@@ -54,17 +54,7 @@ from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.metrics.base import QueryComparisons, Value
 from llmfair.metrics.preference import strata_of
-from llmfair.nouns import (
-    Chat,
-    Completion,
-    Finish,
-    Labels,
-    Permutation,
-    Scores,
-    Steps,
-    Unanswered,
-    drive,
-)
+from llmfair.nouns import Chat, Completion, Finish, Labels, Permutation, Scores, Steps, Unanswered, drive
 from llmfair.probes import REPEAT, listwise_probes
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker

@@ -90,27 +90,12 @@ from llmfair.report.plan import (
     undefined_notes,
 )
 from llmfair.report.plots.base import MARKS, Look, Plot, palette
-from llmfair.report.plots.ratios import (
-    Point,
-    Value,
-    rank_boxes,
-    utility_and_ratio,
-)
+from llmfair.report.plots.ratios import Point, Value, rank_boxes, utility_and_ratio
 from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, verdict
 from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
-from llmfair.results import (
-    OUTSIDE_ALONE,
-    Band,
-    Declared,
-    Exhibits,
-    Figure,
-    ProbeCounts,
-    Reach,
-    Row,
-    Words,
-)
+from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, ProbeCounts, Reach, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.strata import Stratum
 
