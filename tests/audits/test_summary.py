@@ -187,10 +187,3 @@ def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
     }
     assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
     assert "undefined: no protected (6 queries); no unprotected (1 query)" in llmfair(*asked, "-v").out
-
-
-@pytest.mark.whole
-def test_equal_buckets_drop_the_degenerate_topics_and_say_so() -> None:
-    write_joined(Path("joined"))
-    found = ran("listwise", "-d", "joined", "--buckets", "equal", "--candidates", "20", *ONE_ARM, "--json")
-    assert found.json["design"]["left_out"].keys() == NO_WOMAN | NO_MAN

@@ -22,7 +22,6 @@ from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion, Key
 from llmfair.report.phrases import bound_text, cell, interval_text, numbers
 from llmfair.report.section import verdict
-from llmfair.report.table import lead_lines
 from llmfair.report.verdict import ADVICE, STATUSES, VerdictWords
 from llmfair.results import UNPARSEABLE, Conclusions, Figure, Requirement, RunVerdict, Words
 from llmfair.settings import AuditSettings, PlanningSettings
@@ -91,18 +90,6 @@ def test_the_status_is_the_gravest_and_the_sentence_speaks_of_its_condition(
     assert found.n == (44 if of[condition] else None)
 
 
-def test_of_a_disparity_it_says_who_is_behind_and_by_how_much() -> None:
-    less, more = (SPOKEN["pairs"].verdict(conclusions({"relevant": one})) for one in (LESS, MORE))
-    assert less.group == "female" and more.group == "male"
-    assert less.sentence.startswith(
-        "of relevant pairs female items win 50 times for every 100 wins of equally relevant male ones "
-        "(95 % CI 40 to 60, 44 queries)"
-    )
-    assert "male items win 50 times for every 100 wins of equally relevant female ones" in more.sentence
-    assert "(95 % CI 40 to 62, 44 queries)" in more.sentence
-    assert less.sentence.endswith("0.50 [0.40, 0.60], outside the parity band 0.8–1.25")
-
-
 @pytest.mark.parametrize(
     ("odds", "excess", "says"),
     [
@@ -126,42 +113,12 @@ def test_of_lists_it_speaks_of_exposure_where_that_says_the_same(
     assert "44 queries" in said and said.endswith("outside the parity band 0.8–1.25")
 
 
-AHEAD = "; the more relevant of two items is put ahead at odds of"
-
-
-@pytest.mark.parametrize(
-    ("of_a_kind", "beside", "says"),
-    [
-        ("lists", Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44),
-         "; nDCG@20 lies 0.22 [0.20, 0.23] (99.9 % CI) above that of the initial ranking"),
-        ("lists", Usefulness("RelevanceOdds", 1.0, 6.85, 3.02, 15.545, 44, "chance"),
-         f"{AHEAD} 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"),
-        ("lists", Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance"),
-         f"{AHEAD} at least 11 (99.9 % CI), where chance has 1"),
-        ("pairs", figure(0.4, 0.3, 0.5), "; both orders agree with kappa 0.40 [0.30, 0.50]"),
-    ],
-)  # fmt: skip
-def test_parity_names_how_useful_the_ranker_is(of_a_kind: str, beside: Any, says: str) -> None:
-    figures = {(ODDS, "a"): figure(*INSIDE), ("Kappa", "a"): beside}
-    findings = {"a": finding(INSIDE, useful=beside if of_a_kind == "lists" else None)}
-    of = conclusions({"a": INSIDE}, findings=findings, figures=figures)
-    assert SPOKEN[of_a_kind].verdict(of).sentence.endswith(says)
-
-
 def test_others_that_share_the_status_are_named() -> None:
     of = {"neutral": LESS, "male": LESS, "female": MORE, "third": INSIDE}
     said = SPOKEN["lists"].verdict(conclusions(of)).sentence
     assert said.endswith("; disparity also under the male prompt, against male items under the female prompt")
     said = SPOKEN["lists"].verdict(conclusions({"a": ACROSS, "b": ACROSS, "c": ACROSS})).sentence
     assert said.endswith("; inconclusive also under the b and c prompts")
-
-
-def test_few_queries_and_half_a_run_are_said() -> None:
-    assert "few queries" in VerdictWords("prompt").verdict(conclusions({"a": LESS}, n=14)).sentence
-    assert "few queries" not in VerdictWords("prompt").verdict(conclusions({"a": LESS}, n=15)).sentence
-    half = VerdictWords("prompt").verdict(conclusions({"a": LESS}, complete=False))
-    assert half.sentence.endswith("not all questions are answered yet")
-    assert half.next == "the command that began the run asks what is missing, and then says more"
 
 
 def test_the_next_step() -> None:
@@ -255,21 +212,14 @@ def test_the_command_of_the_next_step_stands_last_and_alone(of_a_kind: str) -> N
     ("reason", "problem", "takes", "says", "follows"),
     [
         ("position_driven", None, {"prompt"}, "the position", "another model, or another --prompt: these"),
-        ("position_driven", None, (), "the position", "another model: these"),
         ("no_encounter", None, {"window"}, "", "longer windows (--window)"),
-        ("no_encounter", None, (), "", "what stands behind it: llmfair report mine"),
-        ("few_encounters", None, {"window"}, "", "longer windows (--window), so that"),
-        ("few_encounters", None, (), "", "more queries"),
         ("chance_answers", None, {"input"}, "", "a more able model, or --input text, so that"),
-        ("chance_answers", None, (), "", "a more able model, so that"),
         ("equal_scores", None, (), "scores of every", "another model, or this one set up otherwise"),
         (UNPARSEABLE, "no_order", {"constrain"}, "", "--constrain holds a model to the form of its answers; what"),
         (UNPARSEABLE, "no_ids", {"answers"}, "", "the text of the answers, with --answers text; what"),
         (UNPARSEABLE, "no_ids", (), "", "what it answered: llmfair runs show mine --invalid"),
         (UNPARSEABLE, "truncated", {"thinking", "max_tokens"}, "limit of tokens", "room for thoughts with --thinking, or"),
-        (UNPARSEABLE, "truncated", {"max_tokens"}, "limit of tokens", "longer answers with --max-tokens; what"),
         (UNPARSEABLE, "refused", {"prompt", "constrain"}, "refusals", "another model, or another --prompt; what"),
-        (UNPARSEABLE, "empty", {"constrain"}, "are empty", "what it answered"),
     ],
 )  # fmt: skip
 def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
@@ -279,15 +229,6 @@ def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
         of = conclusions({"a": None}, reason=reason, takes=takes, problems={"a": problem})
         found = of_a_kind.verdict(of)
         assert says in found.sentence and found.next.startswith(follows)
-
-
-@pytest.mark.parametrize(
-    ("problem", "says"), [("no_ids", "no score"), ("no_order", "the score of an item"), (None, "")]
-)
-def test_of_scores_that_are_missing_it_says_so(problem: str | None, says: str) -> None:
-    of = conclusions({"a": None}, reason="no_readable_answer", prompted=False, problems={"a": problem})
-    found = SPOKEN["lists"].verdict(of)
-    assert says in found.sentence and found.next.startswith("another model, or this one set up otherwise; w")
 
 
 def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> None:
@@ -352,18 +293,6 @@ def test_a_stratum_that_decides_has_its_figure_where_no_row_has_it() -> None:
     assert "odds of answers (relevant items) 0.24 [0.15, 0.38]" in found.sentence
 
 
-def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:
-    excess = Excess(0.81, 0.79, 0.83, 44)
-    known = {"neutral": finding(LESS, excess=excess)}
-    both = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, n=35, findings=known)).sentence
-    assert both.startswith(
-        "under the neutral prompt female items get 19 % less exposure than male ones at equal relevance "
-        "(95 % CI 17 to 21 % less, 44 queries); preference odds 0.50 [0.40, 0.60] (35 queries), outside"
-    ), both
-    alike = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, n=44, findings=known)).sentence
-    assert alike.count("44 queries") == 1
-
-
 def test_so_many_queries_settle_it() -> None:
     for value in (0.7, 0.9, 1.0, 1.5):
         queries = queries_to_settle(value, value / 1.5, value * 1.5, 20, BAND)
@@ -398,33 +327,6 @@ def test_the_gate_agrees_with_the_verdict(status: str) -> None:
     unmet = Requirement("P@20>=2", "P@20", "neutral", "all", "", 1.0, False, "P@20 is below 2")
     with pytest.raises(RequirementFailed, match=f"the verdict is {status}: so it is; P@20 is below 2"):
         require_met([unmet], refused(verdict, (status,)))
-
-
-def test_lines_are_aligned_and_wrapped_and_a_number_stays_beside_its_unit() -> None:
-    lead = (("VERDICT", "one two 30 % four five six seven eight"), ("NEXT", "go"))
-    assert [*lead_lines(lead, 27)] == [
-        "VERDICT  one two 30 % four",
-        "         five six seven",
-        "         eight",
-        "NEXT     go",
-    ]
-    assert all(not line.endswith("30") for width in range(27, 60) for line in lead_lines(lead, width))
-
-
-def test_a_size_that_is_but_a_bound_is_told_as_one() -> None:
-    for ends, says in (
-        ((None, 0.09), "female items win at most 9 times"),
-        ((None, 0.1504), "female items win at most 16 times"),
-        ((5.0, None), "male items win at most 20 times"),
-    ):
-        figures = {(ODDS, "relevant"): figure(0.04 if ends[1] else 9.0, *ends)}
-        outside = ListwiseFinding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
-        of = {"relevant": LESS}
-        said = (
-            SPOKEN["pairs"].verdict(conclusions(of, figures=figures, findings={"relevant": outside})).sentence
-        )
-        assert says in said and f"preference odds {bound_text(ends[0], ends[1], BAND)}, outside" in said
-        assert "a bound alone, since the answers follow the position" in said
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from llmfair.io.files import plain
 from llmfair.results import Requirement, RunVerdict
 from tests.cli.command import kept, only_run, ran, refuses, well
 from tests.cli.command import llmfair as command
-from tests.folders import balanced, write_folder
 
 PAIRS = ("pairwise", "-q", "--noise-share", "0", "--conditions", "relevant", "--no-report")
 MODELS = {
@@ -117,14 +116,6 @@ def test_junit_has_the_verdict_and_every_gate() -> None:
     assert command(*asked, "--require", "FlipRate>=1", "--fail-on", "disparity").code == 4
     wrong = problems(*suites("ci/junit.xml"))
     assert wrong["verdict"] == verdict["sentence"] and "is below 1" in wrong["FlipRate>=1 (relevant)"]
-
-
-@pytest.mark.whole
-def test_models_are_compared_though_one_fails_the_gate() -> None:
-    asked = (*PAIRS, "--pairs", "10", "-m", "fake:biased,pairwise=-2", "-m", "fake:oracle")
-    failed = command(*asked, "--fail-on", "disparity")
-    assert failed.code == 4 and "\nCompare pairwise · " in failed.out
-    assert command(*asked, "--fail-on", "disparity", "--json").json["comparison"] is not None
 
 
 @pytest.mark.whole
@@ -270,27 +261,3 @@ def test_the_whole_interval_can_be_asked_for() -> None:
 def test_what_is_required_is_measured() -> None:
     found = ran(*SMALL, "--measures", "P@20", "--require", "P@5>=0", "--require", "P@20>=0", "--json")
     assert found.json["measures"][:2] == ["P@20", "P@5"]
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    ("side", "gate", "low", "high"),
-    [
-        (20, "ExpRatio=0.6..1.6", 0.721, 1.389),
-        pytest.param(100, "ExpRatio=0.8..1.25", 0.889, 1.125, marks=pytest.mark.slow),
-    ],
-)
-def test_the_paper_s_windows_cannot_fail_a_wide_gate(side: int, gate: str, low: float, high: float) -> None:
-    folder = write_folder(Path("mine"), balanced(6, side, side))
-    asked = ("listwise", "-d", folder, "--preset", "paper", "--conditions", "neutral")
-    says = f"Error: no ranker could fail {gate} in this design, whose attainable range is {low:.2f}"
-    refuses(says, *asked, "--require", gate)
-    ran(*asked)
-    assert kept("results")["reach"]["ExpRatio"] == pytest.approx({"low": low, "high": high}, abs=0.002)
-
-
-@pytest.mark.whole
-def test_a_gate_may_stand_in_the_configuration_file() -> None:
-    Path("llmfair.toml").write_text('[listwise]\nrequire = ["P@20>=0.999"]\n')
-    assert command(*SMALL).code == 4
-    ran(*SMALL, "--require", "P@20>=0")

@@ -201,19 +201,6 @@ def test_relevant_items_alone_at_a_disadvantage_are_no_parity() -> None:
     assert math.exp(strata.strata[Stratum.RELEVANT].log_odds or 0) < 0.4
 
 
-def test_answers_that_leave_out_one_group_speak_against_it() -> None:
-    comparisons, left_out = lists(4, (0.77, 0.77), items=60, relevant=20, window=60, omits=0.8)
-    value = figure(comparisons)
-    assert value.log_odds is not None and value.log_odds < 0 and left_out > 0.05
-
-
-def test_lists_left_as_they_are_give_the_odds_that_pairs_in_both_orders_would() -> None:
-    comparisons, _ = lists(5, (0.5, 0.5), queries=150, lazy=0.8)
-    ahead_first, ahead_second = 0.8 + 0.2 / 3, 0.2 / 3
-    of_pairs = math.sqrt(math.prod(p / (1 - p) for p in (ahead_first, ahead_second)))
-    assert math.exp(figure(comparisons).log_odds or 0) == pytest.approx(of_pairs, abs=0.08)
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize(("pool", "most"), [(0, 0.09), (60, 0.12)])
 def test_nine_in_ten_intervals_and_more_hold_a_fair_rankers_odds(pool: int, most: float) -> None:

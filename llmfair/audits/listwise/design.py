@@ -642,9 +642,8 @@ def _orders(
 def _warnings(
     ranker: Ranker | None, first_stage: Ranker | None, lists: Sequence[Candidates]
 ) -> Iterator[str]:
-    """What makes lists doubtful: queries without a word of any candidate, where BM25 orders those; items without the
-    text that a ranker reads; groups that it cannot place; that nothing is judged. Raises UsageError where BM25 finds
-    nothing at all."""
+    """What makes lists doubtful: no judgements; queries without a word of any candidate, where BM25 orders those; groups
+    that a ranker cannot place. Raises UsageError where BM25 finds nothing at all."""
     if not any(listed.relevance for listed in lists):
         yield NOT_JUDGED
     words = first_stage or ranker
@@ -664,13 +663,6 @@ def _warnings(
     if ranker is None:
         return
     name = ranker.identity.partition(" ")[0]
-    texts = {item.doc_id: bool(item.text.strip()) for listed in lists for item in listed.documents}
-    lacking = len(texts) - sum(texts.values())
-    if ranker.made_for_texts and lacking:
-        yield (
-            f"{name} was made for passages of text, and of {lacking:,} of {len(texts):,} items it reads the title "
-            "alone; `text` in docs.jsonl, or llmfair datasets fetch --text-words 300, gives them some"
-        )
     if ranker.reads_groups:
         for remark in remarks(ranker, [ranker.ordered(listed)[0] for listed in lists]):
             yield f"{name}: {remark}"
